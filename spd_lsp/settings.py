@@ -1,0 +1,85 @@
+"""Every setting, its default and its one-line meaning. Parsed once, then passed down, never changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngram_builders.errors import UserError
+
+__all__ = ["Settings", "UserError", "parse_options"]
+
+
+def setting(default: Any, meaning: str, *, low: float | None = None, high: float | None = None) -> Any:
+    """A dataclass field that carries its meaning and its bounds."""
+    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What a person can choose. `parse_options` reads it from an editor, the commands from their flags."""
+
+    model: str = setting(
+        "starter", "`starter`, a folder, or the Hugging Face id of any causal language model"
+    )
+    device: str = setting("auto", "`auto`, `cpu`, `cuda` or `mps`")
+    drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16)
+    max_tokens: int = setting(24, "longest draft, in tokens", low=1, high=512)
+    context_tokens: int = setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
+    interpolation: str = setting("paper", "how model and n-grams are combined: `paper`")
+    alpha: float = setting(0.54, "weight of the n-grams against the model", low=0.0, high=1.0)
+    temperature: float = setting(
+        0.06, "sharpness of the model's distribution (tau in the paper)", low=0.001, high=10.0
+    )
+    candidates: int = setting(9, "the model's tokens looked at in each step (r)", low=1, high=1000)
+    reset_every: int = setting(
+        0, "start again from the best draft after so many tokens; 0 never", low=0, high=512
+    )
+    languages_off: tuple[str, ...] = setting(
+        ("plaintext", "markdown", "git-commit", "gitcommit", "git-rebase", "dotenv"),
+        "languages without completions",
+    )
+    data_dir: str = setting("", "folder of the n-gram registry; empty for the user's data folder")
+
+
+def parse_options(options: object) -> tuple[Settings, list[str]]:
+    """Read an editor's options; what is unknown or wrong keeps its default and is named in the list.
+
+    Both spellings are read: {"maxTokens": 8} and {"max_tokens": 8} give Settings(max_tokens=8).
+    """
+    if options is None:
+        return Settings(), []
+    if not isinstance(options, Mapping):
+        return Settings(), [
+            f"settings: expected an object, found {type(options).__name__}; defaults are used"
+        ]
+    known = {f.name: f for f in dataclasses.fields(Settings)}
+    chosen: dict[str, Any] = {}
+    problems: list[str] = []
+    for key, value in options.items():
+        name = re.sub(r"(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), str(key))
+        if name not in known:
+            problems.append(f"setting {key!r} is unknown; it is ignored")
+        elif (problem := fault(known[name], value)) is not None:
+            problems.append(f"setting {key!r}: {problem}; the default {known[name].default!r} is used")
+        else:
+            chosen[name] = tuple(value) if isinstance(value, list) else type(known[name].default)(value)
+    return Settings(**chosen), problems
+
+
+def fault(known: dataclasses.Field[Any], value: object) -> str | None:
+    """What is wrong with this value for that setting, or None."""
+    wanted = type(known.default)
+    if wanted is tuple:
+        strings = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
+        return None if strings else f"expected a list of strings, found {value!r}"
+    fits = isinstance(value, (int, float) if wanted is float else wanted) and not isinstance(value, bool)
+    if not fits:
+        return f"expected {wanted.__name__}, found {value!r}"
+    low, high = known.metadata["low"], known.metadata["high"]
+    if isinstance(value, (int, float)) and low is not None and not low <= value <= high:
+        return f"expected {low} to {high}, found {value!r}"
+    return None

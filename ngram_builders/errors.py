@@ -1,4 +1,4 @@
-"""The one error a person can cause and mend. Its text says what was expected, what was found, what to do next."""
+"""The one error a person can cause and mend. Its text: what was expected, what was found, what to do."""
 
 
 class UserError(Exception):

@@ -22,9 +22,7 @@ def setting(default: Any, meaning: str, *, low: float | None = None, high: float
 class Settings:
     """What a person can choose. `parse_options` reads it from an editor, the commands from their flags."""
 
-    model: str = setting(
-        "starter", "`starter`, a folder, or the Hugging Face id of any causal language model"
-    )
+    model: str = setting("starter", "`starter`, a folder, or the Hugging Face id of any causal language model")
     device: str = setting("auto", "`auto`, `cpu`, `cuda` or `mps`")
     drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16)
     max_tokens: int = setting(24, "longest draft, in tokens", low=1, high=512)
@@ -35,9 +33,7 @@ class Settings:
         0.06, "sharpness of the model's distribution (tau in the paper)", low=0.001, high=10.0
     )
     candidates: int = setting(9, "the model's tokens looked at in each step (r)", low=1, high=1000)
-    reset_every: int = setting(
-        0, "start again from the best draft after so many tokens; 0 never", low=0, high=512
-    )
+    reset_every: int = setting(0, "start again from the best draft after so many tokens; 0 never", low=0, high=512)
     languages_off: tuple[str, ...] = setting(
         ("plaintext", "markdown", "git-commit", "gitcommit", "git-rebase", "dotenv"),
         "languages without completions",
@@ -53,9 +49,7 @@ def parse_options(options: object) -> tuple[Settings, list[str]]:
     if options is None:
         return Settings(), []
     if not isinstance(options, Mapping):
-        return Settings(), [
-            f"settings: expected an object, found {type(options).__name__}; defaults are used"
-        ]
+        return Settings(), [f"settings: expected an object, found {type(options).__name__}; defaults are used"]
     known = {f.name: f for f in dataclasses.fields(Settings)}
     chosen: dict[str, Any] = {}
     problems: list[str] = []
@@ -66,13 +60,18 @@ def parse_options(options: object) -> tuple[Settings, list[str]]:
         elif (problem := fault(known[name], value)) is not None:
             problems.append(f"setting {key!r}: {problem}; the default {known[name].default!r} is used")
         else:
-            chosen[name] = tuple(value) if isinstance(value, list) else type(known[name].default)(value)
+            chosen[name] = tuple(value) if isinstance(value, list) else convert(value, known[name].default)
     return Settings(**chosen), problems
+
+
+def convert(value: Any, default: Any) -> Any:
+    """The value in the type of its default: an editor may write 1 where 1.0 is meant."""
+    return float(value) if isinstance(default, float) else value
 
 
 def fault(known: dataclasses.Field[Any], value: object) -> str | None:
     """What is wrong with this value for that setting, or None."""
-    wanted = type(known.default)
+    wanted: type = type(known.default)
     if wanted is tuple:
         strings = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
         return None if strings else f"expected a list of strings, found {value!r}"

@@ -1,0 +1,73 @@
+"""Which folder holds the model: the one in this package, a folder, or a Hugging Face id.
+
+The only file that may reach the network, and only for an id that a person named and that is not stored yet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from spd_lsp.settings import UserError
+
+STARTER = "starter"
+WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
+
+
+def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Path:
+    """The folder with this model's weights and tokenizer; an id is downloaded once. `report` hears of it."""
+    if model == STARTER:
+        return complete(Path(str(files("spd_lsp") / "starter")), model)
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return complete(folder, model)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", model) and not model.startswith((".", "~")):
+        return complete(download(model, report), model)
+    raise UserError(
+        f"expected a model's folder, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`; "
+        f"found no folder {model!r}; check the name given to --model"
+    )
+
+
+def complete(folder: Path, model: str) -> Path:
+    """The folder itself if it holds what a model needs."""
+    for needed in ("config.json", "tokenizer.json"):
+        if not (folder / needed).is_file():
+            raise UserError(
+                f"model {model}: expected {needed} in {folder}, found none; name the folder that holds "
+                "config.json, tokenizer.json and *.safetensors"
+            )
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"model {model}: expected weights as *.safetensors in {folder}, found none; pickled weights "
+            "(*.bin, *.pt) are not opened; convert them with `save_pretrained(..., safe_serialization=True)`"
+        )
+    return folder
+
+
+def download(model: str, report: Callable[[str], None]) -> Path:
+    """The stored copy of a Hugging Face model, fetched if there is none yet."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=WANTED, local_files_only=True))
+    except LocalEntryNotFoundError:
+        report(f"downloading {model}")
+    try:
+        return Path(snapshot_download(model, allow_patterns=WANTED))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"model {model} is not stored here and could not be downloaded ({reason}); "
+            "check the id and the connection, or give a folder"
+        ) from error
+
+
+def built_in_domains(folder: Path) -> dict[str, Path]:
+    """The n-gram tables that come with a model, by language: `python.ngt` beside the weights serves Python."""
+    return {path.stem: path for path in sorted(folder.glob("*.ngt"))}

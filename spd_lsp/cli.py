@@ -1,0 +1,202 @@
+"""The commands. The only place that puts the parts together; anything slow is imported where it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spd_lsp import __version__
+from spd_lsp.settings import Settings, UserError
+
+if TYPE_CHECKING:
+    from spd_lsp.completer import Answer, Completer
+
+
+class Commands(click.Group):
+    """Commands whose errors a person can mend end as one sentence and exit status 1, not as a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; say what went wrong in one line."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+@click.option(
+    "--data-dir",
+    envvar="SPD_LSP_DATA_DIR",
+    default="",
+    metavar="DIR",
+    help="Folder of the n-gram tables (default: the user's data folder).",
+)
+@click.pass_context
+def main(ctx: click.Context, data_dir: str) -> None:
+    """Complete code locally: several drafts for one model pass per token."""
+    ctx.obj = Settings(data_dir=data_dir)
+
+
+def model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that choose a model, the same for every command that needs one."""
+    device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+    model = click.option(
+        "--model",
+        default="starter",
+        show_default=True,
+        metavar="M",
+        help="`starter`, a folder, or a Hugging Face id; an id that is not stored yet is downloaded.",
+    )
+    return model(device(command))
+
+
+@main.command()
+@model_options
+@click.option("--stdio", is_flag=True, help="Speak over standard input and output (the default).")
+@click.option("--tcp", metavar="HOST:PORT", help="Listen on a port instead, for one client; for debugging.")
+@click.option("-v", "--verbose", count=True, help="Log more to standard error; never code.")
+@click.pass_obj
+def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | None, verbose: int) -> None:
+    """Run the language server; an editor starts it."""
+    from spd_lsp.server import create_server, serve_stdio, serve_tcp
+
+    settings = dataclasses.replace(settings, model=model, device=device)
+    server = create_server(load_completer, settings)
+    if tcp:
+        sys.exit(serve_tcp(server, *split_address(tcp)))
+    sys.exit(serve_stdio(server, verbose=verbose))
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Example: `127.0.0.1:2087` -> ("127.0.0.1", 2087); `:2087` listens on the loopback address."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UserError(f"expected --tcp HOST:PORT such as 127.0.0.1:2087, found {address!r}")
+    return host or "127.0.0.1", int(port)
+
+
+@main.command()
+@click.argument("place", metavar="FILE:LINE:COL")
+@click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="How many drafts.")
+@model_options
+@click.option("--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft.")
+@click.option("--ngrams/--no-ngrams", default=True, help="Ask the n-gram tables or only the model.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def complete(
+    settings: Settings,
+    place: str,
+    drafts: int,
+    model: str,
+    device: str,
+    max_tokens: int,
+    ngrams: bool,
+    as_json: bool,
+) -> None:
+    """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
+    from spd_lsp.context import language_of
+
+    path, source, cursor = read_place(place)
+    settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
+    completer = load_completer(settings, tell, ngrams=ngrams)
+    language = language_of(path)
+    answer = completer.complete(source, cursor, language, path.resolve(), forced=True)
+    click.echo(as_object(answer, model) if as_json else as_table(answer))
+
+
+def read_place(place: str) -> tuple[Path, str, int]:
+    """A file, its text and the offset of a line and a column in it, both counted from 1."""
+    parts = place.rsplit(":", 2)
+    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+        raise UserError(f"expected FILE:LINE:COL such as app.py:12:8, found {place!r}")
+    path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
+    source = read_source(path)
+    lines = source.split("\n")
+    if not 1 <= line <= len(lines):
+        raise UserError(f"expected a line from 1 to {len(lines)} of {path}, found {line}")
+    width = len(lines[line - 1].rstrip("\r"))
+    if not 1 <= column <= width + 1:
+        raise UserError(f"expected a column from 1 to {width + 1} in line {line} of {path}, found {column}")
+    return path, source, sum(len(text) + 1 for text in lines[: line - 1]) + column - 1
+
+
+def read_source(path: Path) -> str:
+    """A file's text; binary files and other encodings are named as such."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"expected a file at {path}, found: {error.strerror}; check the path") from error
+    if b"\0" in content:
+        raise UserError(f"expected source code in {path}, found a binary file; name a text file")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"expected UTF-8 in {path}, found byte 0x{content[error.start]:02x} at offset {error.start}; "
+            "save the file as UTF-8"
+        ) from error
+
+
+def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams: bool = True) -> Completer:
+    """Put a completer together: torch is imported and the weights are read here, which takes seconds."""
+    from ngram_builders.registry import Registry
+
+    from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+    from spd_lsp.completer import Completer
+    from spd_lsp.interpolation import Domains
+    from spd_lsp.tokens import Tokens
+
+    folder = locate(settings.model, report)
+    tokens = Tokens(folder)
+    from spd_lsp.model import load
+
+    model = load(folder, settings.device, report)
+    built_in = built_in_domains(folder) if ngrams and settings.model == STARTER else {}
+    registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+    domains = Domains(registry if ngrams else None, tokens.fingerprint, built_in, report)
+    return Completer(model, tokens, domains, settings)
+
+
+def tell(text: str) -> None:
+    """Say what goes on, beside the output."""
+    click.echo(text, err=True)
+
+
+def as_table(answer: Answer) -> str:
+    """The drafts a line each, best first, then what they took."""
+    if not answer.completions:
+        return f"no draft: {answer.reason}"
+    rows = []
+    for number, completion in enumerate(answer.completions, 1):
+        first, *others = completion.text.split("\n")
+        rows += [f"{number:3} {completion.probability:6.1%}  {first}", *(f"{'':12}{line}" for line in others)]
+    count = len(answer.completions)
+    rows.append(
+        f"{count} draft{'s' * (count > 1)}, {answer.passes} forward passes for {answer.tokens} tokens, "
+        f"{answer.seconds * 1000:.0f} ms; n-grams: {', '.join(answer.ngrams) or 'none'}"
+    )
+    return "\n".join(rows)
+
+
+def as_object(answer: Answer, model: str) -> str:
+    """The same, for programs."""
+    return json.dumps(
+        {
+            "completions": [dataclasses.asdict(completion) for completion in answer.completions],
+            "passes": answer.passes,
+            "tokens": answer.tokens,
+            "prompt_tokens": answer.prompt_tokens,
+            "milliseconds": round(answer.seconds * 1000, 1),
+            "ngrams": list(answer.ngrams),
+            "model": model,
+            "reason": answer.reason,
+        },
+        ensure_ascii=False,
+    )

@@ -1,0 +1,111 @@
+"""One completion, one way: document and cursor -> context -> prompt -> drafts -> completions.
+
+Knows neither LSP nor files nor tensors; what it is made of is handed in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from spd_lsp.context import trim
+from spd_lsp.drafts import Model, superpose
+from spd_lsp.interpolation import Domains
+from spd_lsp.items import Completion, Place, ending, rank
+from spd_lsp.settings import Settings
+from spd_lsp.tokens import Prompt, Tokens
+
+HISTORY = 16  # ids before the draft that n-grams can reach back to
+
+
+class BoundedModel(Model, Protocol):
+    """A model that knows how long a text it can read."""
+
+    @property
+    def max_positions(self) -> int:
+        """Longest text, in tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Completions, best first, and what they took."""
+
+    completions: list[Completion]
+    passes: int = 0  # forward passes of the model, the prompt's included
+    tokens: int = 0  # of the longest draft
+    prompt_tokens: int = 0
+    seconds: float = 0.0
+    ngrams: tuple[str, ...] = ()  # domains that had a say
+    reason: str = ""  # why nothing is offered
+
+
+class Completer:
+    """The parts of one completion, put together once and used for every request, from one thread."""
+
+    def __init__(self, model: BoundedModel, tokens: Tokens, domains: Domains, settings: Settings) -> None:
+        self.model = model
+        self.tokens = tokens
+        self.domains = domains
+        self.settings = settings
+
+    def complete(
+        self,
+        source: str,
+        cursor: int,
+        language: str | None,
+        path: Path | None = None,
+        *,
+        forced: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """Suggest up to k texts to insert at the cursor, an offset in code points, best first.
+
+        `forced` asks even where a suggestion is rarely wanted. `check` is called before every pass; what it
+        raises ends the work.
+        """
+        started = time.perf_counter()
+        view = trim(source, cursor, language, self.room, self.tokens.count, forced=forced)
+        if view.shape == "nothing":
+            return Answer([], reason="there is text right of the cursor")
+        if not view.before.strip():
+            return Answer([], reason="there is no code before the cursor")
+        place = Place(view.shape, view.before.rsplit("\n", 1)[-1], view.after)
+        prompt = self.tokens.prompt(view.before, view.after)
+        mixture = self.domains.serving(path, language)
+        drafts = superpose(
+            self.model,
+            prompt.ids,
+            self.settings,
+            stop=lambda ids: self.finished(ids, prompt, place),
+            history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],  # tables count files from their start
+            interpolation=mixture,
+            allowed=prompt.allowed,
+            check=check,
+        )
+        completions = rank(((self.text(draft.ids, prompt), draft.mean_score) for draft in drafts.best), place)
+        return Answer(
+            completions,
+            passes=drafts.passes,
+            tokens=max(len(draft.ids) for draft in drafts.best),
+            prompt_tokens=len(prompt.ids),
+            seconds=time.perf_counter() - started,
+            ngrams=mixture.names if mixture else (),
+            reason="" if completions else "every draft was empty",
+        )
+
+    @property
+    def room(self) -> int:
+        """Tokens for the context: what the settings ask and the model has, less the drafts and a few marks."""
+        longest = self.model.max_positions - self.settings.max_tokens - 8
+        return max(16, min(self.settings.context_tokens, longest))
+
+    def text(self, ids: tuple[int, ...], prompt: Prompt) -> str:
+        """A draft's text right of the cursor: without what the prompt gave back, and without half letters."""
+        return self.tokens.bytes_of(ids)[len(prompt.healed) :].decode(errors="ignore")
+
+    def finished(self, ids: tuple[int, ...], prompt: Prompt, place: Place) -> bool:
+        """Whether a draft is over: the model ended the text, or the line or block is complete."""
+        return ids[-1] in self.tokens.specials or ending(self.text(ids, prompt), place) is not None

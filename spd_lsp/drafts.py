@@ -1,0 +1,192 @@
+"""Superposed Decoding: the ids of a prompt in, k drafts out, one forward pass per token whatever k is.
+
+The paper: Shen et al., "Superposed Decoding: Multiple Generations from a Single Autoregressive Inference
+Pass", NeurIPS 2024; sections are cited where they are computed.
+Knows ids and probabilities only: no text, no tokenizer, no tensor library but numpy.
+
+Legend: K live drafts, R candidate tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from spd_lsp.settings import Settings
+
+Floats = npt.NDArray[np.floating[Any]]
+Ids = npt.NDArray[np.int64]
+
+LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate is known to its n-grams
+
+
+class Model(Protocol):
+    """A language model with a cache. Both methods give the next token's logits [V]."""
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
+        """Read this prompt, from the first token on; `check` may raise to stop in between."""
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read one more position: the embeddings of `ids`, mixed by `weights`, which sum to 1."""
+
+
+class Interpolation(Protocol):
+    """What n-gram counts say of the next token."""
+
+    def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
+        """p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Token ids after the prompt, with the sum of their log p_f."""
+
+    ids: tuple[int, ...]
+    score: float
+
+    @property
+    def mean_score(self) -> float:
+        """The length-normalised score, by which drafts of different lengths are compared."""
+        return self.score / len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """The best k drafts, best first, and how many forward passes they took."""
+
+    best: list[Draft]
+    passes: int
+
+
+def superpose(
+    model: Model,
+    prompt: Sequence[int],
+    settings: Settings,
+    *,
+    stop: Callable[[tuple[int, ...]], bool],
+    history: Sequence[int] = (),
+    interpolation: Interpolation | None = None,
+    allowed: Ids | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Drafts:
+    """Write k drafts that go on from the prompt.
+
+    `stop` tells whether a draft is finished, its last id included. `history` is the text before the drafts as
+    the n-grams see it. `allowed` are the ids a draft may begin with (any, if None). `check` is called before
+    each pass; what it raises stops the decoding.
+    """
+    k = settings.drafts
+    check()
+    options = first_step(model.prefill(prompt, check), settings, allowed)
+    live, finished = select(options, k, stop)
+    passes = 1
+    while passes < settings.max_tokens and not settled(live, finished, k):
+        check()
+        if settings.reset_every and passes % settings.reset_every == 0:
+            live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
+            logits = model.prefill([*prompt, *live[0].ids], check)
+        else:
+            logits = model.step([draft.ids[-1] for draft in live], superposition(live))
+        passes += 1
+        options = next_step(logits, live, history, interpolation, settings)
+        live, ended = select(options, k, stop)
+        finished = best_of([*finished, *ended], k)
+    return Drafts(best_of([*finished, *live], k), passes)
+
+
+def first_step(logits: Floats, settings: Settings, allowed: Ids | None) -> list[Draft]:
+    """Draft i is the i-th most likely token after the prompt; no n-grams are asked yet (section 3.1)."""
+    ids = np.arange(len(logits)) if allowed is None else allowed  # [R]
+    logp = log_softmax(logits[ids] / settings.temperature)  # [R]
+    # Twice k, so that k are left to go on if some are finished at once.
+    return [Draft((int(ids[i]),), float(logp[i])) for i in top(logp, 2 * settings.drafts)]
+
+
+def superposition(live: Sequence[Draft]) -> Floats:
+    """gamma_i = p_i / sum_j p_j, what draft i's last token weighs in x~ = sum_i gamma_i z_i (section 3.1)."""
+    scores = np.array([draft.score for draft in live])  # [K]
+    return np.exp(log_softmax(scores))
+
+
+def next_step(
+    logits: Floats,
+    live: Sequence[Draft],
+    history: Sequence[int],
+    interpolation: Interpolation | None,
+    settings: Settings,
+) -> list[Draft]:
+    """The K x R ways to go on, best first: each draft's score times p_f of each candidate."""
+    candidates = top(logits, settings.candidates)  # [R]
+    logp = log_softmax(logits[candidates] / settings.temperature)  # [R], p_theta renormalised over its top R
+    if interpolation is None:
+        logp_f = np.broadcast_to(logp, (len(live), len(logp)))
+    else:
+        histories = [[*history, *draft.ids] for draft in live]
+        logp_f = fuse(logp, interpolation(histories, candidates), settings.alpha)
+    scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, R]
+    order = np.argsort(
+        -scores, axis=None, kind="stable"
+    )  # [K * R], equals in the order of drafts, then of candidates
+    pairs = ((int(at) // len(candidates), int(at) % len(candidates)) for at in order)
+    return [
+        Draft((*live[i].ids, int(candidates[j])), float(scores[i, j]))
+        for i, j in pairs
+        if np.isfinite(scores[i, j])
+    ]
+
+
+def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
+    """p_f = p_theta^(1 - alpha) * p_ngram^alpha over the tokens both know (section 3.2). -> [K, R].
+
+    A draft whose n-grams know no candidate takes delta * p_theta^(1 - alpha). What is left out gets -inf.
+    Example: alpha 0.5, p_theta (.5, .5), p_ngram (.5, 0) -> p_f (.5, 0).
+    """
+    known = p_ngram > 0  # [K, R]
+    with np.errstate(divide="ignore"):
+        both = (1 - alpha) * logp + np.where(known, alpha * np.log(p_ngram), -np.inf)
+    alone = (1 - alpha) * logp + LOG_DELTA
+    return np.where(known.any(axis=1, keepdims=True), both, alone)
+
+
+def select(
+    options: Sequence[Draft], k: int, stop: Callable[[tuple[int, ...]], bool]
+) -> tuple[list[Draft], list[Draft]]:
+    """From options, best first: the best k that go on, and the finished ones met on the way to them."""
+    live: list[Draft] = []
+    finished: list[Draft] = []
+    for option in options:
+        if len(live) == k:
+            break
+        (finished if stop(option.ids) else live).append(option)
+    return live, finished[:k]
+
+
+def settled(live: Sequence[Draft], finished: Sequence[Draft], k: int) -> bool:
+    """Whether going on can change nothing: none is live, or k are finished and each beats every live one."""
+    if not live:
+        return True
+    return len(finished) == k and max(d.mean_score for d in live) <= min(d.mean_score for d in finished)
+
+
+def best_of(drafts: Sequence[Draft], k: int) -> list[Draft]:
+    """The k best by length-normalised score; equals keep their order."""
+    return sorted(drafts, key=lambda draft: -draft.mean_score)[:k]
+
+
+def log_softmax(x: Floats) -> Floats:
+    """The logarithm of the softmax, without overflow. [N] -> [N]."""
+    shifted = np.asarray(x, dtype=np.float64) - np.max(x)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+
+
+def top(x: Floats, n: int) -> Ids:
+    """The places of the n largest values, largest first, equals by place. [N] -> [n]."""
+    n = min(n, len(x))
+    # All that equal the n-th largest take part: how a partition cuts between equals is not defined.
+    floor = np.partition(x, len(x) - n)[len(x) - n]
+    places = np.flatnonzero(x >= floor)
+    return places[np.argsort(-x[places], kind="stable")][:n].astype(np.int64)

@@ -1,0 +1,216 @@
+"""Text to ids and back: the prompt with its fill-in-the-middle marks, and the token boundary at the cursor.
+
+Comes in: a model's `tokenizer.json` and text. Goes out: ids, bytes, a fingerprint. Knows no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from spd_lsp.settings import UserError
+
+MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
+
+
+@dataclass(frozen=True, slots=True)
+class FillFormat:
+    """How a family of models was taught to fill in the middle; the tokens' names tell which family it is.
+
+    `parts` is the prompt in order: a token's name, or `{after}` or `{before}`.
+    """
+
+    family: str
+    parts: tuple[str, ...]
+
+    @property
+    def marks(self) -> list[str]:
+        """The tokens a vocabulary must have for this format."""
+        return [part for part in self.parts if not part.startswith("{")]
+
+
+# Where a family allows it the suffix stands first: typing then only appends, and the model's cache holds.
+FILL_FORMATS = (
+    FillFormat("spd-lsp starter", ("<|suffix|>", "{after}", "<|prefix|>", "{before}")),
+    FillFormat("StarCoder", ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{before}")),
+    FillFormat(
+        "Qwen2.5-Coder, CodeGemma",
+        ("<|fim_prefix|>", "{before}", "<|fim_suffix|>", "{after}", "<|fim_middle|>"),
+    ),
+    FillFormat("DeepSeek-Coder", ("<｜fim▁begin｜>", "{before}", "<｜fim▁hole｜>", "{after}", "<｜fim▁end｜>")),
+    FillFormat("Code Llama", ("▁<PRE>", "{before}", "▁<SUF>", "{after}", "▁<MID>")),
+)
+
+END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the model reads, and what its first token must begin with."""
+
+    ids: list[int]  # the whole prompt, marks included
+    history: list[int]  # the text left of the drafts alone, as n-grams see it
+    healed: bytes  # text taken back at the cursor: every draft begins with these bytes
+    allowed: npt.NDArray[np.int64] | None  # ids that begin with `healed`, or None for any
+
+
+class Tokens:
+    """A model's tokenizer, read from a folder that holds `tokenizer.json`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = read_tokenizer(folder)
+        # Source code that mentions <|endoftext|> means the characters, not the end of the text.
+        self.tokenizer.encode_special_tokens = True
+        self.fingerprint = fingerprint(self.tokenizer)
+        self.vocab_size: int = self.tokenizer.get_vocab_size()
+        self.specials = frozenset(self.tokenizer.get_added_tokens_decoder())
+        self.end_of_text = self.find_end_of_text()
+        self.fill_format = next((f for f in FILL_FORMATS if all(map(self.find, f.marks))), None)
+
+    def find(self, name: str) -> str | None:
+        """The name itself if it is a special token of this vocabulary."""
+        return name if self.tokenizer.token_to_id(name) in self.specials else None
+
+    def id_of(self, name: str) -> int:
+        """The id of a token of this vocabulary."""
+        found = self.tokenizer.token_to_id(name)
+        assert found is not None, name
+        return found
+
+    def find_end_of_text(self) -> int:
+        """The id that ends a document."""
+        for name in END_OF_TEXT:
+            if self.find(name):
+                return self.id_of(name)
+        raise UserError(
+            f"expected a tokenizer with an end-of-text token (one of {', '.join(END_OF_TEXT)}), found none; "
+            "name another model with --model"
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without marks of any kind."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Ids of many texts, on all cores."""
+        for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
+            yield list(encoding.ids)
+
+    def count(self, text: str) -> int:
+        """How many tokens a text takes."""
+        return len(self.encode(text))
+
+    def bytes_of(self, ids: Sequence[int]) -> bytes:
+        """The bytes that ids stand for; special tokens stand for none."""
+        return b"".join(self.pieces[i] for i in ids)
+
+    def prompt(self, before: str, after: str) -> Prompt:
+        """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
+
+        Example: before `x = pri` gives history `x =`, healed ` pri`, allowed ` pri`, ` print`, ` private` ...
+        """
+        history, healed, allowed = self.heal(self.encode(before))
+        if self.fill_format is None or not after:
+            # A model reads at least one token; the end of the text before is what stands before every text.
+            return Prompt([*self.opening, *history] or [self.end_of_text], history, healed, allowed)
+        ids: list[int] = list(self.opening)
+        for part in self.fill_format.parts:
+            if part == "{before}":
+                ids += history
+            elif part == "{after}":
+                ids += self.encode(after)
+            else:
+                ids.append(self.id_of(part))
+        return Prompt(ids, history, healed, allowed)
+
+    def heal(self, ids: list[int]) -> tuple[list[int], bytes, npt.NDArray[np.int64] | None]:
+        """Take back the last tokens while one token can stand for them: the cursor may split a word.
+
+        A text that ends in `pri` was cut as if `pri` were a word, but ` print` is another token.
+        """
+        for n in range(min(MAX_HEALED, len(ids)), 0, -1):
+            healed = self.bytes_of(ids[-n:])
+            if healed and len(allowed := self.beginning_with(healed)):
+                return ids[:-n], healed, allowed
+        return ids, b"", None
+
+    def beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
+        """All ids whose bytes begin with these."""
+        pieces, order = self.sorted_pieces
+        low = bisect_left(pieces, start)
+        high = bisect_left(pieces, start + b"\xff" * 8, lo=low)  # no UTF-8 text holds 0xff
+        return order[low:high]
+
+    @cached_property
+    def opening(self) -> list[int]:
+        """What this tokenizer puts before every text (a begin-of-text token, for some)."""
+        return list(self.tokenizer.encode("", add_special_tokens=True).ids)
+
+    @cached_property
+    def pieces(self) -> list[bytes]:
+        """The bytes of each id."""
+        names = [self.tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
+        read = byte_level_piece if any(name.startswith("Ġ") for name in names) else sentencepiece_piece
+        return [b"" if i in self.specials else read(name) for i, name in enumerate(names)]
+
+    @cached_property
+    def sorted_pieces(self) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+        """Pieces in the order of their bytes, without empty ones, and their ids."""
+        order = sorted((i for i, piece in enumerate(self.pieces) if piece), key=self.pieces.__getitem__)
+        return [self.pieces[i] for i in order], np.array(order, dtype=np.int64)
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Open a folder's `tokenizer.json`."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise UserError(
+            f"expected tokenizer.json in {folder}, found none; save the model with a fast tokenizer "
+            "(`AutoTokenizer.from_pretrained(...).save_pretrained(...)`) and try again"
+        )
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the tokenizers library raises bare Exception for every fault of the file
+        raise UserError(f"{path} is not a readable tokenizer ({error}); restore it and try again") from error
+
+
+def fingerprint(tokenizer: Tokenizer) -> str:
+    """What decides the ids of a text, in 16 hex digits: the same for the same vocabulary and rules."""
+    rules = json.loads(tokenizer.to_str())
+    for passing in ("truncation", "padding", "version"):
+        rules.pop(passing, None)
+    canonical = json.dumps(rules, sort_keys=True, ensure_ascii=True).encode()
+    return hashlib.blake2b(canonical, digest_size=8).hexdigest()
+
+
+def byte_level_alphabet() -> dict[str, int]:
+    """The letters by which byte-level vocabularies write bytes: printable ones stand for themselves."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(others)}}
+
+
+BYTE_LEVEL = byte_level_alphabet()
+
+
+def byte_level_piece(name: str) -> bytes:
+    """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
+    if any(letter not in BYTE_LEVEL for letter in name):
+        return name.encode()
+    return bytes(BYTE_LEVEL[letter] for letter in name)
+
+
+def sentencepiece_piece(name: str) -> bytes:
+    """The bytes of a SentencePiece token. Example: `▁if` -> b" if", `<0x0A>` -> b"\\n"."""
+    if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
+        return bytes([int(name[3:5], 16)])
+    return name.replace("▁", " ").encode()

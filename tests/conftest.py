@@ -1,0 +1,43 @@
+"""What several tests need: a tiny model without weights, that counts its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+VOCABULARY = 40
+
+
+class TinyModel:
+    """A random recurrent network: the logits depend on every input in its order, mixed ones included."""
+
+    def __init__(self, seed: int = 0, vocabulary: int = VOCABULARY, width: int = 12) -> None:
+        random = np.random.default_rng(seed)
+        self.embedding = random.normal(size=(vocabulary, width))
+        self.recurrent = random.normal(size=(width, width)) / width**0.5
+        self.state = np.zeros(width)
+        self.passes = 0
+        self.max_positions = 512
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
+        check()
+        self.state = np.zeros_like(self.state)
+        for i in ids:
+            logits = self.read(self.embedding[i])
+        self.passes += 1
+        return logits
+
+    def step(self, ids: Sequence[int], weights: np.ndarray) -> np.ndarray:
+        self.passes += 1
+        return self.read(np.asarray(weights) @ self.embedding[list(ids)])
+
+    def read(self, embedded: np.ndarray) -> np.ndarray:
+        self.state = np.tanh(self.recurrent @ self.state + embedded)
+        return self.embedding @ self.state
+
+
+@pytest.fixture
+def tiny_model() -> TinyModel:
+    return TinyModel()

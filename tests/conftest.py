@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import spd_lsp
+
+STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
 
 

@@ -1,0 +1,68 @@
+"""Items: a completion ends where the line or block ends, repeats nothing, and is shown once."""
+
+from __future__ import annotations
+
+import pytest
+
+from spd_lsp.items import Place, ending, rank, trim, without_overlap
+
+LINE = Place("line", "    x = ", "")
+
+
+def block(line):
+    return Place("block", line, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("foo(a)\n    return", "foo(a)"), ("foo(a)", "foo(a)"), ("foo(a)  ", "foo(a)"), ("\nreturn", "")],
+)
+def test_a_line_ends_at_its_line_break(text, expected):
+    assert trim(text, LINE) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "expected"),
+    [
+        ("    def f(self):", "\n        return 1\n    def g", "\n        return 1"),
+        (
+            "    def f(self):",
+            "\n        if a:\n            b\n        c\n\nclass",
+            "\n        if a:\n            b\n        c",
+        ),
+        ("        ", "return 1\n    def g", "return 1"),
+        ("if (a) {", "\n  b();\n}\nc", "\n  b();\n}"),
+        ("def f():", "\ndef g", ""),
+    ],
+)
+def test_a_block_ends_where_a_line_stands_left_of_its_body(line, text, expected):
+    place = block(line)
+    assert ending(text, place) is not None
+    assert trim(text, place) == expected
+
+
+def test_a_block_cut_off_by_the_length_limit_loses_its_unfinished_line():
+    assert trim("\n    a = 1\n    b = fo", block("def f():")) == "\n    a = 1"
+
+
+def test_an_open_block_may_go_on():
+    assert ending("\n    a = 1\n    b", block("def f():")) is None
+    assert ending("\n    a = 1\n", block("def f():")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "expected"),
+    [("x)", ")", "x"), ("len(x)", ")", "len(x)"), ("len(x))", ")\n", "len(x)"), ("x", "", "x"), ("a:", ":", "a")],
+)
+def test_what_stands_behind_the_cursor_is_not_repeated(text, after, expected):
+    assert without_overlap(text, after) == expected
+
+
+def test_drafts_equal_after_trimming_are_shown_once_and_empty_ones_never():
+    drafts = [("a\n  b", -0.1), ("   \n", -0.2), ("a", -0.3), ("c", -0.4)]
+    assert [completion.text for completion in rank(drafts, LINE)] == ["a", "c"]
+
+
+def test_probabilities_follow_the_scores():
+    shown = rank([("a", -0.1), ("b", -0.7)], LINE)
+    assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]

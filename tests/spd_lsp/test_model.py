@@ -1,0 +1,183 @@
+"""The model: mixed embeddings in, logits out; the cache holds what prompts share and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM as Auto
+from transformers import (
+    Gemma2Config,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Starcoder2Config,
+    T5Config,
+)
+
+from spd_lsp.drafts import superpose
+from spd_lsp.model import CHUNK, CausalModel, load, shared
+from spd_lsp.settings import Settings, UserError
+
+SMALL = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 512,
+}
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+FAMILIES = [
+    LlamaConfig(**GROUPED),
+    Qwen2Config(**GROUPED),
+    MistralConfig(**GROUPED, sliding_window=64),
+    Gemma2Config(**GROUPED, head_dim=8, sliding_window=64),
+    Starcoder2Config(**GROUPED, sliding_window=64),
+    GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=512),
+]
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=lambda config: config.model_type)
+def network(request):
+    torch.manual_seed(0)
+    return Auto.from_config(request.param).eval()
+
+
+def ids_of(length, seed=0):
+    return np.random.default_rng(seed).integers(3, 96, length).tolist()
+
+
+def plain_logits(network, ids):
+    with torch.inference_mode():
+        return network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float().numpy()
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def test_a_step_with_one_token_reads_that_token(network):
+    model = CausalModel(network)
+    ids = ids_of(20)
+    model.prefill(ids)
+    close(model.step([7], np.ones(1)), plain_logits(network, [*ids, 7]))
+    close(model.step([9], np.ones(1)), plain_logits(network, [*ids, 7, 9]))
+
+
+def test_a_superposed_step_reads_the_weighted_sum_of_the_embeddings(network):
+    model = CausalModel(network)
+    ids = ids_of(6)
+    model.prefill(ids)
+    embed = network.get_input_embeddings()
+    with torch.inference_mode():
+        mixed = 0.75 * embed(torch.tensor([5])) + 0.25 * embed(torch.tensor([11]))
+        whole = torch.cat([embed(torch.tensor(ids)), mixed])[None]
+        expected = network(inputs_embeds=whole, use_cache=False).logits[0, -1].float().numpy()
+    close(model.step([5, 11], np.array([0.75, 0.25])), expected)
+
+
+@pytest.mark.parametrize("change", [0, 1, 40, 150, 199])
+def test_a_reused_prefix_gives_what_a_cold_run_gives(network, change):
+    model = CausalModel(network)
+    first = ids_of(200)
+    second = [*first[:change], *ids_of(30, seed=1)]
+    model.prefill(first)
+    model.step([5, 11], np.array([0.5, 0.5]))
+    close(model.prefill(second), plain_logits(network, second))
+    close(model.prefill(first), plain_logits(network, first))
+
+
+def test_one_draft_is_what_generate_gives_greedily(network):
+    ids = ids_of(12)
+    found = superpose(CausalModel(network), ids, Settings(drafts=1, max_tokens=10), stop=lambda ids: False)
+    expected = network.generate(
+        torch.tensor([ids]), do_sample=False, max_new_tokens=10, eos_token_id=None, pad_token_id=0
+    )
+    assert list(found.best[0].ids) == expected[0, len(ids) :].tolist()
+
+
+def test_a_prefill_stopped_between_chunks_leaves_a_cache_that_holds(network):
+    model = CausalModel(network)
+    ids = ids_of(3 * CHUNK)
+    calls = []
+
+    class Stopped(Exception):
+        pass
+
+    def check():
+        calls.append(1)
+        if len(calls) == 3:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        model.prefill(ids, check)
+    assert model.cached == ids[: 2 * CHUNK]
+    close(model.prefill(ids), plain_logits(network, ids))
+
+
+def test_only_what_is_new_runs_through_the_model(network):
+    model = CausalModel(network)
+    ids = ids_of(100)
+    model.prefill(ids)
+    lengths = []
+    hook = network.register_forward_pre_hook(
+        lambda module, args, inputs: lengths.append(inputs["input_ids"].shape[1]), with_kwargs=True
+    )
+    model.prefill([*ids, 3, 4, 5, 6, 7])
+    hook.remove()
+    assert lengths == [5]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "n"), [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 9, 3], 1), ([1], [1, 2], 1)]
+)
+def test_shared_counts_equal_ids_from_the_start(a, b, n):
+    assert shared(a, b) == n
+
+
+def test_a_saved_model_is_loaded_again(tmp_path):
+    torch.manual_seed(1)
+    network = Auto.from_config(FAMILIES[0]).eval()
+    network.save_pretrained(tmp_path)
+    close(load(tmp_path, "cpu").prefill([4, 5, 6]), plain_logits(network, [4, 5, 6]))
+
+
+def test_a_state_space_model_is_refused_by_name(tmp_path):
+    MambaConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="is a mamba model, whose state cannot be taken back"):
+        load(tmp_path, "cpu")
+
+
+def test_a_model_that_is_not_causal_is_refused(tmp_path):
+    T5Config(vocab_size=96, d_model=16, num_layers=1).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"expected a causal language model in .* found t5"):
+        load(tmp_path, "cpu")
+
+
+def test_a_model_with_code_of_its_own_is_refused_and_the_code_not_run(tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "code.C", "AutoModelForCausalLM": "code.M"}})
+    )
+    (tmp_path / "code.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(UserError, match="without running foreign code"):
+        load(tmp_path, "cpu")
+
+
+def test_damaged_weights_are_named(tmp_path):
+    network = Auto.from_config(FAMILIES[0])
+    network.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UserError, match="could not be opened"):
+        load(tmp_path, "cpu")
+
+
+def test_a_device_that_is_not_there_is_named():
+    missing = "mps" if not torch.backends.mps.is_available() else "cuda"
+    with pytest.raises(UserError, match=f"device '{missing}' is not available here, found: .*cpu"):
+        load(None, missing)

@@ -1,0 +1,45 @@
+"""Settings: an editor's options are read in both spellings; a wrong one is named and keeps its default."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from spd_lsp.settings import Settings, parse_options
+
+
+def test_no_options_are_the_defaults():
+    assert parse_options(None) == (Settings(), [])
+
+
+def test_both_spellings_are_read():
+    assert parse_options({"maxTokens": 8})[0] == parse_options({"max_tokens": 8})[0] == Settings(max_tokens=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"drafts": "three"}, "expected int, found 'three'"),
+        ({"drafts": True}, "expected int, found True"),
+        ({"drafts": 0}, "expected 1 to 16, found 0"),
+        ({"alpha": 2}, "expected 0.0 to 1.0, found 2"),
+        ({"languagesOff": "python"}, "expected a list of strings"),
+        ({"colour": "red"}, "'colour' is unknown"),
+        ([1], "expected an object, found list"),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_default_kept(options, problem):
+    settings, problems = parse_options(options)
+    assert settings == Settings()
+    assert len(problems) == 1
+    assert problem in problems[0]
+
+
+def test_one_wrong_option_spares_the_others():
+    settings, problems = parse_options({"drafts": -1, "model": "there", "temperature": 1})
+    assert (settings.model, settings.temperature, len(problems)) == ("there", 1.0, 1)
+
+
+def test_every_setting_says_what_it_means():
+    assert all(field.metadata["meaning"] for field in dataclasses.fields(Settings))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp import __version__
+from spd_lsp.ngram_commands import build_ngrams, ngrams
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
@@ -147,14 +148,14 @@ def read_source(path: Path) -> str:
 def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams: bool = True) -> Completer:
     """Put a completer together: torch is imported and the weights are read here, which takes seconds."""
     from ngram_builders.registry import Registry
-
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate
     from spd_lsp.completer import Completer
     from spd_lsp.interpolation import Domains
     from spd_lsp.tokens import Tokens
 
     folder = locate(settings.model, report)
-    tokens = Tokens(folder)
+    tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
+
     from spd_lsp.model import load
 
     model = load(folder, settings.device, report)
@@ -200,3 +201,23 @@ def as_object(answer: Answer, model: str) -> str:
         },
         ensure_ascii=False,
     )
+
+
+@main.command()
+@model_options
+@click.pass_obj
+def doctor(settings: Settings, model: str, device: str) -> None:
+    """Print what is installed, what would run, what is wrong and how to mend it."""
+    from spd_lsp.doctor import examine
+
+    settings = dataclasses.replace(settings, model=model, device=device)
+    wrong = 0
+    for finding in examine(settings, lambda chosen: load_completer(chosen, lambda text: None)):
+        click.echo(f"{finding.state:5}  {finding.subject:20} {finding.text}")
+        wrong += finding.state == "wrong"
+    if wrong:
+        raise UserError(f"{wrong} thing{'s' * (wrong > 1)} to mend, see above")
+
+
+main.add_command(build_ngrams)
+main.add_command(ngrams)

@@ -28,6 +28,10 @@ class BoundedModel(Model, Protocol):
     def max_positions(self) -> int:
         """Longest text, in tokens."""
 
+    @property
+    def device(self) -> object:
+        """Where it computes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

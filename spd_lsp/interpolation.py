@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ngram_builders.counts import HIGHEST_ORDER
 from ngram_builders.registry import Domain, Registry
 from ngram_builders.tables import Table
-
 from spd_lsp.settings import UserError
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -41,15 +42,15 @@ class Mixture:
         table has seen adds nothing, as in the paper.
         """
         contexts = last_tokens(histories, max(LAMBDAS) - 1)  # [K, N]
-        p = np.zeros((len(histories), max(LAMBDAS) + 1, len(candidates)))  # [K, order, C]
-        heard = np.zeros((len(histories), max(LAMBDAS) + 1, 1))  # [K, order, 1]
+        p = np.zeros((len(histories), HIGHEST_ORDER + 1, len(candidates)))  # [K, order, C]
+        heard = np.zeros((len(histories), HIGHEST_ORDER + 1, 1))  # [K, order, 1]
         for table, weight in zip(self.tables, self.weights, strict=True):
             p_table, seen = table.lookup(contexts, candidates)  # [K, N, C], [K, N]
             p[:, table.orders] += weight * p_table
             heard[:, table.orders] += weight * seen[:, :, None]
         p_n = np.divide(p, heard, out=np.zeros_like(p), where=heard > 0)
-        lambdas = np.array([LAMBDAS.get(n, 0.0) for n in range(max(LAMBDAS) + 1)])
-        return np.einsum("n,knc->kc", lambdas, p_n)
+        lambdas = np.array([LAMBDAS.get(n, 0.0) for n in range(HIGHEST_ORDER + 1)])
+        return np.asarray(np.einsum("n,knc->kc", lambdas, p_n))
 
 
 def last_tokens(histories: Sequence[Sequence[int]], n: int) -> Ids:
@@ -110,7 +111,7 @@ class Domains:
         """The table at a path, or None with a report if it cannot be used."""
         if path not in self.opened:
             try:
-                self.opened[path] = Table.open(path, self.fingerprint)
+                self.opened[path] = Table.open(path, fingerprint=self.fingerprint)
             except UserError as error:
                 self.opened[path] = None
                 self.report(str(error))

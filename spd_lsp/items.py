@@ -111,5 +111,5 @@ def closes_its_own(text: str, n: int) -> bool:
 
     Example: the `)` of `len(x)` does, that of `x)` does not.
     """
-    pairs = ("()", "[]", "{}")
+    pairs = (("(", ")"), ("[", "]"), ("{", "}"))
     return any(text.count(closing) <= text.count(opening) for opening, closing in pairs if closing in text[-n:])

@@ -8,7 +8,6 @@ Legend: V vocabulary, D width, T new positions, N mixed tokens.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import logging as transformers_logging
 
 from spd_lsp.settings import UserError
 
@@ -100,8 +99,8 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it."""
     chosen = choose_device(device)
     report(f"loading {folder.name} on {chosen}")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
     refuse_state_space(config, folder)
     try:

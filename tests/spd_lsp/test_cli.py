@@ -1,0 +1,136 @@
+"""The commands do what their help says, and say in one line what a person can mend."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+
+PROGRAM = """\
+import os
+
+
+class Shelf:
+    def __init__(self, books):
+        self.books = books
+
+    def titles(self):
+        return [book.title for book in self.books]
+
+
+def print_titles(shelf):
+    for title in shelf.titles():
+        print(ti
+"""
+AT_THE_END = f"14:{len('        print(ti') + 1}"
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "shelf.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPD_LSP_DATA_DIR", str(tmp_path / "data"))
+
+    def run(*arguments, status=0):
+        result = CliRunner().invoke(main, [str(a) for a in arguments])
+        assert result.exit_code == status, result.output
+        assert "Traceback" not in result.output
+        return result
+
+    return run
+
+
+def test_help_answers_without_importing_torch():
+    script = (
+        "import sys; from spd_lsp.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "slow = {'torch', 'transformers', 'pygls', 'numpy', 'tokenizers'} & set(sys.modules)\n"
+        "sys.exit(f'imported {slow}' if slow else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "build-ngrams" in result.stdout
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_explains_itself_and_its_options(command):
+    def check(described):
+        assert described.help
+        for parameter in described.params:
+            assert parameter.param_type_name == "argument" or parameter.help, parameter.name
+        for inner in getattr(described, "commands", {}).values():
+            check(inner)
+
+    check(main.commands[command])
+
+
+def test_complete_prints_drafts_their_probability_and_the_passes(run, program):
+    output = run("complete", f"{program}:{AT_THE_END}").stdout
+    *drafts, summary = output.splitlines()
+    assert drafts
+    assert all(re.match(r" +\d +\d+\.\d%  \S", line) for line in drafts)
+    assert re.fullmatch(r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python", summary)
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_passes_are_the_longest_drafts_tokens_for_every_k(run, program, k):
+    answer = json.loads(run("complete", f"{program}:{AT_THE_END}", "-k", k, "--json", "--max-tokens", 6).stdout)
+    assert 1 <= len(answer["completions"]) <= k
+    assert answer["passes"] == answer["tokens"] <= 6
+
+
+def test_complete_finishes_the_word_at_the_cursor(run, program):
+    answer = json.loads(run("complete", f"{program}:{AT_THE_END}", "--json").stdout)
+    assert any(c["text"].startswith("tle") for c in answer["completions"])
+
+
+def test_the_same_question_has_the_same_answer(run, program):
+    first, second = (json.loads(run("complete", f"{program}:{AT_THE_END}", "--json").stdout) for _ in range(2))
+    assert first["completions"] == second["completions"]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("shelf.py", "expected FILE:LINE:COL such as app.py:12:8"),
+        ("gone.py:1:1", "expected a file at .*gone.py, found: No such file"),
+        ("shelf.py:99:1", "expected a line from 1 to 15 .*, found 99"),
+        ("shelf.py:0:1", "expected a line from 1 to 15 .*, found 0"),
+        ("shelf.py:1:99", "expected a column from 1 to 10 in line 1 .*, found 99"),
+        ("binary.py:1:1", "found a binary file"),
+        ("latin.py:1:1", "expected UTF-8 in .*, found byte 0xe9 at offset 5"),
+        (".:1:1", "found: Is a directory"),
+    ],
+)
+def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
+    monkeypatch.chdir(program.parent)
+    (program.parent / "binary.py").write_bytes(b"\x7fELF\0\0")
+    (program.parent / "latin.py").write_bytes("s = 'é'\n".encode("latin-1"))
+    assert re.search(message, run("complete", place, status=1).output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "no-such-model"], "expected a model's folder, a Hugging Face id"),
+        (["--device", "abacus"], "device 'abacus' is not available here"),
+    ],
+)
+def test_a_bad_model_or_device_is_named(run, program, arguments, message):
+    assert message in run("complete", f"{program}:1:1", *arguments, status=1).output
+
+
+def test_a_wrong_address_is_named(run):
+    assert "expected --tcp HOST:PORT" in run("serve", "--tcp", "nowhere", status=1).output

@@ -1,0 +1,97 @@
+"""Interpolation: p_ngram is the paper's sum, several tables are heard by weight, and bad ones left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from ngram_builders.counts import count
+from ngram_builders.registry import Registry
+from ngram_builders.tables import Table, write
+from spd_lsp.interpolation import LAMBDAS, Domains, Mixture, last_tokens
+
+VOCABULARY = 12
+END = 0
+streams = st.lists(st.lists(st.integers(1, VOCABULARY - 1), max_size=30), min_size=1, max_size=4)
+
+
+def table_of(folder, documents, name="t", fingerprint="f"):
+    counts = count((np.array([*ids, END]) for ids in documents), end_of_text=END, vocab_size=VOCABULARY)
+    write(folder / f"{name}.ngt", counts, fingerprint=fingerprint, sources={"python": len(documents)})
+    return Table.open(folder / f"{name}.ngt")
+
+
+def naive_counts(documents):
+    ngrams = Counter()
+    for ids in documents:
+        padded = [END, *ids, END]
+        for n in LAMBDAS:
+            for at in range(1, len(padded)):
+                if at - n + 1 >= 0:
+                    ngrams[tuple(padded[at - n + 1 : at + 1])] += 1
+    return ngrams
+
+
+def naive_p(tables, history, token):
+    """The formula with dictionaries: sum over orders of lambda times the weighted mean over tables that know."""
+    total = 0.0
+    for n, weight_of_order in LAMBDAS.items():
+        context = tuple(history[-(n - 1) :])
+        if len(context) < n - 1:
+            continue
+        said, heard = 0.0, 0.0
+        for ngrams, weight in tables:
+            seen = sum(c for ngram, c in ngrams.items() if len(ngram) == n and ngram[:-1] == context)
+            if seen:
+                said += weight * ngrams[(*context, token)] / seen
+                heard += weight
+        total += weight_of_order * said / heard if heard else 0.0
+    return total
+
+
+@hypothesis_settings(deadline=None, max_examples=40)
+@given(streams, streams, st.lists(st.lists(st.integers(0, VOCABULARY - 1), max_size=8), min_size=1, max_size=4))
+def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first, second, histories):
+    folder = tmp_path_factory.mktemp("tables")
+    tables = (table_of(folder, first, "a"), table_of(folder, second, "b"))
+    candidates = np.arange(VOCABULARY)
+    found = Mixture(tables, (0.7, 0.3))(histories, candidates)
+    naive = [(naive_counts(first), 0.7), (naive_counts(second), 0.3)]
+    expected = [[naive_p(naive, history, token) for token in candidates] for history in histories]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
+    mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]),), (1.0,))
+    p = mixture([[1, 2, 3, 4, 5]], np.array([6, 7]))
+    assert p[0] == pytest.approx([sum(LAMBDAS.values()), 0.0])
+
+
+def test_short_histories_are_padded():
+    assert last_tokens([[5, 7], [1, 2, 3, 4]], 3).tolist() == [[-1, 5, 7], [2, 3, 4]]
+
+
+def test_without_any_table_there_is_nothing_to_ask(tmp_path):
+    assert Domains(Registry(tmp_path), "f", {}).serving(tmp_path / "a.py", "python") is None
+
+
+def test_the_built_in_domain_serves_its_language_only(tmp_path):
+    table_of(tmp_path, [[1, 2, 3]], "python")
+    domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
+    assert domains.serving(tmp_path / "a.py", "python").names == ("python",)
+    assert domains.serving(tmp_path / "a.go", "go") is None
+
+
+def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
+    table_of(tmp_path, [[1, 2, 3]], "python", fingerprint="other")
+    said = []
+    domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"}, said.append)
+    assert domains.serving(None, "python") is None
+    assert domains.serving(None, "python") is None
+    assert len(said) == 1
+    assert "was built with tokenizer other" in said[0]

@@ -1,0 +1,149 @@
+"""The commands of the recipe: `python -m spd_lsp.training all --work DIR` runs every step in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from spd_lsp.settings import UserError
+from spd_lsp.training import recipe
+from spd_lsp.training.corpus import Source, requirements
+from spd_lsp.training.recipe import Recipe
+from spd_lsp.training.train import Plan, Progress
+
+STARTER = Path(__file__).parents[1] / "starter"
+TOKENS = 17_000_000
+console = Console(stderr=True)
+
+
+class Steps(click.Group):
+    """Commands whose errors a person can mend end as one sentence and exit status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; say what went wrong in one line."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def chosen(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every step."""
+    seed = click.option("--seed", default=0, show_default=True, help="Decides order, gaps and first weights.")
+    work = click.option(
+        "--work",
+        required=True,
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder for archives, corpus, rows and checkpoints; some 2 GB.",
+    )
+    return work(seed(command))
+
+
+def budget(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of training."""
+    threads = click.option("--threads", default=1, show_default=True, help="Processor threads.")
+    minutes = click.option("--minutes", default=0.0, help="Be done after so many minutes at the latest.")
+    tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
+    return tokens(minutes(threads(command)))
+
+
+def target(command: Callable[..., None]) -> Callable[..., None]:
+    """Where the finished model goes."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", type=kind, default=STARTER, help="The exported folder.")(command)
+
+
+@click.group(cls=Steps, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def main() -> None:
+    """Make the starter model from its sources."""
+
+
+@main.command()
+@chosen
+def corpus(work: Path, seed: int) -> None:
+    """Fetch the packages of corpus.txt and keep their Python files."""
+    make = Recipe(work=work, seed=seed)
+    with Bars(console=console) as bars:
+        bar = bars.add_task("corpus", total=len(requirements(make.listing)) + 1)
+
+        def report(source: Source) -> None:
+            bars.console.print(f"{source.name} {source.version}: {source.skipped or f'{source.files} files'}")
+            bars.advance(bar)
+
+        recipe.make_corpus(make, report)
+
+
+@main.command()
+@chosen
+def tokenizer(work: Path, seed: int) -> None:
+    """Learn the tokenizer."""
+    with console.status("learning the tokenizer"):
+        recipe.make_tokenizer(Recipe(work=work, seed=seed))
+
+
+@main.command()
+@chosen
+def rows(work: Path, seed: int) -> None:
+    """Encode the corpus."""
+    with console.status("encoding the corpus"):
+        recipe.make_rows(Recipe(work=work, seed=seed))
+
+
+@main.command()
+@chosen
+@budget
+def train(work: Path, seed: int, tokens: int, minutes: float, threads: int) -> None:
+    """Train, or go on training."""
+    torch.set_num_threads(threads)
+    plan = Plan(tokens=tokens, minutes=minutes, seed=seed)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console) as bars:
+        bar = bars.add_task("train", total=1.0)
+        began, first = time.monotonic(), -1
+
+        def report(progress: Progress, loss: float) -> None:
+            nonlocal first
+            first = progress.tokens if first < 0 else first
+            speed = (progress.tokens - first) / (time.monotonic() - began)
+            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {loss:.3f}, {speed:.0f} tokens/s"
+            bars.update(bar, completed=progress.share(plan), description=text)
+
+        recipe.make_weights(Recipe(work=work, seed=seed), plan, report)
+
+
+@main.command()
+@chosen
+@target
+def export(work: Path, seed: int, out: Path) -> None:
+    """Write the last checkpoint as a Hugging Face folder with its model card."""
+    with console.status("measuring and writing the model"):
+        facts = recipe.make_starter(Recipe(work=work, seed=seed), out)
+    for kind, loss in facts["validation"].items():
+        console.print(
+            f"{kind}: {loss['nats_per_token']:.3f} nats a token, {loss['bits_per_byte']:.3f} bits a byte"
+        )
+
+
+@main.command(name="all")
+@chosen
+@budget
+@target
+@click.pass_context
+def run_all(ctx: click.Context, /, work: Path, seed: int, out: Path, **options: Any) -> None:
+    """Every step in order; what is there already is not made again."""
+    for step in (corpus, tokenizer, rows):
+        ctx.invoke(step, work=work, seed=seed)
+    ctx.invoke(train, work=work, seed=seed, **options)
+    ctx.invoke(export, work=work, seed=seed, out=out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Training documents: a source file goes in, token ids come out, plain or with a gap to fill in.
+
+A gap is written suffix first: `<|suffix|> S <|prefix|> P M <|endoftext|>`. P and M are one text, tokenised
+jointly, because at completion time the prompt ends with P and the model simply goes on. It knows no models.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from spd_lsp.training.tokenizer import END, PREFIX, SPECIAL, SUFFIX
+
+END_ID, SUFFIX_ID, PREFIX_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX))
+SUFFIX_TOKENS = 256  # what the model is shown of the text after the cursor
+SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four characters a token
+STRETCH = (400, 3_400)  # characters around one gap, so that most documents fit in a context of 1,024 tokens
+SHARES = {"rest": 0.6, "lines": 0.25, "span": 0.15}
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A text in three: before + middle + after is the text itself."""
+
+    before: str
+    middle: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Token ids; those from `middle` on continue the text at the gap (0: the whole document counts)."""
+
+    ids: list[int]
+    middle: int = 0
+
+
+def cut(text: str, rng: random.Random) -> Gap:
+    """Cut a middle out of text: the rest of a line, one to six lines, or any span."""
+    kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
+    start, end = {"rest": rest_of_line, "lines": some_lines, "span": any_span}[kind](text, rng)
+    return Gap(text[:start], text[start:end], text[end:])
+
+
+def rest_of_line(text: str, rng: random.Random) -> tuple[int, int]:
+    """From a random place behind a line's indentation to its end; the newline belongs to the suffix."""
+    start, end = pick_line(text, rng)
+    first = start + indentation(text[start:end])
+    return rng.randint(first, max(first, end - 1)), end
+
+
+def some_lines(text: str, rng: random.Random) -> tuple[int, int]:
+    """One to six lines, from before or behind the first one's indentation to the last one's end."""
+    start, end = pick_line(text, rng)
+    start += rng.choice((0, indentation(text[start:end])))
+    for _ in range(rng.randint(0, 5)):
+        following = text.find("\n", end + 1)
+        end = following if following >= 0 else len(text)
+    return start, end
+
+
+def any_span(text: str, rng: random.Random) -> tuple[int, int]:
+    """Any span of three to three hundred characters, most of them short."""
+    start = rng.randint(0, len(text))
+    return start, min(len(text), start + int(10 ** rng.uniform(0.5, 2.5)))
+
+
+def pick_line(text: str, rng: random.Random) -> tuple[int, int]:
+    """The bounds of a random line, without its newline; eight tries to find one that is not blank."""
+    for _ in range(8):
+        start = text.rfind("\n", 0, rng.randint(0, len(text))) + 1
+        end = text.find("\n", start)
+        end = end if end >= 0 else len(text)
+        if text[start:end].strip():
+            break
+    return start, end
+
+
+def indentation(line: str) -> int:
+    """How many blanks a line begins with."""
+    return len(line) - len(line.lstrip())
+
+
+def stretches(text: str, rng: random.Random) -> Iterator[str]:
+    """Cut a text at line ends into stretches of a random size, short ones as likely as long ones."""
+    start = 0
+    while start < len(text):
+        size = int(math.exp(rng.uniform(*map(math.log, STRETCH))))
+        end = text.find("\n", start + size)
+        end = end + 1 if end >= 0 else len(text)
+        yield text[start:end]
+        start = end
+
+
+def plain(text: str, tokenizer: Tokenizer) -> Document:
+    """A text as it is, and its end."""
+    return Document([*tokenizer.encode(text).ids, END_ID])
+
+
+def filled(gap: Gap, tokenizer: Tokenizer, length: int) -> Document:
+    """A gap, suffix first, in at most length tokens: the suffix loses its end, the prefix its beginning."""
+    after = tokenizer.encode(gap.after[:SUFFIX_CHARACTERS]).ids[:SUFFIX_TOKENS]
+    joined = tokenizer.encode(gap.before + gap.middle)
+    first = sum(1 for _, end in joined.offsets if end <= len(gap.before))  # may begin before the gap does
+    lost = max(0, len(after) + len(joined.ids) + 3 - length)
+    head = [SUFFIX_ID, *after, PREFIX_ID]
+    return Document([*head, *joined.ids[lost:], END_ID], len(head) + max(0, first - lost))
+
+
+def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[Document]:
+    """A text as several documents, each a stretch of it with one gap."""
+    for stretch in stretches(text, rng):
+        yield filled(cut(stretch, rng), tokenizer, length)

@@ -1,0 +1,82 @@
+"""The finished starter: a checkpoint, a tokenizer and the manifest go in, a Hugging Face folder comes out.
+
+Weights are stored as float16. The model card says what they were made from and how well they do, and nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+from spd_lsp.training import checkpoint
+from spd_lsp.training.tokenizer import END, PAD, SPECIAL
+from spd_lsp.training.validation import KINDS, Measure, measure
+
+CARD = Path(__file__).with_name("card.md")
+
+
+def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
+    """Write the last checkpoint and the tokenizer to out; its progress and size are returned."""
+    model = LlamaForCausalLM(config)
+    progress = checkpoint.load(run, model, {})
+    progress["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        bos_token_id=SPECIAL.index(END), eos_token_id=SPECIAL.index(END), pad_token_id=SPECIAL.index(PAD)
+    )
+    model.half().save_pretrained(out)  # type: ignore[no-untyped-call]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(tokenizer / name, out / name)
+    return progress
+
+
+def measure_exported(out: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, Measure]:
+    """Validation loss of the stored weights, as a user's machine will read them."""
+    model = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32)
+    return {kind: measure(model, rows, kind, tokenizer) for kind in KINDS}
+
+
+def record(
+    plan: Mapping[str, Any],
+    progress: Mapping[str, Any],
+    measures: Mapping[str, Measure],
+    sources: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Everything the card says, for machines."""
+    losses = {
+        kind: {
+            "nats_per_token": round(found.nats_a_token, 4),
+            "bits_per_byte": round(found.bits_a_byte, 4),
+            "tokens": found.tokens,
+            "bytes": found.bytes,
+        }
+        for kind, found in measures.items()
+    }
+    return {"plan": dict(plan), "progress": dict(progress), "validation": losses, "sources": list(sources)}
+
+
+def write_card(out: Path, facts: Mapping[str, Any]) -> None:
+    """Write MODEL_CARD.md and training.json."""
+    (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    card = CARD.read_text(encoding="utf-8").format(
+        parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
+        tokens=f"{facts['progress']['tokens'] / 1e6:.1f}",
+        budget=facts["progress"]["tokens"],
+        minutes=round(facts["progress"]["seconds"] / 60),
+        plain=facts["validation"]["plain"],
+        gaps=facts["validation"]["gaps"],
+        sources="\n".join(source_line(source) for source in facts["sources"]),
+    )
+    (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+
+
+def source_line(source: Mapping[str, Any]) -> str:
+    """One package as a row of the card's table."""
+    used = source["skipped"] or f"{source['files']} files, {source['bytes'] / 1e6:.1f} MB"
+    return f"| {source['name']} | {source['version']} | {source['licence']} | {used} | `{source['sha256']}` |"

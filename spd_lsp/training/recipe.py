@@ -1,0 +1,121 @@
+"""The steps of the recipe over one work folder: each reads what the one before left there and is done only once.
+
+corpus/ -> tokenizer/ -> rows/ -> run/ -> the exported folder
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import LlamaConfig
+
+from spd_lsp.settings import UserError
+from spd_lsp.training.corpus import Source, gather
+from spd_lsp.training.export import export, measure_exported, record, write_card
+from spd_lsp.training.rows import read, write_held_out, write_learnt
+from spd_lsp.training.selection import Selection, select
+from spd_lsp.training.tokenizer import VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
+from spd_lsp.training.train import Plan, Progress, starter_config, train
+
+LISTING = Path(__file__).with_name("corpus.txt")
+LENGTH = 1_024
+TOKENIZER_BYTES = 70_000_000  # of source text the merges are learnt from
+ROWS_BYTES = 100_000_000  # of source text that is encoded: 24 million tokens
+HELD_OUT_FILES = 120  # of those held out, for the loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A work folder and the settings that its contents follow from."""
+
+    work: Path
+    listing: Path = LISTING
+    seed: int = 0
+    vocabulary: int = VOCABULARY
+    length: int = LENGTH
+    tokenizer_bytes: int = TOKENIZER_BYTES
+    rows_bytes: int = ROWS_BYTES
+
+    def config(self) -> LlamaConfig:
+        """The model's shape."""
+        return starter_config(self.vocabulary, self.length)
+
+    def needed(self, name: str, step: str) -> Path:
+        """A file that an earlier step left behind."""
+        if not (path := self.work / name).exists():
+            raise UserError(
+                f"expected {path} from an earlier step, found nothing; "
+                f"run: python -m spd_lsp.training {step} --work {self.work}"
+            )
+        return path
+
+    def selection(self, size: int) -> Selection:
+        """The files of about so many bytes, evenly over the packages."""
+        return select(self.needed("corpus/sources.json", "corpus").parent, size, self.seed)
+
+
+def make_corpus(recipe: Recipe, report: Callable[[Source], None]) -> None:
+    """Fetch and unpack the packages; `report` hears of each."""
+    if not (recipe.work / "corpus" / "sources.json").exists():
+        for source in gather(recipe.listing, recipe.work / "archives", recipe.work / "corpus"):
+            report(source)
+
+
+def make_tokenizer(recipe: Recipe) -> None:
+    """Learn the tokenizer from a share of the corpus."""
+    folder = recipe.work / "tokenizer"
+    if not (folder / "tokenizer_config.json").exists():
+        texts = read(recipe.selection(recipe.tokenizer_bytes).learnt)
+        save_tokenizer(learn_tokenizer(texts, recipe.vocabulary), folder, recipe.length)
+
+
+def make_rows(recipe: Recipe) -> None:
+    """Encode the files to learn from and those to measure on."""
+    folder = recipe.work / "rows"
+    if (folder / "learnt.ids.npy").exists():
+        return
+    tokens = open_tokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
+    chosen = recipe.selection(recipe.rows_bytes)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_held_out(read(chosen.held_out[:HELD_OUT_FILES]), tokens, recipe.length, recipe.seed, folder)
+    write_learnt(read(chosen.learnt), tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
+
+
+def make_weights(recipe: Recipe, plan: Plan, report: Callable[[Progress, float], None]) -> None:
+    """Train until the plan's budget is spent, going on from the last checkpoint."""
+    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
+    keep_plan(recipe.work / "run", plan)
+    train(recipe.config(), learnt, plan, recipe.work / "run", report)
+
+
+def keep_plan(folder: Path, plan: Plan) -> None:
+    """Note the plan of a new run; a run that was begun with another one is not mixed with this."""
+    path = folder / "plan.json"
+    wanted = json.dumps(asdict(plan), indent=1)
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted, encoding="utf-8")
+    elif path.read_text(encoding="utf-8") != wanted:
+        raise UserError(
+            f"expected the settings that the run in {folder} was begun with (see plan.json), found others; "
+            "give the same ones to go on, or name another work folder"
+        )
+
+
+def make_starter(recipe: Recipe, out: Path) -> dict[str, Any]:
+    """Export the last checkpoint, measure it as stored and write its card; what the card says is returned."""
+    run = recipe.needed("run/checkpoint.safetensors", "train").parent
+    folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
+    out.mkdir(parents=True, exist_ok=True)
+    progress = export(recipe.config(), run, folder, out)
+    measures = measure_exported(out, recipe.work / "rows", open_tokenizer(folder))
+    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
+    facts = record(plan, progress, measures, sources)
+    write_card(out, facts)
+    return facts

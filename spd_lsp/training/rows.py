@@ -1,0 +1,101 @@
+"""Rows of token ids on disk: documents go in, arrays [rows, length] come out, ready to be memory-mapped.
+
+Half of the tokens are rows of plain text, end to end; half are rows of documents with gaps, none of them broken.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from spd_lsp.training.documents import Document, plain, with_gaps
+
+Ids = npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One training sequence: ids [length], and which of them are measured when it is held out."""
+
+    ids: list[int]
+    measured: list[bool]
+
+
+def read(paths: Iterable[Path]) -> Iterator[str]:
+    """The texts of the corpus files, line ends as they are."""
+    for path in paths:
+        yield path.read_bytes().decode("utf-8")
+
+
+def encode(
+    texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
+) -> tuple[array[int], list[Document]]:
+    """Half of the texts as one plain stream, half as shuffled documents with gaps."""
+    rng = random.Random(seed)
+    stream = array("H")
+    gaps: list[Document] = []
+    for text in texts:
+        if rng.random() < 0.5:
+            stream.extend(plain(text, tokenizer).ids)
+        else:
+            gaps += with_gaps(text, tokenizer, length, rng)
+    rng.shuffle(gaps)
+    return stream, gaps
+
+
+def plain_rows(stream: array[int], length: int) -> Iterator[Row]:
+    """The stream cut into rows; what is left over at its end is dropped."""
+    for start in range(0, len(stream) - length + 1, length):
+        yield Row(list(stream[start : start + length]), [True] * length)
+
+
+def gap_rows(gaps: Iterable[Document], filler: Iterator[int], length: int) -> Iterator[Row]:
+    """Whole documents side by side; the room that the next one does not fit in is filled with plain text."""
+    waiting = deque(gaps)
+    while waiting:
+        ids: list[int] = []
+        measured: list[bool] = []
+        while waiting and len(ids) + len(waiting[0].ids) <= length:
+            document = waiting.popleft()
+            ids += document.ids
+            measured += [place >= document.middle for place in range(len(document.ids))]
+        missing = length - len(ids)
+        ids += [token for token, _ in zip(filler, range(missing), strict=False)]
+        if len(ids) < length:
+            return
+        yield Row(ids, measured + [False] * missing)
+
+
+def arrange(
+    texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
+) -> tuple[list[Row], list[Row]]:
+    """Rows of plain text and rows with gaps. A quarter of the plain stream is set apart to fill these up."""
+    stream, gaps = encode(texts, tokenizer, length, seed)
+    apart = len(stream) // 4
+    return list(plain_rows(stream[apart:], length)), list(gap_rows(gaps, iter(stream[:apart]), length))
+
+
+def write_learnt(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int, path: Path) -> int:
+    """Write the training rows, shuffled, as ids [rows, length]; the number of tokens is returned."""
+    plain_part, gap_part = arrange(texts, tokenizer, length, seed)
+    rows = [row.ids for row in plain_part + gap_part]
+    random.Random(seed).shuffle(rows)
+    beside = path.with_name(f"new.{path.name}")
+    np.save(beside, np.asarray(rows, dtype=np.uint16))
+    beside.replace(path)
+    return len(rows) * length
+
+
+def write_held_out(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int, folder: Path) -> None:
+    """Write the held-out rows, plain and with gaps apart: ids and measured, both [rows, length]."""
+    for name, rows in zip(("plain", "gaps"), arrange(texts, tokenizer, length, seed), strict=True):
+        np.save(folder / f"{name}.ids.npy", np.asarray([row.ids for row in rows], dtype=np.uint16))
+        np.save(folder / f"{name}.measured.npy", np.asarray([row.measured for row in rows], dtype=np.bool_))

@@ -1,0 +1,82 @@
+"""The starter's tokenizer: byte-level BPE whose merges stop where code has its joints.
+
+Texts go in, a `tokenizers` tokenizer and the two files transformers reads come out. Any text survives encode and
+decode unchanged. It knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+VOCABULARY = 16_384
+END, SUFFIX, PREFIX, MIDDLE, PAD = "<|endoftext|>", "<|suffix|>", "<|prefix|>", "<|middle|>", "<|pad|>"
+SPECIAL = (END, SUFFIX, PREFIX, MIDDLE, PAD)  # their ids are their places: END is 0
+
+# A newline takes the blanks around it along: "\n        " can be one token; none has text before a newline.
+JOINTS = "|".join(
+    (
+        r"(?:[ \t]*\r?\n)+[ \t]*",  # ends of lines and the indentation that follows
+        r" ?[\p{L}_][\p{L}_\p{N}]*",  # identifiers, whole
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}_]+",  # runs of punctuation
+        r"\s+",
+    )
+)
+
+
+def blank_tokenizer() -> Tokenizer:
+    """A tokenizer that knows the joints and no merges yet."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(JOINTS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def learn_tokenizer(
+    texts: Iterable[str], vocabulary: int = VOCABULARY, *, progress: bool = False
+) -> Tokenizer:
+    """Learn the merges from texts. The same texts in the same order give the same tokenizer."""
+    tokenizer = blank_tokenizer()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[AddedToken(token, special=True) for token in SPECIAL],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        max_token_length=48,
+        show_progress=progress,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path, length: int) -> None:
+    """Write tokenizer.json and the configuration transformers reads beside it; length is the model's context."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    configuration = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": END,
+        "eos_token": END,
+        "pad_token": PAD,
+        "additional_special_tokens": [SUFFIX, PREFIX, MIDDLE],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": length,
+    }
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
+    )
+
+
+def open_tokenizer(folder: Path) -> Tokenizer:
+    """Open a saved tokenizer so that a special token's text inside source code stays ordinary text."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True
+    return tokenizer

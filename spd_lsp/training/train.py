@@ -1,0 +1,166 @@
+"""The training loop: rows of token ids go in, a checkpoint folder comes out that a later call goes on from.
+
+Everything that happens at a step follows from its number, the seed and the budget, so a resumed run ends with
+the same weights as one that was never interrupted. It knows nothing of text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.optim import AdamW, Muon, Optimizer
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from spd_lsp.training import checkpoint
+from spd_lsp.training.loss import next_token_loss
+
+Rows = npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long and how fast to learn."""
+
+    tokens: int  # the budget; the learning rate reaches 0 when it is spent
+    minutes: float = 0.0  # a second budget, 0 for none: whichever is nearer its end drives the schedule
+    rows_a_step: int = 8
+    matrix_rate: float = 0.02
+    embedding_rate: float = 0.006
+    warm_up: float = 0.02  # share of the budget
+    decay_from: float = 0.3  # share of the budget
+    clip: float = 1.0
+    seed: int = 0
+    low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
+    checkpoint_minutes: float = 3.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands; it is all that has to be stored beside the tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def share(self, plan: Plan) -> float:
+        """How much of the budget is spent, 0 to 1."""
+        timed = self.seconds / (60 * plan.minutes) if plan.minutes else 0.0
+        return min(1.0, max(self.tokens / plan.tokens, timed))
+
+
+def starter_config(vocabulary: int, length: int) -> LlamaConfig:
+    """The shape of the starter model: 4.9 million parameters with 16,384 tokens."""
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=48,
+        max_position_embeddings=length,
+        rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=4,
+    )
+
+
+def build(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
+    """A fresh model; the same seed gives the same weights."""
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(config)
+
+
+def optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
+    """Muon for the hidden matrices, AdamW for the embedding and the norms."""
+    hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    norms = [p for p in model.parameters() if p.ndim == 1]
+    embedding = [model.model.embed_tokens.weight]
+    return {
+        "muon": Muon(hidden, lr=plan.matrix_rate, weight_decay=0.05, momentum=0.95),
+        "adamw": AdamW(
+            [{"params": embedding}, {"params": norms}],
+            lr=plan.embedding_rate,
+            betas=(0.9, 0.95),
+            weight_decay=0.0,
+        ),
+    }
+
+
+def rate(share: float, plan: Plan) -> float:
+    """The learning rate's factor: up to 1, constant, then straight down to 0. Example: share 0.65 gives 0.5."""
+    if share < plan.warm_up:
+        return max(share, 0.001) / plan.warm_up
+    return min(1.0, (1.0 - share) / (1.0 - plan.decay_from))
+
+
+def set_rates(found: dict[str, Optimizer], factor: float) -> None:
+    """Scale every group's learning rate from the one it began with."""
+    for optimiser in found.values():
+        for group in optimiser.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+            group["lr"] = group["initial_lr"] * factor
+
+
+def batch(rows: Rows, step: int, size: int) -> Tensor:
+    """The rows of a step, [size, L]; after the last row the first one follows."""
+    places = np.arange(step * size, (step + 1) * size) % len(rows)
+    return torch.from_numpy(rows[places].astype(np.int64))
+
+
+def take_step(model: LlamaForCausalLM, found: dict[str, Optimizer], ids: Tensor, plan: Plan) -> float:
+    """One update from ids [B, L], row by row to keep memory small; the mean loss in nats a token is returned."""
+    total = 0.0
+    low: torch.dtype = getattr(torch, plan.low)
+    for row in torch.split(ids, 1):
+        with torch.autocast(ids.device.type, low, enabled=low != torch.float32):
+            hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
+        loss = next_token_loss(hidden, model.model.embed_tokens.weight, row, low) / len(ids)
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
+    for optimiser in found.values():
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+    return total
+
+
+def train(
+    config: LlamaConfig,
+    rows: Rows,
+    plan: Plan,
+    folder: Path,
+    report: Callable[[Progress, float], None] = lambda progress, loss: None,
+    *,
+    stop_after: int = 0,
+) -> LlamaForCausalLM:
+    """Learn until the budget is spent, from the last checkpoint in folder if there is one.
+
+    `report` hears of every step and its loss. After `stop_after` steps, if given, it stops as if interrupted.
+    """
+    model = build(config, plan.seed)
+    found = optimisers(model, plan)
+    progress = Progress(**checkpoint.load(folder, model, found))
+    first, began, saved = progress.step, time.monotonic() - progress.seconds, time.monotonic()
+    while progress.share(plan) < 1.0 and (not stop_after or progress.step - first < stop_after):
+        set_rates(found, rate(progress.share(plan), plan))
+        loss = take_step(model, found, batch(rows, progress.step, plan.rows_a_step), plan)
+        progress.step += 1
+        progress.tokens += plan.rows_a_step * rows.shape[1]
+        progress.seconds = time.monotonic() - began
+        report(progress, loss)
+        if time.monotonic() - saved > 60 * plan.checkpoint_minutes:
+            checkpoint.save(folder, model, found, progress)
+            saved = time.monotonic()
+    checkpoint.save(folder, model, found, progress)
+    return model

@@ -1,0 +1,71 @@
+"""How well a model predicts held-out code: a model and rows go in, nats a token and bits a byte come out.
+
+The rows say which of their tokens count: all of a plain row, only the middle of a document with a gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from spd_lsp.training.tokenizer import SPECIAL
+
+KINDS = ("plain", "gaps")  # the held-out rows, by file name
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Loss over so many tokens that stand for so many bytes."""
+
+    nats: float
+    tokens: int
+    bytes: int
+
+    @property
+    def nats_a_token(self) -> float:
+        """Mean loss of a token."""
+        return self.nats / self.tokens
+
+    @property
+    def bits_a_byte(self) -> float:
+        """Mean loss of a byte of source. Example: 2.77 nats for 4 bytes are 1 bit a byte."""
+        return self.nats / math.log(2) / self.bytes
+
+
+def widths(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
+    """How many bytes each id stands for, [V]; special tokens stand for none."""
+    width = np.zeros(tokenizer.get_vocab_size(), dtype=np.int64)
+    for piece, place in tokenizer.get_vocab().items():
+        width[place] = 0 if place < len(SPECIAL) else len(piece)  # one character of a piece is one byte
+    return width
+
+
+def measure(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, most: int = 0) -> Measure:
+    """Loss of a model on the held-out rows of one kind, or on the first `most` of them."""
+    ids = np.load(folder / f"{kind}.ids.npy")[: most or None]  # [N, L]
+    counted = np.load(folder / f"{kind}.measured.npy")[: most or None]  # [N, L]
+    width = widths(tokenizer)
+    nats, tokens, size = 0.0, 0, 0
+    for losses, row, wanted in zip(token_losses(model, ids), ids, counted, strict=True):
+        nats += float(losses[torch.from_numpy(wanted[1:])].sum())
+        tokens += int(wanted[1:].sum())
+        size += int(width[row[1:][wanted[1:]]].sum())
+    return Measure(nats, tokens, size)
+
+
+def token_losses(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16]) -> Iterator[Tensor]:
+    """The loss of every token but the first, [L - 1], row by row."""
+    with torch.inference_mode():
+        for row in ids:
+            sequence = torch.from_numpy(row.astype(np.int64))[None]
+            logits = model(input_ids=sequence, use_cache=False).logits[0, :-1].float()
+            yield torch.nn.functional.cross_entropy(logits, sequence[0, 1:], reduction="none")

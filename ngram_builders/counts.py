@@ -94,7 +94,7 @@ def count(
     pending: dict[int, list[Run]] = {order: [] for order in orders}
     tokens = files = 0
     for block in blocks(documents, end_of_text, block_tokens):
-        check_ids(block, vocab_size)
+        check_ids(block, 2**bits)
         tokens += sum(len(document) - 1 for document in block)
         files += len(block)
         for order, records in block_records(block, orders, bits):
@@ -170,14 +170,14 @@ def blocks(documents: Iterable[Ids], end_of_text: int, block_tokens: int) -> Ite
         yield block
 
 
-def check_ids(block: Sequence[Ids], vocab_size: int) -> None:
-    """Refuse ids that the records cannot hold."""
+def check_ids(block: Sequence[Ids], room: int) -> None:
+    """Refuse ids that the records cannot hold. Ids beyond vocab_size alone are fine: vocabularies have holes."""
     lowest = min(int(document.min()) for document in block)
     highest = max(int(document.max()) for document in block)
-    if lowest < 0 or highest >= vocab_size:
+    if lowest < 0 or highest >= room:
         wrong = lowest if lowest < 0 else highest
         raise UserError(
-            f"expected token ids from 0 to {vocab_size - 1}, found {wrong}; "
+            f"expected token ids from 0 to {room - 1}, found {wrong}; "
             "give the size of the tokenizer's whole vocabulary, added tokens included"
         )
 

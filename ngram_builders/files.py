@@ -17,7 +17,7 @@ from pathspec import GitIgnoreSpec
 
 from ngram_builders.errors import UserError
 
-__all__ = ["KIN", "Survey", "akin", "language_of", "reason", "survey"]
+__all__ = ["SECRET_NAMES", "Survey", "akin", "is_secret", "language_of", "reason", "survey"]
 
 LARGEST = 1_000_000  # bytes; larger sources are almost always data or generated
 LONGEST_LINE = 5_000
@@ -188,6 +188,11 @@ def akin(language: str) -> frozenset[str]:
     return next((kin for kin in KIN if language in kin), frozenset({language}))
 
 
+def is_secret(path: PurePath) -> bool:
+    """Whether a file's name says that it holds keys or passwords: .env.local, id_rsa, server.pem."""
+    return matches(path.name.lower(), SECRET_NAMES)
+
+
 def resolve_folder(root: Path) -> Path:
     """The real path of an existing folder."""
     if not root.is_dir():
@@ -288,7 +293,7 @@ def folder_fault(folder: Path, ignores: Ignores) -> str | None:
 def file_fault(file: Path, ignores: Ignores) -> str | None:
     """Why this file does not count, or None. The name is asked before the content is read."""
     name = file.name.lower()
-    if matches(name, SECRET_NAMES):
+    if is_secret(file):
         return SECRET
     if file.is_symlink():
         return SYMLINK

@@ -195,12 +195,14 @@ class Table:
     def __init__(self, path: Path, summary: TableSummary, columns: Columns, crcs: Sequence[int]) -> None:
         self.path = path
         self.summary = summary
+        self.orders = summary.orders  # those that lookup answers, ascending
+        self.tokens = summary.tokens
         self.columns = columns
         self.crcs = crcs
         self.tags = np.array([order - 2 for order in summary.orders], dtype=np.uint64) << np.uint64(ORDER_SHIFT)
 
     @classmethod
-    def open(cls, path: Path, *, fingerprint: str | None = None) -> Table:
+    def open(cls, path: Path, fingerprint: str | None = None) -> Table:
         """Map a table, refusing what is damaged or of another tokenizer; verify checks the data itself."""
         data = map_file(path)
         fields, start = read_header(path, data)
@@ -226,11 +228,6 @@ class Table:
                 f"the model uses {fingerprint}; {REBUILD}"
             )
         return cls(path, summary, columns, [crc for _, _, _, crc in sections])
-
-    @property
-    def orders(self) -> tuple[int, ...]:
-        """The orders that lookup answers, ascending."""
-        return self.summary.orders
 
     def verify(self) -> None:
         """Read every byte and raise if one is not what was written."""

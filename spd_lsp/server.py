@@ -1,0 +1,382 @@
+"""The language server: editors' requests in, completions out. The only file that knows LSP methods.
+
+In: documents, positions and settings from one editor. Out: what the completer says, shaped for that editor. Knows
+nothing of models: `load` brings a completer, and both run in one worker thread while the event loop stays free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+from pygls.exceptions import FeatureRequestError
+from pygls.lsp.server import LanguageServer
+
+from spd_lsp import __version__
+from spd_lsp.documents import LspDocument, may_hold_secrets, path_of
+from spd_lsp.offers import Client, Place, inline_items, menu_items
+from spd_lsp.protocol import SpdProtocol, log_to_stderr, progress, reply_to, trail
+from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
+from spd_lsp.settings import Settings, UserError, parse_options
+
+if TYPE_CHECKING:
+    from spd_lsp.completer import Answer, Completer
+    from spd_lsp.items import Completion
+
+    Report = Callable[[str], None]
+    Load = Callable[[Settings, Report], Completer]
+
+__all__ = ["SpdServer", "create_server", "serve_stdio", "serve_tcp"]
+
+SECTION = "spd-lsp"
+EDITORS_OWN = ("serverCommand", "trace")  # keys of our section that the editor's side reads itself
+LOADING = "the model is loading"
+LONGEST_PAUSE = 0.05  # seconds
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """All that a completion depends on: two requests that agree in it share one answer."""
+
+    source: str
+    cursor: int  # offset in code points
+    language: str | None
+    path: Path | None
+    forced: bool
+
+
+@dataclass(slots=True)
+class Status:
+    """What an editor can show of the server."""
+
+    kind: str = "loading"  # or "normal", "error"
+    message: str = LOADING
+    reason: str = ""  # why the last answer was empty
+    passes: int = 0
+    seconds: float = 0.0
+
+
+class SpdServer(LanguageServer):
+    """One editor's session: its documents are in the protocol, the model is in the worker thread."""
+
+    protocol: SpdProtocol
+
+    def __init__(self, load: Load, given: Settings) -> None:
+        super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
+        self.load = load
+        self.settings = given
+        plain = dataclasses.asdict(Settings())
+        self.flags = {key: value for key, value in dataclasses.asdict(given).items() if value != plain[key]}
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
+        self.latest: LatestWins[Question, Answer | None] = LatestWins(self.worker)
+        self.loading = Cancel()
+        self.loaded = asyncio.Event()
+        self.completer: Completer | None = None
+        self.client = Client()
+        self.started_with: object = None
+        self.configured: object = None
+        self.status = Status()
+        self.shown: set[str] = set()
+
+    def configure(self) -> None:
+        """Read the options again: the configuration over what we were started with, the flags over both."""
+        merged: dict[str, Any] = {}
+        problems: list[str] = []
+        for layer in (self.started_with, self.configured):
+            if isinstance(layer, Mapping):
+                merged |= {k: v for k, v in layer.items() if v is not None and k not in EDITORS_OWN}
+            else:
+                problems += parse_options(layer)[1]
+        chosen, more = parse_options(merged)
+        self.settings = dataclasses.replace(chosen, **self.flags)
+        for problem in problems + more:
+            self.show_once(problem, types.MessageType.Warning)
+
+    async def reload(self) -> None:
+        """Load the model that the settings name; a newer call ends this one at its next report."""
+        self.loading.cancel(Reason.SUPERSEDED)
+        self.loading = cancel = Cancel()
+        self.latest.drop_all(Reason.SUPERSEDED)
+        self.status = Status("loading", LOADING)
+        self.loaded.clear()
+        loop = asyncio.get_running_loop()
+        async with progress(self, "spd-lsp") as show:
+
+            def report(text: str) -> None:
+                cancel.check()
+                loop.call_soon_threadsafe(show, text)
+
+            problem = await loop.run_in_executor(self.worker, self._load, self.settings, report)
+        if cancel.reason is None:
+            self.status = Status("error", problem) if problem else Status("normal")
+            self.show_once(problem)
+            self.loaded.set()
+
+    def _load(self, settings: Settings, report: Report) -> str:
+        """In the worker: replace the completer; what went wrong, or nothing."""
+        try:
+            report(LOADING)
+            self.completer = None  # two models at once may not fit into memory
+            self.completer = self.load(settings, report)
+        except Cancelled as stopped:
+            return str(stopped)
+        except UserError as error:
+            return str(error)
+        except Exception as error:
+            log.error("loading failed: %s", trail(error))
+            return f"the model could not be loaded ({type(error).__name__}); the server's log says where"
+        return ""
+
+    async def drafts(self, document: LspDocument, question: Question, automatic: bool) -> list[Completion] | None:
+        """Completions, best first; None if a newer request took this one's place."""
+        objection = self.objection(document, automatic)
+        if not objection and self.status.kind == "loading":
+            await self.loaded.wait()  # a person asked, and would rather wait than ask again
+            objection = self.objection(document, automatic)
+        if objection:
+            self.status.reason = objection
+            return []
+        pause = min(LONGEST_PAUSE, self.status.seconds / 4) if automatic else 0.0
+        work = partial(self._answer, question)
+        try:
+            answer = await self.latest.ask(document.uri, question, work, pause=pause, anew=not automatic)
+        except Cancelled:
+            return None
+        except UserError as error:
+            self.show_once(str(error))
+            return []
+        except Exception as error:
+            log.error("completion failed: %s", trail(error))
+            self.show_once(f"a completion failed ({type(error).__name__}); the server's log says where")
+            return []
+        if answer is None:
+            return []
+        self.status.reason, self.status.passes = answer.reason, answer.passes
+        self.status.seconds = answer.seconds
+        return answer.completions
+
+    def _answer(self, question: Question, check: Callable[[], None]) -> Answer | None:
+        """In the worker: one completion."""
+        check()
+        if self.completer is None:
+            return None
+        q = question
+        answer = self.completer.complete(q.source, q.cursor, q.language, q.path, forced=q.forced, check=check)
+        count, milliseconds = len(answer.completions), answer.seconds * 1000
+        sizes = (count, answer.passes, answer.prompt_tokens, milliseconds)
+        log.info("completion: %d drafts, %d passes, %d prompt tokens, %.0f ms", *sizes)
+        return answer
+
+    def objection(self, document: LspDocument, automatic: bool) -> str:
+        """Why this document gets no completion now, or nothing."""
+        if document.language_id in self.settings.languages_off:
+            return f"completions are off for {document.language_id}"
+        if may_hold_secrets(document.uri):
+            return "this file may hold secrets"
+        if self.status.kind == "error":
+            return self.status.message
+        if automatic and self.status.kind == "loading":
+            return self.status.message
+        return "text was removed" if automatic and document.shrank else ""
+
+    def show_once(self, text: str, kind: types.MessageType = types.MessageType.Error) -> None:
+        """Tell the person, but never the same thing twice."""
+        if text and text not in self.shown:
+            self.shown.add(text)
+            self.window_show_message(types.ShowMessageParams(kind, f"spd-lsp: {text}"))
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Log what pygls would show as a popup; errors of requests have been answered already."""
+        if source is not FeatureRequestError:
+            log.error("a message could not be handled: %s", trail(error))
+
+    def shutdown(self) -> None:
+        """Stop the work within one step."""
+        self.loading.cancel(Reason.SHUTDOWN)
+        self.latest.drop_all(Reason.SHUTDOWN)
+        self.worker.shutdown(wait=False, cancel_futures=True)
+        super().shutdown()  # type: ignore[no-untyped-call]
+
+
+def create_server(load: Load, settings: Settings | None = None) -> SpdServer:
+    """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`."""
+    server = SpdServer(load, settings or Settings())
+    features: dict[str, tuple[Callable[..., Any], Any]] = {
+        types.INITIALIZE: (initialize, None),
+        types.INITIALIZED: (initialized, None),
+        types.SHUTDOWN: (stop, None),
+        types.TEXT_DOCUMENT_DID_CLOSE: (did_close, None),
+        types.WORKSPACE_DID_CHANGE_CONFIGURATION: (did_change_configuration, None),
+        types.TEXT_DOCUMENT_COMPLETION: (complete, types.CompletionOptions(trigger_characters=["."])),
+        # Without options pygls does not announce the capability.
+        types.TEXT_DOCUMENT_INLINE_COMPLETION: (complete_inline, types.InlineCompletionOptions()),
+        "spd-lsp/status": (status, None),
+    }
+    for method, (function, options) in features.items():
+        server.feature(method, options)(function)
+    return server
+
+
+def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
+    """Take over what the client says of itself."""
+    ls.protocol.adopt_workspace()
+    ls.client = Client.of(params)
+    ls.started_with = params.initialization_options
+
+
+async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
+    """Ask for the configuration, then load the model."""
+    workspace = ls.client_capabilities.workspace
+    watched = workspace.did_change_configuration if workspace else None
+    if watched and watched.dynamic_registration:
+        method = types.WORKSPACE_DID_CHANGE_CONFIGURATION
+        registration = types.Registration(SECTION, method, {"section": SECTION})
+        await reply_to(ls.client_register_capability_async(types.RegistrationParams([registration])))
+    await pull(ls)
+    ls.configure()
+    await ls.reload()
+
+
+async def did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
+    """Use the new settings; the model is loaded again only if they concern it."""
+    if not await pull(ls):
+        sent = params.settings
+        ls.configured = sent.get(SECTION) if isinstance(sent, Mapping) else None
+    before = ls.settings
+    ls.configure()
+    if dataclasses.replace(before, languages_off=ls.settings.languages_off) != ls.settings:
+        await ls.reload()
+
+
+async def pull(ls: SpdServer) -> bool:
+    """Ask the client for our section of its configuration; whether it can say."""
+    workspace = ls.client_capabilities.workspace
+    if not (workspace and workspace.configuration):
+        return False
+    wanted = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+    values = await reply_to(ls.workspace_configuration_async(wanted))
+    if values:
+        ls.configured = values[0]
+    return True
+
+
+def stop(ls: SpdServer, params: None) -> None:
+    """End all work before the client leaves."""
+    ls.loading.cancel(Reason.SHUTDOWN)
+    ls.latest.drop_all(Reason.SHUTDOWN)
+
+
+def did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
+    """Nobody waits for this document's answer any more."""
+    ls.latest.drop(params.text_document.uri, Reason.CLIENT)
+
+
+async def complete(ls: SpdServer, params: types.CompletionParams) -> types.CompletionList | None:
+    """Offer the drafts as a menu; null if a newer request took this one's place."""
+    document = ls.protocol.opened(params.text_document.uri)
+    if document is None:
+        ls.status.reason = "the document is not open"
+        return types.CompletionList(is_incomplete=True, items=[])
+    kind = params.context.trigger_kind if params.context else types.CompletionTriggerKind.Invoked
+    automatic = kind != types.CompletionTriggerKind.Invoked or document.just_typed
+    cursor = document.offset_at_position(params.position)
+    place = place_in(document, cursor)
+    start = document.client_position_at_offset(cursor - len(place.word))
+    drafts = await ls.drafts(document, question(document, cursor, not automatic), automatic)
+    if drafts is None:
+        return None
+    return types.CompletionList(is_incomplete=True, items=menu_items(drafts, place, start, ls.client))
+
+
+async def complete_inline(
+    ls: SpdServer, params: types.InlineCompletionParams
+) -> types.InlineCompletionList | None:
+    """Offer the same drafts as ghost text; an empty list hides an older one, null leaves it."""
+    document = ls.protocol.opened(params.text_document.uri)
+    if document is None:
+        ls.status.reason = "the document is not open"
+        return types.InlineCompletionList(items=[])
+    automatic = params.context.trigger_kind == types.InlineCompletionTriggerKind.Automatic
+    asked, edit, typed = question(document, document.offset_at_position(params.position), not automatic), None, ""
+    if (selected := params.context.selected_completion_info) is not None:
+        edit, typed = selected.range, selected.text
+        asked = with_selected(asked, document, selected)
+    cursor = document.client_position_at_offset(asked.cursor)
+    drafts = await ls.drafts(document, asked, automatic)
+    if drafts is None:
+        return None
+    return types.InlineCompletionList(inline_items(drafts, edit or types.Range(cursor, cursor), typed))
+
+
+def question(document: LspDocument, cursor: int, forced: bool) -> Question:
+    """What is asked of the completer. Half characters, which no tokenizer reads, become question marks."""
+    source = document.source
+    if not source.isascii():
+        source = source.encode("utf-8", "replace").decode()
+    return Question(source, cursor, document.language_id or None, path_of(document.uri), forced)
+
+
+def with_selected(asked: Question, document: LspDocument, selected: types.SelectedCompletionInfo) -> Question:
+    """The question as if the menu's selected item had been accepted: ghost text must go on from it."""
+    start = document.offset_at_position(selected.range.start)
+    end = max(start, document.offset_at_position(selected.range.end))
+    source = asked.source[:start] + selected.text + asked.source[end:]
+    return dataclasses.replace(asked, source=source, cursor=start + len(selected.text))
+
+
+def place_in(document: LspDocument, cursor: int) -> Place:
+    """What the items need to know of the cursor's line."""
+    position = document.client_position_at_offset(cursor)
+    return Place(position, document.line_before(cursor), document.language_id or "")
+
+
+def status(ls: SpdServer, params: None) -> dict[str, Any]:
+    """What a status bar shows, and why the last answer was empty."""
+    now = ls.status
+    return {
+        "busy": ls.latest.busy or now.kind == "loading",
+        "kind": now.kind,
+        "message": now.message,
+        "reason": now.reason,
+        "lastPasses": now.passes,
+        "lastMilliseconds": round(now.seconds * 1000),
+    }
+
+
+def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
+    """Serve one editor over standard input and output; 0 if it said `shutdown` before it left, else 1."""
+    prepare(verbose)
+    wire = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
+    server.start_io(sys.stdin.buffer, wire)
+    return 0 if server.protocol.told_to_stop else 1
+
+
+def serve_tcp(server: SpdServer, host: str = "127.0.0.1", port: int = 2087, *, verbose: int = 0) -> int:
+    """Serve one editor over TCP, for debugging: there is no protection, and a second client ends the first."""
+    prepare(verbose)
+    try:
+        server.start_tcp(host, port)
+    except SystemExit:
+        server.shutdown()
+    return 0 if server.protocol.told_to_stop else 1
+
+
+def prepare(verbose: int) -> None:
+    """Set up the process: its log, Ctrl-C that ends it at once, and quick turns for the event loop."""
+    log_to_stderr(verbose)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else the thread that waits for input would hold it
+    sys.setswitchinterval(0.001)

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 NAME = "checkpoint.safetensors"
 
 
-def save(
-    folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer], progress: DataclassInstance
-) -> None:
+def save(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer], progress: DataclassInstance) -> None:
     """Write everything a resumed run needs."""
     tensors = {f"model/{name}": parameter.detach() for name, parameter in model.named_parameters()}
     for kind, optimiser in optimisers.items():

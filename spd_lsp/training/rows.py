@@ -74,9 +74,7 @@ def gap_rows(gaps: Iterable[Document], filler: Iterator[int], length: int) -> It
         yield Row(ids, measured + [False] * missing)
 
 
-def arrange(
-    texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
-) -> tuple[list[Row], list[Row]]:
+def arrange(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int) -> tuple[list[Row], list[Row]]:
     """Rows of plain text and rows with gaps. A quarter of the plain stream is set apart to fill these up."""
     stream, gaps = encode(texts, tokenizer, length, seed)
     apart = len(stream) // 4

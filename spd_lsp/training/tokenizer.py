@@ -41,9 +41,7 @@ def blank_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def learn_tokenizer(
-    texts: Iterable[str], vocabulary: int = VOCABULARY, *, progress: bool = False
-) -> Tokenizer:
+def learn_tokenizer(texts: Iterable[str], vocabulary: int = VOCABULARY, *, progress: bool = False) -> Tokenizer:
     """Learn the merges from texts. The same texts in the same order give the same tokenizer."""
     tokenizer = blank_tokenizer()
     trainer = trainers.BpeTrainer(
@@ -70,9 +68,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, length: int) -> None:
         "clean_up_tokenization_spaces": False,
         "model_max_length": length,
     }
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(configuration, indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / "tokenizer_config.json").write_text(json.dumps(configuration, indent=2) + "\n", encoding="utf-8")
 
 
 def open_tokenizer(folder: Path) -> Tokenizer:

@@ -1,0 +1,117 @@
+"""A gap loses nothing of its text, and the model is asked for exactly what was cut out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from spd_lsp.training.documents import (
+    END_ID,
+    PREFIX_ID,
+    SUFFIX_ID,
+    SUFFIX_TOKENS,
+    any_span,
+    cut,
+    filled,
+    plain,
+    rest_of_line,
+    some_lines,
+    stretches,
+    with_gaps,
+)
+
+TEXTS = st.text(alphabet="ab \n\té=(", max_size=300)
+SEEDS = st.integers(0, 1000)
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_the_three_parts_of_a_gap_are_the_text(text: str, seed: int) -> None:
+    gap = cut(text, random.Random(seed))
+    assert gap.before + gap.middle + gap.after == text
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_stretches_are_the_text(text: str, seed: int) -> None:
+    assert "".join(stretches(text * 20, random.Random(seed))) == text * 20
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_the_rest_of_a_line_ends_where_the_line_ends(text: str, seed: int) -> None:
+    start, end = rest_of_line(text, random.Random(seed))
+    assert "\n" not in text[start:end]
+    assert end == len(text) or text[end] == "\n"
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_some_lines_are_one_to_six_and_end_where_a_line_ends(text: str, seed: int) -> None:
+    start, end = some_lines(text, random.Random(seed))
+    assert 0 <= text[start:end].count("\n") <= 5
+    assert end == len(text) or text[end] == "\n"
+    assert not text[:start].rpartition("\n")[2].strip()
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_a_span_lies_within_the_text(text: str, seed: int) -> None:
+    start, end = any_span(text, random.Random(seed))
+    assert 0 <= start <= end <= len(text)
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_a_document_is_suffix_then_prefix_and_middle_as_one_text(
+    tokenizer: Tokenizer, text: str, seed: int
+) -> None:
+    gap = cut(text, random.Random(seed))
+    ids = filled(gap, tokenizer, 10_000).ids
+    prefix = ids.index(PREFIX_ID)
+    assert ids[0] == SUFFIX_ID
+    assert ids[-1] == END_ID
+    assert ids[prefix + 1 : -1] == tokenizer.encode(gap.before + gap.middle).ids
+    assert ids[1:prefix] == tokenizer.encode(gap.after).ids[:SUFFIX_TOKENS]
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_what_is_measured_is_the_middle_and_at_most_the_token_it_begins_in(
+    tokenizer: Tokenizer, text: str, seed: int
+) -> None:
+    gap = cut(text, random.Random(seed))
+    document = filled(gap, tokenizer, 10_000)
+    measured = tokenizer.decode(document.ids[document.middle : -1])
+    first = tokenizer.decode(document.ids[document.middle : -1][:1])
+    if "\ufffd" not in measured:
+        assert measured.endswith(gap.middle)
+        assert len(measured) - len(gap.middle) < max(1, len(first))
+
+
+@given(text=TEXTS, seed=SEEDS, length=st.integers(SUFFIX_TOKENS + 8, 300))
+def test_a_document_fits_and_keeps_the_text_next_to_the_gap(
+    tokenizer: Tokenizer, text: str, seed: int, length: int
+) -> None:
+    gap = cut(text, random.Random(seed))
+    whole, short = filled(gap, tokenizer, 10_000), filled(gap, tokenizer, length)
+    assert len(short.ids) == min(length, len(whole.ids))
+    assert short.ids[-4:] == whole.ids[-4:]
+    assert len(short.ids) - short.middle == min(
+        len(whole.ids) - whole.middle, len(short.ids) - short.ids.index(PREFIX_ID) - 1
+    )
+
+
+def test_every_stretch_of_a_file_gives_one_document(tokenizer: Tokenizer, sources: list[str]) -> None:
+    text = max(sources, key=len)
+    found = list(with_gaps(text, tokenizer, 1024, random.Random(3)))
+    assert len(found) == len(list(stretches(text, random.Random(3)))) or len(found) > 3
+    assert all(document.ids[0] == SUFFIX_ID for document in found)
+
+
+def test_a_plain_document_is_the_text_and_its_end(tokenizer: Tokenizer) -> None:
+    assert plain("x = 1\n", tokenizer).ids == [*tokenizer.encode("x = 1\n").ids, END_ID]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "   \n\n"])
+def test_a_text_without_code_can_be_cut_too(tokenizer: Tokenizer, text: str) -> None:
+    for seed in range(50):
+        gap = cut(text, random.Random(seed))
+        assert gap.before + gap.middle + gap.after == text

@@ -1,0 +1,70 @@
+"""What is exported loads in transformers, is small, and says what it was made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+
+from spd_lsp.training.export import export, measure_exported, record, write_card
+from spd_lsp.training.rows import write_held_out
+from spd_lsp.training.train import Plan, train
+from spd_lsp.training.validation import Measure
+
+LOSSES = {"plain": Measure(nats=30.0, tokens=10, bytes=40), "gaps": Measure(nats=20.0, tokens=10, bytes=30)}
+
+
+@pytest.fixture
+def exported(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    rows = np.random.default_rng(0).integers(0, 320, size=(4, 48)).astype(np.uint16)
+    train(config, rows, Plan(tokens=192, rows_a_step=2, low="float32"), tmp_path / "run")
+    return tmp_path / "out", export(config, tmp_path / "run", tokenizer_folder, tmp_path / "out")
+
+
+def test_transformers_loads_it_and_goes_on_from_a_prompt(exported: tuple[Path, dict[str, Any]]) -> None:
+    model = AutoModelForCausalLM.from_pretrained(exported[0])
+    tokenizer = AutoTokenizer.from_pretrained(exported[0])
+    prompt = tokenizer("<|suffix|>\n<|prefix|>def f(", return_tensors="pt").input_ids
+    ids = model.float().generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+    assert model.generation_config.eos_token_id == 0
+    assert ids.shape[1] == prompt.shape[1] + 4
+
+
+def test_weights_are_half_precision_and_tied(exported: tuple[Path, dict[str, Any]]) -> None:
+    model = AutoModelForCausalLM.from_pretrained(exported[0])
+    assert model.dtype == torch.float16
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    size = (exported[0] / "model.safetensors").stat().st_size
+    assert size < 2 * exported[1]["parameters"] + 8192
+
+
+def test_the_stored_weights_are_measured(
+    exported: tuple[Path, dict[str, Any]], tokenizer: Tokenizer, sources: list[str], tmp_path: Path
+) -> None:
+    write_held_out(sources, tokenizer, 300, 0, tmp_path)
+    for kind in ("plain", "gaps"):
+        for part in ("ids", "measured"):
+            path = tmp_path / f"{kind}.{part}.npy"
+            np.save(path, np.load(path)[:2, -48:])
+    losses = measure_exported(exported[0], tmp_path, tokenizer)
+    assert losses["plain"].nats_a_token == pytest.approx(np.log(320), rel=0.2)
+
+
+def test_the_card_names_every_source_and_the_losses(
+    exported: tuple[Path, dict[str, Any]], manifest: list[dict[str, Any]]
+) -> None:
+    out, progress = exported
+    facts = record({"seed": 0}, progress, LOSSES, manifest)
+    write_card(out, facts)
+    card = (out / "MODEL_CARD.md").read_text()
+    assert f"| kept | 1.0 | MIT | 3 files, 1.5 MB | `{'ab' * 32}` |" in card
+    assert "its licence is unknown" in card
+    assert "| plain code | 3.000 | 1.082 | 10 |" in card
+    assert f"--tokens {progress['tokens']}" in card
+    assert json.loads((out / "training.json").read_text()) == facts

@@ -1,0 +1,86 @@
+"""The steps follow each other, are done once, and say what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.settings import UserError
+from spd_lsp.training import recipe, selection
+from spd_lsp.training.__main__ import main
+from spd_lsp.training.recipe import Recipe, keep_plan, make_rows, make_starter, make_tokenizer, make_weights
+from spd_lsp.training.train import Plan
+
+
+@pytest.fixture
+def work(
+    tmp_path: Path, sources: list[str], manifest: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A work folder after its first step; of so few files more are held out."""
+    monkeypatch.setattr(selection, "HELD_OUT", 64)
+    for number in range(150):
+        path = tmp_path / "corpus" / f"package{number % 3}" / f"module{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sources[number % len(sources)][:3000])
+    (tmp_path / "corpus" / "sources.json").write_text(json.dumps(manifest))
+    return tmp_path
+
+
+def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
+    make = Recipe(work=work, vocabulary=320, length=300)
+    plan = Plan(tokens=1200, rows_a_step=2, low="float32")
+    make_tokenizer(make)
+    make_rows(make)
+    steps: list[int] = []
+    make_weights(make, plan, lambda progress, loss: steps.append(progress.step))
+    facts = make_starter(make, work / "out")
+    assert steps == [1, 2]
+    assert facts["plan"]["tokens"] == facts["progress"]["tokens"] == 1200
+    assert facts["validation"]["gaps"]["tokens"] > 0
+    assert {path.name for path in (work / "out").iterdir()} == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "MODEL_CARD.md",
+        "training.json",
+    }
+
+
+def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
+    make = Recipe(work=work, vocabulary=320, length=300)
+    for step in (make_tokenizer, make_rows):
+        step(make)
+        before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
+        step(make)
+        assert before == {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("step", "before"), [("tokenizer", "corpus"), ("train", "rows"), ("export", "train")])
+def test_a_missing_step_is_named_in_one_line(tmp_path: Path, step: str, before: str) -> None:
+    result = CliRunner().invoke(main, [step, "--work", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"run: python -m spd_lsp.training {before} --work" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_run_is_not_gone_on_with_other_settings(tmp_path: Path) -> None:
+    keep_plan(tmp_path, Plan(tokens=10))
+    keep_plan(tmp_path, Plan(tokens=10))
+    with pytest.raises(UserError, match=r"plan\.json"):
+        keep_plan(tmp_path, Plan(tokens=11))
+
+
+def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    for name in ("corpus", "tokenizer", "rows", "weights"):
+        monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name: done.append(name))
+    monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
+    result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert done == ["corpus", "tokenizer", "rows", "weights", "starter"]

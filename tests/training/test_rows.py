@@ -1,0 +1,64 @@
+"""Rows are full, documents with gaps are never broken, and the same texts give the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from spd_lsp.training.documents import Document
+from spd_lsp.training.rows import arrange, gap_rows, write_held_out, write_learnt
+
+DOCUMENTS = st.lists(
+    st.integers(1, 12).flatmap(
+        lambda size: st.builds(Document, st.just([7] * size), st.integers(0, size - 1)),
+    )
+)
+
+
+@given(documents=DOCUMENTS)
+def test_no_document_is_broken_and_only_middles_are_measured(documents: list[Document]) -> None:
+    rows = list(gap_rows(documents, iter([9] * 10_000), 12))
+    assert all(len(row.ids) == len(row.measured) == 12 for row in rows)
+    assert sum(row.ids.count(7) for row in rows) == sum(len(d.ids) for d in documents)
+    assert sum(sum(row.measured) for row in rows) == sum(len(d.ids) - d.middle for d in documents)
+    assert all(
+        9 not in row.ids[: row.ids.index(9)] and 7 not in row.ids[row.ids.index(9) :]
+        for row in rows
+        if 9 in row.ids
+    )
+
+
+def test_without_text_to_fill_up_with_rows_end() -> None:
+    assert list(gap_rows([Document([7] * 5)], iter([]), 12)) == []
+
+
+def test_both_kinds_of_rows_are_full(tokenizer: Tokenizer, sources: list[str]) -> None:
+    plain, gaps = arrange(sources * 3, tokenizer, 1024, seed=1)
+    assert plain
+    assert gaps
+    assert {len(row.ids) for row in plain + gaps} == {1024}
+    assert all(all(row.measured) for row in plain)
+    assert 0 < np.mean([row.measured for row in gaps]) < 0.5
+
+
+def test_the_same_texts_and_seed_give_the_same_bytes(
+    tokenizer: Tokenizer, sources: list[str], tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
+    for path, seed in zip(paths, (1, 1, 2), strict=True):
+        write_learnt(sources * 3, tokenizer, 1024, seed, path)
+    first, second, third = (path.read_bytes() for path in paths)
+    assert first == second != third
+    assert np.load(paths[0], mmap_mode="r").dtype == np.uint16
+
+
+def test_held_out_rows_come_with_what_is_measured(
+    tokenizer: Tokenizer, sources: list[str], tmp_path: Path
+) -> None:
+    write_held_out(sources * 3, tokenizer, 1024, 0, tmp_path)
+    for kind in ("plain", "gaps"):
+        assert np.load(tmp_path / f"{kind}.ids.npy").shape == np.load(tmp_path / f"{kind}.measured.npy").shape

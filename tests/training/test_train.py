@@ -1,0 +1,81 @@
+"""A run can be stopped anywhere; it learns; its rate ends at nothing when the budget is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from spd_lsp.training import checkpoint
+from spd_lsp.training.train import Plan, Progress, batch, build, optimisers, rate, train
+
+ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
+PLAN = Plan(tokens=6 * 2 * 48, rows_a_step=2, low="float32")
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(config: LlamaConfig, tmp_path: Path) -> None:
+    whole = train(config, ROWS, PLAN, tmp_path / "whole")
+    for _ in range(3):
+        parts = train(config, ROWS, PLAN, tmp_path / "parts", stop_after=2)
+    for name, parameter in whole.named_parameters():
+        assert torch.equal(parameter, parts.get_parameter(name)), name
+
+
+def test_a_finished_run_is_left_as_it_is(config: LlamaConfig, tmp_path: Path) -> None:
+    train(config, ROWS, PLAN, tmp_path)
+    steps: list[int] = []
+    train(config, ROWS, PLAN, tmp_path, lambda progress, loss: steps.append(progress.step))
+    assert steps == []
+
+
+def test_another_seed_gives_other_weights(config: LlamaConfig) -> None:
+    first, again, other = (build(config, seed).model.embed_tokens.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_the_loss_falls_on_rows_seen_often(config: LlamaConfig, tmp_path: Path) -> None:
+    losses: list[float] = []
+    plan = Plan(tokens=60 * 2 * 48, rows_a_step=2, embedding_rate=0.02, low="float32")
+    train(config, ROWS[:2], plan, tmp_path, lambda progress, loss: losses.append(loss))
+    assert losses[0] == pytest.approx(np.log(320), abs=0.2)
+    assert losses[-1] < losses[0] - 1
+
+
+def test_a_checkpoint_brings_back_weights_optimisers_and_progress(config: LlamaConfig, tmp_path: Path) -> None:
+    model = train(config, ROWS, PLAN, tmp_path, stop_after=2)
+    fresh = build(config, seed=9)
+    found = optimisers(fresh, PLAN)
+    progress = checkpoint.load(tmp_path, fresh, found)
+    assert (progress["step"], progress["tokens"]) == (2, 2 * 2 * 48)
+    assert all(torch.equal(p, fresh.get_parameter(name)) for name, p in model.named_parameters())
+    assert all(optimiser.state_dict()["state"] for optimiser in found.values())
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.NAME]
+
+
+def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig) -> None:
+    model = build(config, 0)
+    given = [id(p) for o in optimisers(model, PLAN).values() for group in o.param_groups for p in group["params"]]
+    assert sorted(given) == sorted(id(parameter) for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("share", "factor"), [(0.0, 0.05), (0.01, 0.5), (0.02, 1.0), (0.3, 1.0), (0.65, 0.5), (1.0, 0.0)]
+)
+def test_the_rate_warms_up_stays_and_falls_to_nothing(share: float, factor: float) -> None:
+    assert rate(share, PLAN) == pytest.approx(factor)
+
+
+def test_the_budget_nearer_its_end_drives_the_schedule() -> None:
+    plan = Plan(tokens=1000, minutes=10)
+    assert Progress(tokens=500, seconds=60).share(plan) == pytest.approx(0.5)
+    assert Progress(tokens=500, seconds=540).share(plan) == pytest.approx(0.9)
+    assert Progress(tokens=500, seconds=6000).share(plan) == 1.0
+
+
+def test_rows_come_in_order_and_start_over() -> None:
+    assert torch.equal(batch(ROWS, 0, 2), torch.from_numpy(ROWS[:2].astype(np.int64)))
+    assert torch.equal(batch(ROWS, 2, 2)[1], torch.from_numpy(ROWS[0].astype(np.int64)))

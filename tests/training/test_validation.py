@@ -1,0 +1,51 @@
+"""A loss counts exactly the tokens it is meant to, and bytes as they stand in the file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import LlamaConfig
+
+from spd_lsp.training.train import build
+from spd_lsp.training.validation import Measure, measure, widths
+
+
+@given(text=st.text())
+def test_the_widths_of_a_text_add_up_to_its_bytes(tokenizer: Tokenizer, text: str) -> None:
+    assert widths(tokenizer)[tokenizer.encode(text).ids].sum() == len(text.encode())
+
+
+def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).integers(0, 320, size=(3, 20)).astype(np.uint16)
+    counted = np.random.default_rng(1).random((3, 20)) < 0.4
+    np.save(tmp_path / "gaps.ids.npy", ids)
+    np.save(tmp_path / "gaps.measured.npy", counted)
+    model = build(config, 0)
+
+    nats = tokens = size = 0.0
+    for row, wanted in zip(ids, counted, strict=True):
+        with torch.no_grad():
+            logprobs = model(torch.from_numpy(row.astype(np.int64))[None]).logits[0].log_softmax(-1)
+        for place in range(1, 20):
+            if wanted[place]:
+                nats -= float(logprobs[place - 1, int(row[place])])
+                tokens += 1
+                size += widths(tokenizer)[row[place]]
+
+    found = measure(model, tmp_path, "gaps", tokenizer)
+    assert (found.tokens, found.bytes) == (tokens, size)
+    assert found.nats == pytest.approx(nats, rel=1e-4)
+    assert measure(model, tmp_path, "gaps", tokenizer, most=1).tokens == counted[0, 1:].sum()
+
+
+def test_losses_are_said_a_token_and_a_byte() -> None:
+    loss = Measure(nats=8 * math.log(2), tokens=4, bytes=16)
+    assert loss.nats_a_token == pytest.approx(2 * math.log(2))
+    assert loss.bits_a_byte == pytest.approx(0.5)

@@ -88,7 +88,7 @@ def pack(counts: Counts) -> Columns:
     ngrams = [len(part.tokens) for part in parts]
     if sum(ngrams) >= 2**32:
         raise UserError(f"expected fewer than 2^32 n-grams, found {sum(ngrams):,}; build smaller domains")
-    before = np.cumsum([0, *ngrams])
+    before = np.cumsum([0, *ngrams], dtype=np.int64)
     exact = np.concatenate([part.counts for part in parts])
     places = np.flatnonzero(exact >= MANY)
     token_type = "<u2" if counts.vocab_size <= 2**16 else "<u4"

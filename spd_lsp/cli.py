@@ -102,7 +102,7 @@ def complete(
     as_json: bool,
 ) -> None:
     """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
-    from spd_lsp.context import language_of
+    from spd_lsp.languages import language_of
 
     path, source, cursor = read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)

@@ -39,7 +39,7 @@ class Answer:
 
     completions: list[Completion]
     passes: int = 0  # forward passes of the model, the prompt's included
-    tokens: int = 0  # of the longest draft
+    tokens: int = 0  # of the longest draft written
     prompt_tokens: int = 0
     seconds: float = 0.0
     ngrams: tuple[str, ...] = ()  # domains that had a say
@@ -76,7 +76,7 @@ class Completer:
             return Answer([], reason="there is text right of the cursor")
         if not view.before.strip():
             return Answer([], reason="there is no code before the cursor")
-        place = Place(view.shape, view.before.rsplit("\n", 1)[-1], view.after)
+        place = Place(view.shape, view.indent, view.after)
         prompt = self.tokens.prompt(view.before, view.after)
         mixture = self.domains.serving(path, language)
         drafts = superpose(
@@ -93,7 +93,7 @@ class Completer:
         return Answer(
             completions,
             passes=drafts.passes,
-            tokens=max(len(draft.ids) for draft in drafts.best),
+            tokens=drafts.longest,
             prompt_tokens=len(prompt.ids),
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),

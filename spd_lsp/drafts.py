@@ -40,6 +40,12 @@ class Interpolation(Protocol):
     def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
         """p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
 
+    def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
+        """Probabilities p [R], corrected by what is known of each history, longest contexts last: [K, R]."""
+
+    def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
+        """Up to n likely next tokens of each history."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -56,10 +62,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """The best k drafts, best first, and how many forward passes they took."""
+    """The best k drafts, best first, and what they took."""
 
     best: list[Draft]
-    passes: int
+    passes: int  # forward passes, the prompt's counted as one
+    longest: int  # tokens of the longest draft written, be it among the best or not
 
 
 def superpose(
@@ -81,7 +88,11 @@ def superpose(
     """
     k = settings.drafts
     check()
-    options = first_step(model.prefill(prompt, check), settings, allowed)
+    logits = model.prefill(prompt, check)
+    if interpolation is None or settings.interpolation == "paper":
+        options = first_step(logits, settings, allowed)
+    else:
+        options = next_step(logits, [Draft((), 0.0)], history, interpolation, settings, allowed)
     live, finished = select(options, k, stop)
     passes = 1
     while passes < settings.max_tokens and not settled(live, finished, k):
@@ -95,7 +106,8 @@ def superpose(
         options = next_step(logits, live, history, interpolation, settings)
         live, ended = select(options, k, stop)
         finished = best_of([*finished, *ended], k)
-    return Drafts(best_of([*finished, *live], k), passes)
+    written = [*finished, *live]
+    return Drafts(best_of(written, k), passes, max(len(draft.ids) for draft in written))
 
 
 def first_step(logits: Floats, settings: Settings, allowed: Ids | None) -> list[Draft]:
@@ -118,25 +130,31 @@ def next_step(
     history: Sequence[int],
     interpolation: Interpolation | None,
     settings: Settings,
+    allowed: Ids | None = None,
 ) -> list[Draft]:
     """The K x R ways to go on, best first: each draft's score times p_f of each candidate."""
-    candidates = top(logits, settings.candidates)  # [R]
-    logp = log_softmax(logits[candidates] / settings.temperature)  # [R], p_theta renormalised over its top R
+    histories = [[*history, *draft.ids] for draft in live]
     if interpolation is None:
+        candidates, logp = likeliest(logits, settings)
         logp_f = np.broadcast_to(logp, (len(live), len(logp)))
-    else:
-        histories = [[*history, *draft.ids] for draft in live]
+    elif settings.interpolation == "paper":
+        candidates, logp = likeliest(logits, settings)
         logp_f = fuse(logp, interpolation(histories, candidates), settings.alpha)
+    else:
+        candidates, logp_f = both_sides(logits, histories, interpolation, settings, allowed)
     scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, R]
-    order = np.argsort(
-        -scores, axis=None, kind="stable"
-    )  # [K * R], equals in the order of drafts, then of candidates
-    pairs = ((int(at) // len(candidates), int(at) % len(candidates)) for at in order)
+    order = np.argsort(-scores, axis=None, kind="stable")  # [K * R], equals by draft, then by candidate
     return [
-        Draft((*live[i].ids, int(candidates[j])), float(scores[i, j]))
-        for i, j in pairs
-        if np.isfinite(scores[i, j])
+        Draft((*live[at // len(candidates)].ids, int(candidates[at % len(candidates)])), float(scores.flat[at]))
+        for at in order.tolist()
+        if np.isfinite(scores.flat[at])
     ]
+
+
+def likeliest(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
+    """The model's top R tokens and the logarithm of p_theta, renormalised over them: [R], [R]."""
+    candidates = top(logits, settings.candidates)
+    return candidates, log_softmax(logits[candidates] / settings.temperature)
 
 
 def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
@@ -150,6 +168,29 @@ def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
         both = (1 - alpha) * logp + np.where(known, alpha * np.log(p_ngram), -np.inf)
     alone = (1 - alpha) * logp + LOG_DELTA
     return np.where(known.any(axis=1, keepdims=True), both, alone)
+
+
+def both_sides(
+    logits: Floats,
+    histories: Sequence[Sequence[int]],
+    interpolation: Interpolation,
+    settings: Settings,
+    allowed: Ids | None,
+) -> tuple[Ids, Floats]:
+    """Beyond the paper: candidates of the model and of the n-grams, mixed linearly, so that neither has a veto.
+
+    The paper lets n-grams choose among the model's top tokens only; a small model has seldom seen the names that a
+    repository uses. -> ids [C], log p_f [K, C].
+    """
+    p = np.exp(log_softmax(logits / settings.temperature))  # [V]
+    theirs = interpolation.successors(histories, settings.candidates)
+    if allowed is None:
+        candidates = np.union1d(top(logits, settings.candidates), theirs)
+    else:
+        own = allowed[top(logits[allowed], settings.candidates)]
+        candidates = np.union1d(own, np.intersect1d(theirs, allowed))
+    with np.errstate(divide="ignore"):  # a probability too small for a float is none
+        return candidates, np.log(interpolation.nest(histories, candidates, p[candidates]))
 
 
 def select(

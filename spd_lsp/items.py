@@ -28,7 +28,7 @@ class Place:
     """Where the cursor stands: what `rank` and `ending` need to know of the document."""
 
     shape: Shape
-    line: str  # the cursor's line, up to the cursor
+    indent: str  # of a block: lines indented less end it
     after: str  # the text behind the cursor
 
 
@@ -60,27 +60,16 @@ def ending(text: str, place: Place) -> int | None:
     """
     if place.shape != "block":
         return text.find("\n") if "\n" in text else None
-    starts_inside = not place.line.strip()  # a blank line: the body's indentation is already there
-    body = len(place.line) if starts_inside else None
-    at = 0
+    first, *lines = text.split("\n")
+    at = len(first) + 1
     blank = 0
-    for number, line in enumerate(text.split("\n")):
+    for line in lines:
         content = line.strip()
-        width = len(line) - len(line.lstrip())
-        if number == 0:
-            pass
-        elif not content:
-            blank += 1
-            if blank > 2:
-                return at
-        elif body is None:
-            body = width
-            if width <= len(place.line) - len(place.line.lstrip()):
-                return at
-        elif width < body:
+        blank = 0 if content else blank + 1
+        if content and len(line) - len(line.lstrip()) < len(place.indent):
             return closing_end(text, at, line, content)
-        else:
-            blank = 0
+        if blank > 2:
+            return at
         at += len(line) + 1
     return None
 

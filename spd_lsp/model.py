@@ -99,7 +99,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it."""
     chosen = choose_device(device)
     report(f"loading {folder.name} on {chosen}")
-    transformers_logging.set_verbosity_error()
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
     refuse_state_space(config, folder)

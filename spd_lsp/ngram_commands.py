@@ -15,7 +15,6 @@ from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
     from ngram_builders.build import Summary
-
     from ngram_builders.registry import Domain, Registry
 
 Report = Callable[[str, int, int], None]
@@ -33,7 +32,6 @@ def build_ngrams(
 ) -> None:
     """Teach completions a repository: count the n-grams of its source files."""
     from ngram_builders.build import build
-
     from spd_lsp.checkpoints import locate
     from spd_lsp.tokens import Tokens
 

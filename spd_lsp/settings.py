@@ -13,9 +13,16 @@ from ngram_builders.errors import UserError
 __all__ = ["Settings", "UserError", "parse_options"]
 
 
-def setting(default: Any, meaning: str, *, low: float | None = None, high: float | None = None) -> Any:
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
     """A dataclass field that carries its meaning and its bounds."""
-    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high})
+    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +34,14 @@ class Settings:
     drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16)
     max_tokens: int = setting(24, "longest draft, in tokens", low=1, high=512)
     context_tokens: int = setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
-    interpolation: str = setting("paper", "how model and n-grams are combined: `paper`")
-    alpha: float = setting(0.54, "weight of the n-grams against the model", low=0.0, high=1.0)
-    temperature: float = setting(
-        0.06, "sharpness of the model's distribution (tau in the paper)", low=0.001, high=10.0
+    interpolation: str = setting(
+        "nested",
+        "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",
+        choices=("nested", "paper"),
     )
-    candidates: int = setting(9, "the model's tokens looked at in each step (r)", low=1, high=1000)
+    alpha: float = setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0)
+    temperature: float = setting(1.0, "sharpness of the model's distribution (tau)", low=0.001, high=10.0)
+    candidates: int = setting(20, "tokens looked at in each step (r)", low=1, high=1000)
     reset_every: int = setting(0, "start again from the best draft after so many tokens; 0 never", low=0, high=512)
     languages_off: tuple[str, ...] = setting(
         ("plaintext", "markdown", "git-commit", "gitcommit", "git-rebase", "dotenv"),
@@ -78,6 +87,8 @@ def fault(known: dataclasses.Field[Any], value: object) -> str | None:
     fits = isinstance(value, (int, float) if wanted is float else wanted) and not isinstance(value, bool)
     if not fits:
         return f"expected {wanted.__name__}, found {value!r}"
+    if known.metadata["choices"] and value not in known.metadata["choices"]:
+        return f"expected one of {', '.join(known.metadata['choices'])}, found {value!r}"
     low, high = known.metadata["low"], known.metadata["high"]
     if isinstance(value, (int, float)) and low is not None and not low <= value <= high:
         return f"expected {low} to {high}, found {value!r}"

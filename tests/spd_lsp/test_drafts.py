@@ -37,6 +37,12 @@ class Counts:
     def __call__(self, histories, candidates):
         return np.stack([self.table[history[-1]][candidates] for history in histories])
 
+    def nest(self, histories, candidates, p):
+        return 0.5 * p + 0.5 * self(histories, candidates)
+
+    def successors(self, histories, n):
+        return np.unique([np.argsort(-self.table[history[-1]])[:n] for history in histories])
+
 
 def naive(model, prompt, settings, stop, history=(), counts=None):
     """The paper with dictionaries and loops: written from the formulas, one candidate at a time."""
@@ -94,7 +100,9 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     with_counts=st.booleans(),
 )
 def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, with_counts):
-    chosen = Settings(drafts=k, candidates=candidates, temperature=tau, alpha=alpha, max_tokens=8)
+    chosen = Settings(
+        drafts=k, candidates=candidates, temperature=tau, alpha=alpha, max_tokens=8, interpolation="paper"
+    )
     counts = Counts(seed) if with_counts else None
     found = superpose(TinyModel(seed), [1, 2, 3], chosen, stop=at_stop, history=[1, 2, 3], interpolation=counts)
     expected = naive(TinyModel(seed), [1, 2, 3], chosen, at_stop, [1, 2, 3], counts)
@@ -126,7 +134,7 @@ def test_passes_are_the_tokens_of_the_longest_draft_whatever_k_is(k, stop):
         return stop(ids)
 
     found = superpose(model, [1, 2], Settings(drafts=k, max_tokens=10, temperature=1.0), stop=watched)
-    assert model.passes == found.passes == max(seen) <= 10
+    assert model.passes == found.passes == found.longest == max(seen) <= 10
     if stop is never:
         assert found.passes == max(len(draft.ids) for draft in found.best) == 10
 
@@ -152,12 +160,51 @@ def test_the_same_input_gives_the_same_drafts():
     assert runs[0] == runs[1]
 
 
+@pytest.mark.parametrize("interpolation", ["paper", "nested"])
 @pytest.mark.parametrize("seed", range(5))
-def test_there_are_always_k_finite_and_different_drafts(seed):
-    chosen = Settings(drafts=6, candidates=6, max_tokens=6)
+def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
+    chosen = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
     found = superpose(TinyModel(seed), [1], chosen, stop=at_stop, history=[1], interpolation=Counts(seed))
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
+
+
+def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
+    counts = Counts(0)
+    logits = TinyModel(1).prefill([1, 2])
+    unlikely = int(np.argmin(logits))
+    counts.table[2] = 0.0
+    counts.table[2, unlikely] = 1.0
+    chosen = {"drafts": 1, "candidates": 3, "max_tokens": 1}
+    first = {
+        rule: superpose(
+            TinyModel(1),
+            [1, 2],
+            Settings(interpolation=rule, **chosen),
+            stop=never,
+            history=[2],
+            interpolation=counts,
+        )
+        .best[0]
+        .ids[0]
+        for rule in ("nested", "paper")
+    }
+    assert first == {"nested": unlikely, "paper": int(np.argmax(logits))}
+
+
+@pytest.mark.parametrize("rule", ["nested", "paper"])
+def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
+    allowed = np.array([11, 12])
+    found = superpose(
+        TinyModel(),
+        [1, 2],
+        Settings(drafts=3, max_tokens=4, interpolation=rule),
+        stop=never,
+        history=[2],
+        interpolation=Counts(3),
+        allowed=allowed,
+    )
+    assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
 
 def test_drafts_begin_with_an_allowed_token_and_still_become_k():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ngram_builders.counts import count
 from ngram_builders.registry import Registry
 from ngram_builders.tables import Table, write
-from spd_lsp.interpolation import LAMBDAS, Domains, Mixture, last_tokens
+from spd_lsp.interpolation import LAMBDAS, NEST_WEIGHTS, ORDERS, Domains, Mixture, last_tokens
 
 VOCABULARY = 12
 END = 0
@@ -30,7 +30,7 @@ def naive_counts(documents):
     ngrams = Counter()
     for ids in documents:
         padded = [END, *ids, END]
-        for n in LAMBDAS:
+        for n in ORDERS:
             for at in range(1, len(padded)):
                 if at - n + 1 >= 0:
                     ngrams[tuple(padded[at - n + 1 : at + 1])] += 1
@@ -40,7 +40,7 @@ def naive_counts(documents):
 def naive_p(tables, history, token):
     """The formula with dictionaries: sum over orders of lambda times the weighted mean over tables that know."""
     total = 0.0
-    for n, weight_of_order in LAMBDAS.items():
+    for n in ORDERS:
         context = tuple(history[-(n - 1) :])
         if len(context) < n - 1:
             continue
@@ -50,7 +50,7 @@ def naive_p(tables, history, token):
             if seen:
                 said += weight * ngrams[(*context, token)] / seen
                 heard += weight
-        total += weight_of_order * said / heard if heard else 0.0
+        total += LAMBDAS[n] * said / heard if heard else 0.0
     return total
 
 
@@ -69,7 +69,30 @@ def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first,
 def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
     mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]),), (1.0,))
     p = mixture([[1, 2, 3, 4, 5]], np.array([6, 7]))
-    assert p[0] == pytest.approx([sum(LAMBDAS.values()), 0.0])
+    assert p[0] == pytest.approx([LAMBDAS.sum(), 0.0])
+
+
+def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
+    mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]),), (1.0,))
+    p = mixture.nest([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
+    unbelieved = np.prod([1 - NEST_WEIGHTS[n] for n in ORDERS])
+    assert p[0] == pytest.approx([1 - 0.9 * unbelieved, 0.2 * unbelieved])
+    assert p[1] == pytest.approx([0.1 * 0.95 + 0.05, 0.2 * 0.95])
+    assert p[2] == pytest.approx([0.1, 0.2])
+
+
+def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
+    mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]),), (1.0,))
+    p = np.full(VOCABULARY, 1 / VOCABULARY)
+    assert mixture.nest([[1, 2], [5, 5], [7]], np.arange(VOCABULARY), p).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_successors_are_what_followed_the_longest_known_context(tmp_path):
+    mixture = Mixture((table_of(tmp_path, [[1, 2, 3], [4, 2, 5]]),), (1.0,))
+    assert mixture.successors([[1, 2]], 9).tolist() == [3]
+    assert mixture.successors([[9, 2]], 9).tolist() == [3, 5]
+    assert mixture.successors([[1, 2], [4, 2]], 9).tolist() == [3, 5]
+    assert mixture.successors([[9]], 9).tolist() == []
 
 
 def test_short_histories_are_padded():

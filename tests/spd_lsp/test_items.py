@@ -6,11 +6,11 @@ import pytest
 
 from spd_lsp.items import Place, ending, rank, trim, without_overlap
 
-LINE = Place("line", "    x = ", "")
+LINE = Place("line", "    ", "")
 
 
-def block(line):
-    return Place("block", line, "")
+def block(indent):
+    return Place("block", indent, "")
 
 
 @pytest.mark.parametrize(
@@ -22,32 +22,32 @@ def test_a_line_ends_at_its_line_break(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "expected"),
+    ("indent", "text", "expected"),
     [
-        ("    def f(self):", "\n        return 1\n    def g", "\n        return 1"),
+        ("        ", "\n        return 1\n    def g", "\n        return 1"),
         (
-            "    def f(self):",
+            "        ",
             "\n        if a:\n            b\n        c\n\nclass",
             "\n        if a:\n            b\n        c",
         ),
         ("        ", "return 1\n    def g", "return 1"),
-        ("if (a) {", "\n  b();\n}\nc", "\n  b();\n}"),
-        ("def f():", "\ndef g", ""),
+        ("  ", "\n  b();\n}\nc", "\n  b();\n}"),
+        ("    ", "\ndef g", ""),
     ],
 )
-def test_a_block_ends_where_a_line_stands_left_of_its_body(line, text, expected):
-    place = block(line)
+def test_a_block_ends_where_a_line_stands_left_of_its_body(indent, text, expected):
+    place = block(indent)
     assert ending(text, place) is not None
     assert trim(text, place) == expected
 
 
 def test_a_block_cut_off_by_the_length_limit_loses_its_unfinished_line():
-    assert trim("\n    a = 1\n    b = fo", block("def f():")) == "\n    a = 1"
+    assert trim("\n    a = 1\n    b = fo", block("    ")) == "\n    a = 1"
 
 
 def test_an_open_block_may_go_on():
-    assert ending("\n    a = 1\n    b", block("def f():")) is None
-    assert ending("\n    a = 1\n", block("def f():")) is None
+    assert ending("\n    a = 1\n    b", block("    ")) is None
+    assert ending("\n    a = 1\n", block("    ")) is None
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def test_both_spellings_are_read():
         ({"drafts": 0}, "expected 1 to 16, found 0"),
         ({"alpha": 2}, "expected 0.0 to 1.0, found 2"),
         ({"languagesOff": "python"}, "expected a list of strings"),
+        ({"interpolation": "guess"}, "expected one of nested, paper, found 'guess'"),
         ({"colour": "red"}, "'colour' is unknown"),
         ([1], "expected an object, found list"),
     ],

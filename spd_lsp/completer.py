@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from spd_lsp.context import trim
-from spd_lsp.drafts import Model, superpose
+from spd_lsp.decoders import DECODERS
+from spd_lsp.drafts import Model, Start
 from spd_lsp.interpolation import Domains
 from spd_lsp.items import Completion, Place, ending, rank
 from spd_lsp.settings import Settings
@@ -79,16 +80,14 @@ class Completer:
         place = Place(view.shape, view.indent, view.after)
         prompt = self.tokens.prompt(view.before, view.after)
         mixture = self.domains.serving(path, language)
-        drafts = superpose(
-            self.model,
+        start = Start(
             prompt.ids,
-            self.settings,
             stop=lambda ids: self.finished(ids, prompt, place),
             history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],  # tables count files from their start
             interpolation=mixture,
             allowed=prompt.allowed,
-            check=check,
         )
+        drafts = DECODERS[self.settings.decoder](self.model, start, self.settings, check)
         completions = rank(((self.text(draft.ids, prompt), draft.mean_score) for draft in drafts.best), place)
         return Answer(
             completions,

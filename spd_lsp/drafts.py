@@ -69,50 +69,48 @@ class Drafts:
     longest: int  # tokens of the longest draft written, be it among the best or not
 
 
-def superpose(
-    model: Model,
-    prompt: Sequence[int],
-    settings: Settings,
-    *,
-    stop: Callable[[tuple[int, ...]], bool],
-    history: Sequence[int] = (),
-    interpolation: Interpolation | None = None,
-    allowed: Ids | None = None,
-    check: Callable[[], None] = lambda: None,
-) -> Drafts:
-    """Write k drafts that go on from the prompt.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where drafts begin, and when one is finished."""
 
-    `stop` tells whether a draft is finished, its last id included. `history` is the text before the drafts as
-    the n-grams see it. `allowed` are the ids a draft may begin with (any, if None). `check` is called before
-    each pass; what it raises stops the decoding.
-    """
+    prompt: Sequence[int]
+    stop: Callable[[tuple[int, ...]], bool]  # whether a draft is finished, its last id included
+    history: Sequence[int] = ()  # the text before the drafts, as n-grams see it
+    interpolation: Interpolation | None = None
+    allowed: Ids | None = None  # ids a draft may begin with, or None for any
+
+    def after(self, ids: tuple[int, ...]) -> Start:
+        """The same with some of the draft written already."""
+        return Start(
+            [*self.prompt, *ids], lambda more: self.stop((*ids, *more)), [*self.history, *ids], self.interpolation
+        )
+
+
+def superpose(model: Model, start: Start, settings: Settings, check: Callable[[], None] = lambda: None) -> Drafts:
+    """Write k drafts that go on from a prompt. `check` is called before each pass; what it raises ends it."""
     k = settings.drafts
     check()
-    logits = model.prefill(prompt, check)
-    if interpolation is None or settings.interpolation == "paper":
-        options = first_step(logits, settings, allowed)
-    else:
-        options = next_step(logits, [Draft((), 0.0)], history, interpolation, settings, allowed)
-    live, finished = select(options, k, stop)
+    live, finished = select(first_step(model.prefill(start.prompt, check), start, settings), k, start.stop)
     passes = 1
     while passes < settings.max_tokens and not settled(live, finished, k):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
-            logits = model.prefill([*prompt, *live[0].ids], check)
+            logits = model.prefill([*start.prompt, *live[0].ids], check)
         else:
             logits = model.step([draft.ids[-1] for draft in live], superposition(live))
         passes += 1
-        options = next_step(logits, live, history, interpolation, settings)
-        live, ended = select(options, k, stop)
+        live, ended = select(next_step(logits, live, start, settings), k, start.stop)
         finished = best_of([*finished, *ended], k)
     written = [*finished, *live]
     return Drafts(best_of(written, k), passes, max(len(draft.ids) for draft in written))
 
 
-def first_step(logits: Floats, settings: Settings, allowed: Ids | None) -> list[Draft]:
-    """Draft i is the i-th most likely token after the prompt; no n-grams are asked yet (section 3.1)."""
-    ids = np.arange(len(logits)) if allowed is None else allowed  # [R]
+def first_step(logits: Floats, start: Start, settings: Settings) -> list[Draft]:
+    """Draft i is the i-th most likely token after the prompt; the paper asks no n-grams yet (section 3.1)."""
+    if start.interpolation is not None and settings.interpolation == "nested":
+        return next_step(logits, [Draft((), 0.0)], start, settings)
+    ids = np.arange(len(logits)) if start.allowed is None else start.allowed  # [R]
     logp = log_softmax(logits[ids] / settings.temperature)  # [R]
     # Twice k, so that k are left to go on if some are finished at once.
     return [Draft((int(ids[i]),), float(logp[i])) for i in top(logp, 2 * settings.drafts)]
@@ -124,24 +122,18 @@ def superposition(live: Sequence[Draft]) -> Floats:
     return np.exp(log_softmax(scores))
 
 
-def next_step(
-    logits: Floats,
-    live: Sequence[Draft],
-    history: Sequence[int],
-    interpolation: Interpolation | None,
-    settings: Settings,
-    allowed: Ids | None = None,
-) -> list[Draft]:
+def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> list[Draft]:
     """The K x R ways to go on, best first: each draft's score times p_f of each candidate."""
-    histories = [[*history, *draft.ids] for draft in live]
-    if interpolation is None:
+    histories = [[*start.history, *draft.ids] for draft in live]
+    if start.interpolation is None:
         candidates, logp = likeliest(logits, settings)
         logp_f = np.broadcast_to(logp, (len(live), len(logp)))
     elif settings.interpolation == "paper":
         candidates, logp = likeliest(logits, settings)
-        logp_f = fuse(logp, interpolation(histories, candidates), settings.alpha)
+        logp_f = fuse(logp, start.interpolation(histories, candidates), settings.alpha)
     else:
-        candidates, logp_f = both_sides(logits, histories, interpolation, settings, allowed)
+        allowed = None if live[0].ids else start.allowed
+        candidates, logp_f = both_sides(logits, histories, start.interpolation, settings, allowed)
     scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, R]
     order = np.argsort(-scores, axis=None, kind="stable")  # [K * R], equals by draft, then by candidate
     return [

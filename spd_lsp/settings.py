@@ -34,6 +34,11 @@ class Settings:
     drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16)
     max_tokens: int = setting(24, "longest draft, in tokens", low=1, high=512)
     context_tokens: int = setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
+    decoder: str = setting(
+        "superposed",
+        "how drafts are written: `superposed`, or for comparison `greedy`, `nucleus`, `nucleus-superposed`",
+        choices=("superposed", "greedy", "nucleus", "nucleus-superposed"),
+    )
     interpolation: str = setting(
         "nested",
         "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",

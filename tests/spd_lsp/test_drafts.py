@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.drafts import LOG_DELTA, Draft, fuse, superpose, superposition, top
+from spd_lsp.drafts import LOG_DELTA, Draft, Start, fuse, superpose, superposition, top
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
 
@@ -104,7 +104,7 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
         drafts=k, candidates=candidates, temperature=tau, alpha=alpha, max_tokens=8, interpolation="paper"
     )
     counts = Counts(seed) if with_counts else None
-    found = superpose(TinyModel(seed), [1, 2, 3], chosen, stop=at_stop, history=[1, 2, 3], interpolation=counts)
+    found = superpose(TinyModel(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), chosen)
     expected = naive(TinyModel(seed), [1, 2, 3], chosen, at_stop, [1, 2, 3], counts)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
@@ -113,7 +113,7 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
 @pytest.mark.parametrize("seed", range(10))
 def test_one_draft_without_ngrams_is_greedy_decoding(seed):
     chosen = Settings(drafts=1, max_tokens=12)
-    found = superpose(TinyModel(seed), [3, 1], chosen, stop=at_stop)
+    found = superpose(TinyModel(seed), Start([3, 1], at_stop), chosen)
 
     model, expected = TinyModel(seed), []
     logits = model.prefill([3, 1])
@@ -133,7 +133,7 @@ def test_passes_are_the_tokens_of_the_longest_draft_whatever_k_is(k, stop):
         seen.append(len(ids))
         return stop(ids)
 
-    found = superpose(model, [1, 2], Settings(drafts=k, max_tokens=10, temperature=1.0), stop=watched)
+    found = superpose(model, Start([1, 2], watched), Settings(drafts=k, max_tokens=10))
     assert model.passes == found.passes == found.longest == max(seen) <= 10
     if stop is never:
         assert found.passes == max(len(draft.ids) for draft in found.best) == 10
@@ -151,12 +151,12 @@ def test_a_cancelled_decoding_stops_within_one_pass(stopped_after):
             raise Stopped
 
     with pytest.raises(Stopped):
-        superpose(model, [1, 2], Settings(max_tokens=10), stop=never, check=check)
+        superpose(model, Start([1, 2], never), Settings(max_tokens=10), check)
     assert model.passes == stopped_after
 
 
 def test_the_same_input_gives_the_same_drafts():
-    runs = [superpose(TinyModel(2), [5, 6], Settings(drafts=5, temperature=1.0), stop=at_stop) for _ in range(2)]
+    runs = [superpose(TinyModel(2), Start([5, 6], at_stop), Settings(drafts=5)) for _ in range(2)]
     assert runs[0] == runs[1]
 
 
@@ -164,7 +164,7 @@ def test_the_same_input_gives_the_same_drafts():
 @pytest.mark.parametrize("seed", range(5))
 def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
     chosen = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
-    found = superpose(TinyModel(seed), [1], chosen, stop=at_stop, history=[1], interpolation=Counts(seed))
+    found = superpose(TinyModel(seed), Start([1], at_stop, [1], Counts(seed)), chosen)
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
 
@@ -175,57 +175,39 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
     unlikely = int(np.argmin(logits))
     counts.table[2] = 0.0
     counts.table[2, unlikely] = 1.0
-    chosen = {"drafts": 1, "candidates": 3, "max_tokens": 1}
-    first = {
-        rule: superpose(
-            TinyModel(1),
-            [1, 2],
-            Settings(interpolation=rule, **chosen),
-            stop=never,
-            history=[2],
-            interpolation=counts,
-        )
-        .best[0]
-        .ids[0]
-        for rule in ("nested", "paper")
-    }
-    assert first == {"nested": unlikely, "paper": int(np.argmax(logits))}
+
+    def first_token(rule):
+        chosen = Settings(interpolation=rule, drafts=1, candidates=3, max_tokens=1)
+        return superpose(TinyModel(1), Start([1, 2], never, [2], counts), chosen).best[0].ids[0]
+
+    assert first_token("nested") == unlikely
+    assert first_token("paper") == int(np.argmax(logits))
 
 
 @pytest.mark.parametrize("rule", ["nested", "paper"])
 def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
-    allowed = np.array([11, 12])
-    found = superpose(
-        TinyModel(),
-        [1, 2],
-        Settings(drafts=3, max_tokens=4, interpolation=rule),
-        stop=never,
-        history=[2],
-        interpolation=Counts(3),
-        allowed=allowed,
-    )
+    start = Start([1, 2], never, [2], Counts(3), np.array([11, 12]))
+    found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
 
 def test_drafts_begin_with_an_allowed_token_and_still_become_k():
     allowed = np.array([11])
-    found = superpose(
-        TinyModel(), [1, 2], Settings(drafts=3, max_tokens=4, temperature=1.0), stop=never, allowed=allowed
-    )
+    found = superpose(TinyModel(), Start([1, 2], never, allowed=allowed), Settings(drafts=3, max_tokens=4))
     assert len(found.best) == 3
     assert {draft.ids[0] for draft in found.best} == {11}
 
 
 def test_a_reset_goes_on_from_the_best_draft_alone_and_costs_no_extra_pass():
     model = TinyModel(3)
-    found = superpose(model, [1, 2], Settings(drafts=3, max_tokens=9, temperature=1.0, reset_every=3), stop=never)
+    found = superpose(model, Start([1, 2], never), Settings(drafts=3, max_tokens=9, reset_every=3))
     assert model.passes == 9
     assert len({draft.ids[:6] for draft in found.best}) == 1  # the last reset was after six tokens
 
 
 def test_after_a_reset_the_model_has_read_the_draft_itself():
     chosen = Settings(drafts=3, max_tokens=4, temperature=1.0, reset_every=3)
-    found = superpose(TinyModel(5), [1, 2], chosen, stop=never)
+    found = superpose(TinyModel(5), Start([1, 2], never), chosen)
     prefix = found.best[0].ids[:3]
     logits = TinyModel(5).prefill([1, 2, *prefix])
     assert {draft.ids[3] for draft in found.best} == set(np.argsort(-logits)[:3])

@@ -19,7 +19,7 @@ from transformers import (
     T5Config,
 )
 
-from spd_lsp.drafts import superpose
+from spd_lsp.drafts import Start, superpose
 from spd_lsp.model import CHUNK, CausalModel, load, shared
 from spd_lsp.settings import Settings, UserError
 
@@ -94,7 +94,7 @@ def test_a_reused_prefix_gives_what_a_cold_run_gives(network, change):
 
 def test_one_draft_is_what_generate_gives_greedily(network):
     ids = ids_of(12)
-    found = superpose(CausalModel(network), ids, Settings(drafts=1, max_tokens=10), stop=lambda ids: False)
+    found = superpose(CausalModel(network), Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=10))
     expected = network.generate(
         torch.tensor([ids]), do_sample=False, max_new_tokens=10, eos_token_id=None, pad_token_id=0
     )

@@ -145,7 +145,7 @@ def mix(values: U64) -> U64:
 def hash_contexts(latest_first: Ids, vocab_size: int) -> U64:
     """Hash the contexts of 1, 2, 3 ... tokens that end at one place: [..., L] ids, nearest first -> [..., L].
 
-    The same numbers as counting gives; entries at and beyond an id of -1 mean nothing.
+    The same numbers as counting gives; contexts that contain an id of -1 mean nothing.
     """
     weighted = latest_first.astype(np.uint64) + np.uint64(1)
     weighted *= MULTIPLIERS[: latest_first.shape[-1]]

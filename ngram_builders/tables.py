@@ -270,7 +270,7 @@ class Table:
         """Each draft's row for each order, and whether it is that context: [K, N - 1] -> [K, O] twice."""
         back = [order - 2 for order in self.orders]
         latest_first = pad(contexts, back[-1] + 1)[:, ::-1]
-        known = np.logical_and.accumulate(latest_first >= 0, axis=1)[:, back]  # [K, O]
+        known = (latest_first >= 0)[:, back]  # [K, O]
         keys = self.columns.keys
         if len(keys) == 0:
             return np.zeros(known.shape, dtype=np.intp), np.zeros(known.shape, dtype=bool)

@@ -221,7 +221,7 @@ def test_every_truncation_is_refused_at_open(tmp_path: Path) -> None:
 def test_every_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
     """In the header at open, in the data by verify; and no look-up crashes on damaged data."""
     path = tmp_path / "t.ngt"
-    write_texts(path, TEXTS * 300)
+    write_texts(path, [*TEXTS * 300, [1, 1]])
     data = path.read_bytes()
     length = struct.unpack_from("<I", data, 8)[0]
     contexts = np.array([[3, 1, 2, 3, 1], [0, 3, 1, 2, 0], [1, 2, 3, 1, 2]])
@@ -243,6 +243,25 @@ def test_every_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
             continue
         np.testing.assert_array_equal(p, intact[0])  # only padding
         np.testing.assert_array_equal(seen, intact[1])
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\xff"])
+@pytest.mark.parametrize("section", ["keys", "pointers", "totals", "tokens", "counts", "overflow_places"])
+def test_a_wiped_section_gives_wrong_numbers_but_no_crash(tmp_path: Path, section: str, byte: bytes) -> None:
+    path = tmp_path / "t.ngt"
+    write_texts(path, [*TEXTS * 300, [1, 1]])
+    data = path.read_bytes()
+    length = struct.unpack_from("<I", data, 8)[0]
+    offset, size, _, _ = msgpack.unpackb(data[PREFIX.size : PREFIX.size + length])["sections"][section]
+    start = -(-(PREFIX.size + length) // 64) * 64 + offset
+    spared = 4 if section == "pointers" else 0  # the last pointer is looked at when the table is opened
+    path.write_bytes(data[:start] + byte * (size - spared) + data[start + size - spared :])
+    table = Table.open(path)
+    p, _ = table.lookup(np.array([[3, 1, 2, 3, 1], [0, 3, 1, 2, 0]]), np.array([0, 1, 2, 3, 65_535]))
+    assert np.isfinite(p).all()
+    assert np.isfinite(table.successors(np.array([3, 1]), 5)[1]).all()
+    with pytest.raises(UserError, match=rf"damaged data \(section {section}\)"):
+        table.verify()
 
 
 def test_damaged_data_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import traceback
 import uuid
@@ -30,7 +31,7 @@ from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, 
 
 from spd_lsp.documents import LspDocument, LspWorkspace
 
-__all__ = ["SpdProtocol", "log_to_stderr", "progress", "reply_to", "trail"]
+__all__ = ["SpdProtocol", "Wire", "log_to_stderr", "progress", "reply_to", "trail"]
 
 PATIENCE = 5.0  # seconds that a client has to answer a request of ours
 
@@ -57,6 +58,32 @@ def log_to_stderr(verbose: int) -> None:
     level = logging.WARNING if not verbose else logging.INFO if verbose == 1 else logging.DEBUG
     logging.basicConfig(level=level, handlers=[lines])
     logging.getLogger("pygls").setLevel(logging.WARNING)
+
+
+class Wire:
+    """The protocol's own way out; what is written after the client left is dropped."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._open = True
+
+    def write(self, data: bytes) -> None:
+        """Send all of it."""
+        rest = memoryview(data)
+        try:
+            while self._open and rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            self._open = False  # the end of input follows and ends the server
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._open:
+            self._open = False
+            os.close(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True)

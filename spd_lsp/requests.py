@@ -122,5 +122,9 @@ class LatestWins(Generic[Question, Result]):
             self.drop(document, reason)
 
     async def _run(self, work: Work[Result], cancel: Cancel, pause: float) -> Result:
-        await asyncio.sleep(pause)
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work, cancel.check)
+        try:
+            await asyncio.sleep(pause)
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, cancel.check)
+        except asyncio.CancelledError:
+            cancel.cancel(Reason.SHUTDOWN)  # the loop itself is ending, unless `stop` has said why
+            raise

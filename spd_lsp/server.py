@@ -26,7 +26,7 @@ from pygls.lsp.server import LanguageServer
 from spd_lsp import __version__
 from spd_lsp.documents import LspDocument, may_hold_secrets, path_of
 from spd_lsp.offers import Client, Place, inline_items, menu_items
-from spd_lsp.protocol import SpdProtocol, log_to_stderr, progress, reply_to, trail
+from spd_lsp.protocol import SpdProtocol, Wire, log_to_stderr, progress, reply_to, trail
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
 from spd_lsp.settings import Settings, UserError, parse_options
 
@@ -99,7 +99,7 @@ class SpdServer(LanguageServer):
             if isinstance(layer, Mapping):
                 merged |= {k: v for k, v in layer.items() if v is not None and k not in EDITORS_OWN}
             else:
-                problems += parse_options(layer)[1]
+                problems += parse_options(layer or None)[1]  # Lua writes an empty object as an empty list
         chosen, more = parse_options(merged)
         self.settings = dataclasses.replace(chosen, **self.flags)
         for problem in problems + more:
@@ -359,9 +359,9 @@ def status(ls: SpdServer, params: None) -> dict[str, Any]:
 def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
     """Serve one editor over standard input and output; 0 if it said `shutdown` before it left, else 1."""
     prepare(verbose)
-    wire = os.fdopen(os.dup(1), "wb")
+    wire = Wire(os.dup(1))
     os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
-    server.start_io(sys.stdin.buffer, wire)
+    server.start_io(sys.stdin.buffer, wire)  # type: ignore[arg-type]
     return 0 if server.protocol.told_to_stop else 1
 
 

@@ -147,6 +147,18 @@ async def test_during_the_pause_a_newer_question_costs_nothing(latest: Latest):
     assert not latest.busy
 
 
+async def test_a_loop_that_ends_stops_the_worker(latest: Latest):
+    work = Work()
+    asked = asyncio.ensure_future(latest.ask("doc", "question", work))
+    await until(lambda: work.steps == 1)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    work.go()
+    await until(lambda: work.over)
+    assert work.steps == 1
+
+
 async def test_dropping_tells_the_reason(latest: Latest):
     work = Work()
     asked = asyncio.ensure_future(latest.ask("doc", "question", work))

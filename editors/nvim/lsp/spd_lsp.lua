@@ -1,0 +1,15 @@
+-- spd-lsp for Neovim 0.11 and newer. With this folder's parent on the runtime path: vim.lsp.enable("spd_lsp")
+-- Settings: vim.lsp.config("spd_lsp", { settings = { ["spd-lsp"] = { drafts = 5 } } })
+
+---@type vim.lsp.Config
+return {
+  cmd = { "spd-lsp", "serve" },
+  filetypes = {
+    "python", "javascript", "javascriptreact", "typescript", "typescriptreact", "go", "rust", "java",
+    "c", "cpp", "cs", "ruby", "php", "sh", "bash", "lua",
+  },
+  root_markers = { ".git", "pyproject.toml", "package.json", "go.mod", "Cargo.toml" },
+  get_language_id = function(_, filetype)
+    return ({ cs = "csharp", sh = "shellscript", bash = "shellscript" })[filetype] or filetype
+  end,
+}

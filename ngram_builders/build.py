@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from ngram_builders.counts import ORDERS, count
 from ngram_builders.errors import UserError
 from ngram_builders.files import UNREADABLE, akin, language_of, survey
-from ngram_builders.registry import Registry, check_name
+from ngram_builders.registry import Domain, Registry, check_name
 from ngram_builders.tables import TableSummary, write
 
 __all__ = ["Summary", "build", "write_table"]
@@ -72,31 +73,32 @@ def build(
     if not sources:
         raise nothing_found(roots, left_out)
     name = default_name(roots, registry) if domain is None else check_name(domain)
+    write_sources = partial(
+        write_table,
+        sources,
+        encode=encode,
+        end_of_text=end_of_text,
+        fingerprint=fingerprint,
+        vocab_size=vocab_size,
+        orders=orders,
+        min_count=min_count,
+        left_out=left_out,
+        report=report,
+    )
+    return summarise(registry.install(name, write_sources, roots=roots), time.perf_counter() - started, left_out)
 
-    def write_sources(path: Path) -> TableSummary:
-        return write_table(
-            sources,
-            path,
-            encode,
-            end_of_text=end_of_text,
-            fingerprint=fingerprint,
-            vocab_size=vocab_size,
-            orders=orders,
-            min_count=min_count,
-            left_out=left_out,
-            report=report,
-        )
 
-    installed = registry.install(name, write_sources, roots=roots)
+def summarise(domain: Domain, seconds: float, left_out: Counter[str]) -> Summary:
+    """What a build tells its caller."""
     return Summary(
-        domain=name,
-        files=installed.files,
-        tokens=installed.tokens,
-        ngrams=installed.ngrams,
-        bytes=installed.size,
-        seconds=time.perf_counter() - started,
+        domain=domain.name,
+        files=domain.files,
+        tokens=domain.tokens,
+        ngrams=domain.ngrams,
+        bytes=domain.size,
+        seconds=seconds,
         left_out=dict(sorted(left_out.items())),
-        path=installed.path,
+        path=domain.path,
     )
 
 

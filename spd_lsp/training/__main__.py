@@ -132,6 +132,19 @@ def export(work: Path, seed: int, out: Path) -> None:
         )
 
 
+@main.command()
+@chosen
+@target
+def ngrams(work: Path, seed: int, out: Path) -> None:
+    """Write the built-in n-gram domain of the corpus beside the model."""
+    with console.status("encoding all of the corpus") as status:
+        table = recipe.make_ngrams(
+            Recipe(work=work, seed=seed), out, lambda order: status.update(f"counted order {order}")
+        )
+    size = table.size / 2**20
+    console.print(f"{table.ngrams:,} n-grams of {table.tokens:,} tokens in {table.files:,} files, {size:.1f} MiB")
+
+
 @main.command(name="all")
 @chosen
 @budget
@@ -142,7 +155,8 @@ def run_all(ctx: click.Context, /, work: Path, seed: int, out: Path, **options: 
     for step in (corpus, tokenizer, rows):
         ctx.invoke(step, work=work, seed=seed)
     ctx.invoke(train, work=work, seed=seed, **options)
-    ctx.invoke(export, work=work, seed=seed, out=out)
+    for step in (export, ngrams):
+        ctx.invoke(step, work=work, seed=seed, out=out)
 
 
 if __name__ == "__main__":

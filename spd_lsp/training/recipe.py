@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from transformers import LlamaConfig
 
+from ngram_builders.tables import TableSummary
 from spd_lsp.settings import UserError
+from spd_lsp.tokens import Tokens
 from spd_lsp.training.corpus import Source, gather
 from spd_lsp.training.export import export, measure_exported, record, write_card
+from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read, write_held_out, write_learnt
-from spd_lsp.training.selection import Selection, select
+from spd_lsp.training.selection import Selection, is_held_out, select
 from spd_lsp.training.tokenizer import VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
 from spd_lsp.training.train import Plan, Progress, starter_config, train
 
@@ -119,3 +122,13 @@ def make_starter(recipe: Recipe, out: Path) -> dict[str, Any]:
     facts = record(plan, progress, measures, sources)
     write_card(out, facts)
     return facts
+
+
+def make_ngrams(recipe: Recipe, out: Path, report: Callable[[int], None]) -> TableSummary:
+    """Write the built-in `python` domain beside the model: all of the corpus but the files held out."""
+    corpus = recipe.needed("corpus/sources.json", "corpus").parent
+    tokens = Tokens(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
+    folders = sorted(path for path in corpus.iterdir() if path.is_dir())
+    packages = encode_packages(folders, lambda path: not is_held_out(path, corpus), tokens)
+    out.mkdir(parents=True, exist_ok=True)
+    return write_domain(packages, tokens, out / "python.ngt", report=report)

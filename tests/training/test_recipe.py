@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from click.testing import CliRunner
 from spd_lsp.settings import UserError
 from spd_lsp.training import recipe, selection
 from spd_lsp.training.__main__ import main
-from spd_lsp.training.recipe import Recipe, keep_plan, make_rows, make_starter, make_tokenizer, make_weights
+from spd_lsp.training.recipe import (
+    Recipe,
+    keep_plan,
+    make_ngrams,
+    make_rows,
+    make_starter,
+    make_tokenizer,
+    make_weights,
+)
 from spd_lsp.training.train import Plan
 
 
@@ -41,10 +50,12 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     assert steps == [1, 2]
     assert facts["plan"]["tokens"] == facts["progress"]["tokens"] == 1200
     assert facts["validation"]["gaps"]["tokens"] > 0
+    assert make_ngrams(make, work / "out", lambda order: None).files > 100
     assert {path.name for path in (work / "out").iterdir()} == {
         "config.json",
         "generation_config.json",
         "model.safetensors",
+        "python.ngt",
         "tokenizer.json",
         "tokenizer_config.json",
         "MODEL_CARD.md",
@@ -81,6 +92,8 @@ def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("corpus", "tokenizer", "rows", "weights"):
         monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name: done.append(name))
     monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
+    table = SimpleNamespace(size=0, ngrams=0, tokens=0, files=0)
+    monkeypatch.setattr(recipe, "make_ngrams", lambda *given: done.append("ngrams") or table)
     result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0
-    assert done == ["corpus", "tokenizer", "rows", "weights", "starter"]
+    assert done == ["corpus", "tokenizer", "rows", "weights", "starter", "ngrams"]

@@ -1,0 +1,84 @@
+"""The shipped table holds what several packages share, with probabilities over all that was counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ngram_builders.tables import Table
+from spd_lsp.tokens import Tokens
+from spd_lsp.training.ngrams import encode_packages, tally, write_domain
+
+DOCUMENT = st.lists(st.integers(5, 8), max_size=12).map(lambda ids: np.array([*ids, 0], dtype=np.uint16))
+PACKAGES = st.lists(st.lists(DOCUMENT, max_size=3), min_size=1, max_size=4).filter(any)
+LEAST = {2: (2, 3), 3: (2, 2)}
+
+
+@pytest.fixture(scope="session")
+def tokens(tokenizer_folder: Path) -> Tokens:
+    return Tokens(tokenizer_folder)
+
+
+def naive(
+    packages: list[list[np.ndarray]], order: int
+) -> tuple[Counter[tuple[int, ...]], Counter[tuple[int, ...]]]:
+    """Every n-gram with its count, and with how many packages have it."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    sharing: Counter[tuple[int, ...]] = Counter()
+    for documents in packages:
+        found: Counter[tuple[int, ...]] = Counter()
+        for document in documents:
+            ids = [0, *map(int, document)]
+            found.update(tuple(ids[i : i + order]) for i in range(len(ids) - order + 1))
+        counts.update(found)
+        sharing.update(dict.fromkeys(found, 1))
+    return counts, sharing
+
+
+@given(packages=PACKAGES, order=st.integers(2, 4))
+def test_a_tally_is_what_a_loop_counts(tokens: Tokens, packages: list[list[np.ndarray]], order: int) -> None:
+    counts, sharing = naive(packages, order)
+    found = tally(packages, order, tokens)
+    assert sorted(zip(found.counts.tolist(), found.packages.tolist(), strict=True)) == sorted(
+        (counts[ngram], sharing[ngram]) for ngram in counts
+    )
+
+
+@given(packages=PACKAGES)
+def test_the_table_answers_as_a_loop_over_all_packages(
+    tokens: Tokens, packages: list[list[np.ndarray]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("domain") / "python.ngt"
+    write_domain(packages, tokens, path, LEAST)
+    table = Table.open(path, tokens.fingerprint)
+    for place, order in enumerate(LEAST):
+        counts, sharing = naive(packages, order)
+        totals: Counter[tuple[int, ...]] = Counter()
+        for ngram, number in counts.items():
+            totals[ngram[:-1]] += number
+        for ngram, number in counts.items():
+            p, _ = table.lookup(np.array([ngram[:-1]]), np.array([ngram[-1]]))
+            kept = sharing[ngram] >= LEAST[order][0] and number >= LEAST[order][1]
+            assert p[0, place, 0] == pytest.approx(number / totals[ngram[:-1]] if kept else 0.0)
+
+
+def test_the_same_ids_give_the_same_bytes(tokens: Tokens, tmp_path: Path) -> None:
+    packages = [[np.array([5, 6, 7, 0], dtype=np.uint16)]] * 3
+    for name in ("a.ngt", "b.ngt"):
+        write_domain(packages, tokens, tmp_path / name, {2: (2, 1)})
+    assert (tmp_path / "a.ngt").read_bytes() == (tmp_path / "b.ngt").read_bytes()
+
+
+def test_only_the_wanted_files_are_encoded(tokens: Tokens, tmp_path: Path) -> None:
+    for name in ("one/a.py", "one/b.py", "two/c.py", "two/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    folders = [tmp_path / "one", tmp_path / "two"]
+    first, second = encode_packages(folders, lambda path: path.name != "b.py", tokens)
+    assert len(first) == len(second) == 1
+    assert first[0].tolist() == [*tokens.encode("x = 1\n"), tokens.end_of_text]

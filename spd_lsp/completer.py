@@ -111,4 +111,4 @@ class Completer:
 
     def finished(self, ids: tuple[int, ...], prompt: Prompt, place: Place) -> bool:
         """Whether a draft is over: the model ended the text, or the line or block is complete."""
-        return ids[-1] in self.tokens.specials or ending(self.text(ids, prompt), place) is not None
+        return self.tokens.ends(ids[-1]) or ending(self.text(ids, prompt), place) is not None

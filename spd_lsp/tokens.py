@@ -71,7 +71,7 @@ class Tokens:
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         self.fingerprint = fingerprint(self.tokenizer)
-        self.vocab_size: int = self.tokenizer.get_vocab_size()
+        self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
         self.specials = frozenset(self.tokenizer.get_added_tokens_decoder())
         self.end_of_text = self.find_end_of_text()
         self.fill_format = next((f for f in FILL_FORMATS if all(map(self.find, f.marks))), None)
@@ -111,7 +111,11 @@ class Tokens:
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         """The bytes that ids stand for; special tokens stand for none."""
-        return b"".join(self.pieces[i] for i in ids)
+        return b"".join(self.pieces[i] for i in ids if i < self.vocab_size)
+
+    def ends(self, i: int) -> bool:
+        """Whether this id ends a text: special tokens do, and what a model predicts beyond its vocabulary."""
+        return i in self.specials or i >= self.vocab_size
 
     def prompt(self, before: str, after: str) -> Prompt:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.

@@ -119,3 +119,11 @@ def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match="not a readable tokenizer"):
         Tokens(tmp_path)
+
+
+def test_an_id_beyond_the_vocabulary_has_no_bytes_and_ends_a_text(tokens):
+    beyond = tokens.vocab_size + 5
+    assert tokens.bytes_of([*tokens.encode("a"), beyond]) == b"a"
+    assert tokens.ends(beyond)
+    assert tokens.ends(tokens.end_of_text)
+    assert not tokens.ends(tokens.encode("a")[0])

@@ -1,0 +1,166 @@
+"""The completer: one document and cursor to completions, with the starter model and real tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from ngram_builders.build import build
+from ngram_builders.registry import Registry
+from spd_lsp.checkpoints import built_in_domains
+from spd_lsp.completer import Completer
+from spd_lsp.interpolation import Domains
+from spd_lsp.model import load
+from spd_lsp.settings import Settings
+from spd_lsp.tokens import Tokens
+from tests.conftest import STARTER
+
+HABIT = """\
+def {name}(frobnicator):
+    zygote = frobnicator.quench_all(depth=4)
+    return zygote
+"""
+ASKED = "def fifth(frobnicator):\n    zygote = frob"
+ELSEWHERE = "import os\n\n\ndef names(path):\n    return os."
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return Tokens(STARTER)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return load(STARTER, "cpu")
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry(tmp_path / "data")
+
+
+@pytest.fixture
+def completer(network, tokens, registry):
+    domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER))
+    return Completer(network, tokens, domains, Settings())
+
+
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    write(folder, HABIT)
+    return folder
+
+
+def write(folder, text):
+    for name in ("first", "second", "third", "fourth"):
+        (folder / f"{name}.py").write_text(text.format(name=name), encoding="utf-8")
+
+
+def teach(repository, registry, tokens):
+    build(
+        [repository],
+        "mine",
+        tokens.encode_batch,
+        end_of_text=tokens.end_of_text,
+        fingerprint=tokens.fingerprint,
+        vocab_size=tokens.vocab_size,
+        registry=registry,
+    )
+
+
+def texts(answer):
+    return [completion.text for completion in answer.completions]
+
+
+def test_a_repository_s_habits_are_completed_once_they_were_counted(completer, registry, tokens, repository):
+    file = repository / "fifth.py"
+    before = completer.complete(ASKED, len(ASKED), "python", file)
+    assert "nicator.quench_all(depth=4)" not in texts(before)
+    teach(repository, registry, tokens)
+    after = completer.complete(ASKED, len(ASKED), "python", file)
+    assert "nicator.quench_all(depth=4)" in texts(after)
+    assert after.ngrams == ("mine", "python")
+
+
+def test_a_table_rebuilt_while_it_is_open_is_read_anew(completer, registry, tokens, repository):
+    file = repository / "fifth.py"
+    teach(repository, registry, tokens)
+    completer.complete(ASKED, len(ASKED), "python", file)
+    write(repository, HABIT.replace("quench_all(depth=4)", "kindle(9)"))
+    teach(repository, registry, tokens)
+    after = texts(completer.complete(ASKED, len(ASKED), "python", file))
+    assert "nicator.kindle(9)" in after
+    assert "nicator.quench_all(depth=4)" not in after
+
+
+def test_a_removed_table_has_no_say(completer, registry, tokens, repository):
+    teach(repository, registry, tokens)
+    registry.remove("mine")
+    assert completer.complete(ASKED, len(ASKED), "python", repository / "a.py").ngrams == ("python",)
+
+
+def test_a_truncated_table_is_named_and_the_rest_still_completes(network, tokens, registry, repository):
+    teach(repository, registry, tokens)
+    path = registry.find("mine").path
+    path.write_bytes(path.read_bytes()[:-100])
+    said = []
+    domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER), said.append)
+    answer = Completer(network, tokens, domains, Settings()).complete(
+        ELSEWHERE, len(ELSEWHERE), "python", repository / "a.py"
+    )
+    assert answer.completions
+    assert answer.ngrams == ("python",)
+    assert len(said) == 1
+    assert "run: spd-lsp build-ngrams" in said[0]
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_there_are_at_most_k_completions_for_one_pass_a_token(network, tokens, k):
+    completer = Completer(network, tokens, Domains(None, tokens.fingerprint, {}), Settings(drafts=k, max_tokens=8))
+    answer = completer.complete(ELSEWHERE, len(ELSEWHERE), "python")
+    assert 1 <= len(answer.completions) <= k
+    assert answer.passes == answer.tokens <= 8
+
+
+def test_completions_go_on_from_the_cursor_in_the_middle_of_a_word(completer):
+    source = "import collections\n\nqueue = collections.deq\n"
+    answer = completer.complete(source, source.index("deq") + 3, "python")
+    assert any(text.startswith("ue") for text in texts(answer))
+
+
+@pytest.mark.parametrize(("source", "reason"), [("", "no code before"), ("  \n\n", "no code before")])
+def test_an_empty_file_says_why_nothing_is_offered(completer, source, reason):
+    answer = completer.complete(source, len(source), "python")
+    assert answer.completions == []
+    assert reason in answer.reason
+
+
+def test_text_right_of_the_cursor_says_why_nothing_is_offered_unless_asked_for(completer):
+    source = "value = compute(first, second) + other\n"
+    cursor = source.index("first")
+    assert "right of the cursor" in completer.complete(source, cursor, "python").reason
+    assert completer.complete(source, cursor, "python", forced=True).passes > 0
+
+
+def test_cancelling_ends_the_work_within_a_pass(completer):
+    class Stopped(Exception):
+        pass
+
+    calls = []
+
+    def check():
+        calls.append(1)
+        if len(calls) == 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        completer.complete(ELSEWHERE, len(ELSEWHERE), "python", check=check)
+    assert len(calls) == 4
+
+
+def test_a_file_longer_than_the_model_can_read_is_trimmed(completer):
+    source = "".join(f"def f{i}(x):\n    return x + {i}\n\n\n" for i in range(400)) + "def last(x):\n    return "
+    answer = completer.complete(source, len(source), "python")
+    assert 300 < answer.prompt_tokens <= completer.model.max_positions - completer.settings.max_tokens
+    assert answer.completions

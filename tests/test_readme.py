@@ -1,0 +1,87 @@
+"""README tells the truth: its commands run, print what it shows, and its tables list what there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spd_lsp.cli import main
+from spd_lsp.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONSOLE = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+
+
+def masked(text):
+    """Numbers that differ between machines and days: times and table names. Paths and spacing go with them."""
+    text = re.sub(r"[\d.,]+ (ms|s)\b", r"# \1", text)
+    text = re.sub(r"^table: .*", "table: #", text, flags=re.MULTILINE)
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def steps(block):
+    """A console block as (command, output) pairs."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [tuple(part.split("\n", 1)) for part in parts]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "SPD_LSP_DATA_DIR": str(tmp_path / "data"),
+    }
+
+    def shell(command):
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return shell
+
+
+def test_the_console_blocks_print_what_they_show(shell):
+    assert len(CONSOLE) == 2
+    for command, shown in [step for block in CONSOLE for step in steps(block)]:
+        assert masked(shell(command)) == masked(shown), command
+
+
+def test_the_settings_table_lists_every_setting_with_its_default():
+    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) \|$", README, flags=re.MULTILINE)
+    expected = [
+        (re.sub(r"_(\w)", lambda m: m[1].upper(), field.name), json.dumps(field.default), field.metadata["meaning"])
+        for field in dataclasses.fields(Settings)
+    ]
+    assert rows == expected
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_is_in_the_readme(command):
+    assert f"`spd-lsp {command}" in README
+
+
+def test_every_file_it_links_to_is_there():
+    links = re.findall(r"\]\((?!http)([^)#]+)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_ci_runs_the_commands_under_develop():
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    extract = next(line for line in script.splitlines() if line.startswith("commands="))
+    result = subprocess.run(
+        ["bash", "-c", f"{extract}\necho \"$commands\""], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines() == ["pip install -c constraints.txt -e '.[dev]'", "poe check"]

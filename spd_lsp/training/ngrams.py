@@ -22,7 +22,7 @@ from spd_lsp.tokens import Tokens
 # Order -> how many packages must share an n-gram, and how often it must stand in them all. Found by raising, from
 # (3, 1), whichever least hurt the likelihood of code of the development packages per byte saved, down to 12 MiB.
 Least = Mapping[int, tuple[int, int]]
-LEAST: Least = {2: (3, 12), 3: (3, 6), 4: (4, 8), 5: (6, 12), 6: (8, 24)}
+LEAST: Least = {2: (3, 12), 3: (3, 6), 4: (4, 10), 5: (6, 16), 6: (8, 24)}
 
 Ids = npt.NDArray[np.uint16]
 Package = Sequence[Ids]  # its documents, each ended by end-of-text

@@ -43,6 +43,7 @@ SECTION = "spd-lsp"
 EDITORS_OWN = ("serverCommand", "trace")  # keys of our section that the editor's side reads itself
 LOADING = "the model is loading"
 LONGEST_PAUSE = 0.05  # seconds
+LONGEST_WAIT = 5.0  # seconds; Emacs gives a request up after ten
 
 log = logging.getLogger(__name__)
 
@@ -144,8 +145,7 @@ class SpdServer(LanguageServer):
         """Completions, best first; None if a newer request took this one's place."""
         objection = self.objection(document, automatic)
         if not objection and self.status.kind == "loading":
-            await self.loaded.wait()  # a person asked, and would rather wait than ask again
-            objection = self.objection(document, automatic)
+            objection = await self.model_or_reason() or self.objection(document, automatic)
         if objection:
             self.status.reason = objection
             return []
@@ -167,6 +167,14 @@ class SpdServer(LanguageServer):
         self.status.reason, self.status.passes = answer.reason, answer.passes
         self.status.seconds = answer.seconds
         return answer.completions
+
+    async def model_or_reason(self) -> str:
+        """Wait for the model: a person asked, and would rather wait than ask again, but not for ever."""
+        try:
+            await asyncio.wait_for(self.loaded.wait(), LONGEST_WAIT)
+        except asyncio.TimeoutError:
+            return LOADING
+        return ""
 
     def _answer(self, question: Question, check: Callable[[], None]) -> Answer | None:
         """In the worker: one completion."""

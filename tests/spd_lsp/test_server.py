@@ -173,6 +173,21 @@ async def test_the_completer_hears_the_text_the_cursor_the_language_and_the_path
         assert fake.asked == [("s = '😀'; y = \n", 13, "python", Path("/work/app.py"), True)]
 
 
+@pytest.mark.parametrize(("encoding", "word"), [("utf-8", 12), ("utf-16", 10), ("utf-32", 9)])
+async def test_ranges_are_in_the_units_that_were_agreed_on(encoding: str, word: int):
+    fake = FakeCompleter("t()")
+    async with session(fake) as editor:
+        answer = await editor.start({"general": {"positionEncodings": [encoding]}})
+        assert answer["capabilities"]["positionEncoding"] == encoding
+        await editor.ready()
+        editor.open("x = '😀'; pr\n")
+        editor.send(edit("in", 0, word + 2, word + 2))
+        (item,) = (await editor.request(COMPLETION, at(0, word + 4, 3)))["items"]
+        span = {"start": {"line": 0, "character": word}, "end": {"line": 0, "character": word + 4}}
+        assert item["textEdit"] == {"range": span, "newText": "print()"}
+        assert fake.asked[0][:2] == ("x = '😀'; prin\n", 13)
+
+
 @pytest.mark.parametrize(
     ("uri", "path"),
     [
@@ -335,6 +350,23 @@ async def test_initialize_is_answered_before_the_model_is_there():
         gate.set()
         assert texts(await result(asked)) == ["one", "two"]
         assert (await editor.status())["kind"] == "normal"
+
+
+async def test_a_person_waits_for_the_model_but_not_for_ever(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.server.LONGEST_WAIT", 0.01)
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await editor.start()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
+        assert (await editor.status())["reason"] == "the model is loading"
+        gate.set()
 
 
 async def test_a_model_that_cannot_be_loaded_is_told_once_and_completions_are_empty():

@@ -1,0 +1,125 @@
+// Finds the language server, starts and restarts it, and shows its state. Completions are the server's own matter:
+// the client library registers the menu and the ghost text by itself.
+"use strict";
+
+const { execFile } = require("node:child_process");
+const { promisify } = require("node:util");
+const vscode = require("vscode");
+const { LanguageClient, State } = require("vscode-languageclient/node");
+
+const INSTALL = "pip install spd-lsp";
+const PYTHON = process.platform === "win32" ? "python" : "python3";
+const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
+
+const run = promisify(execFile);
+
+/** What lives as long as the extension: the client of the running server and the item in the status bar. */
+const session = { client: undefined, item: undefined, log: undefined };
+
+/** The command that runs spd-lsp: the one from the settings, else the first that answers. */
+async function findServer() {
+  const chosen = vscode.workspace.getConfiguration("spd-lsp").get("serverCommand", []);
+  const candidates = chosen.length ? [chosen] : [["spd-lsp"], [PYTHON, "-m", "spd_lsp"]];
+  for (const command of candidates) {
+    if (await answers(command)) {
+      return command;
+    }
+  }
+  const tried = candidates.map((command) => command.join(" ")).join("`, `");
+  throw new Error(`No server found: tried \`${tried}\`. Install it with \`${INSTALL}\`, or name it in spd-lsp.serverCommand.`);
+}
+
+/** Whether a command is spd-lsp. */
+async function answers([program, ...rest]) {
+  try {
+    const { stdout } = await run(program, [...rest, "--version"], { timeout: 30_000 });
+    return /spd[-_]lsp/.test(stdout); // `python3 -m spd_lsp` gives its name with an underscore
+  } catch {
+    return false;
+  }
+}
+
+async function start() {
+  show("$(loading~spin)", "spd-lsp is starting");
+  try {
+    const [command, ...rest] = await findServer();
+    const server = { command, args: [...rest, "serve"] };
+    session.client = new LanguageClient("spd-lsp", "spd-lsp", server, { documentSelector: DOCUMENTS, outputChannel: session.log });
+    session.client.onDidChangeState(({ newState }) => {
+      if (newState === State.Stopped) {
+        show("$(warning)", "spd-lsp has stopped");
+      }
+    });
+    await session.client.start();
+    show("$(list-selection)", "spd-lsp: click for its status");
+  } catch (error) {
+    show("$(error)", error.message);
+    await offerHelp(error);
+  }
+}
+
+async function offerHelp(error) {
+  const choice = await vscode.window.showErrorMessage(`spd-lsp: ${error.message}`, "Copy install command", "Open settings");
+  if (choice === "Copy install command") {
+    await vscode.env.clipboard.writeText(INSTALL);
+  } else if (choice === "Open settings") {
+    await vscode.commands.executeCommand("workbench.action.openSettings", "spd-lsp.serverCommand");
+  }
+}
+
+async function stop() {
+  const client = session.client;
+  session.client = undefined;
+  if (client?.isRunning()) {
+    await client.stop();
+  }
+}
+
+async function restart() {
+  await stop();
+  await start();
+}
+
+function show(icon, tooltip) {
+  session.item.text = `${icon} spd`;
+  session.item.tooltip = tooltip;
+}
+
+/** Tell why nothing is offered, or how long the last completion took. */
+async function showStatus() {
+  const text = session.client?.isRunning() ? describe(await session.client.sendRequest("spd-lsp/status")) : session.item.tooltip;
+  const choice = await vscode.window.showInformationMessage(`spd-lsp: ${text}`, "Restart", "Show log");
+  if (choice === "Restart") {
+    await restart();
+  } else if (choice === "Show log") {
+    session.log.show();
+  }
+}
+
+function describe({ kind, message, reason, lastPasses, lastMilliseconds }) {
+  if (kind !== "normal") {
+    return message;
+  }
+  if (reason) {
+    return `nothing was offered last: ${reason}`;
+  }
+  return lastPasses ? `last completion: ${lastPasses} passes, ${lastMilliseconds} ms` : "ready";
+}
+
+async function activate(context) {
+  session.log = vscode.window.createOutputChannel("spd-lsp", { log: true });
+  session.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
+  session.item.name = "spd-lsp";
+  session.item.command = "spd-lsp.status";
+  session.item.show();
+  context.subscriptions.push(
+    session.item,
+    session.log,
+    vscode.commands.registerCommand("spd-lsp.restart", restart),
+    vscode.commands.registerCommand("spd-lsp.status", showStatus),
+    vscode.workspace.onDidChangeConfiguration((event) => event.affectsConfiguration("spd-lsp.serverCommand") && restart()),
+  );
+  await start();
+}
+
+module.exports = { activate, deactivate: stop };

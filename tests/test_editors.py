@@ -1,0 +1,95 @@
+"""The editors' files agree with the server: settings, versions, names, and nothing that does not belong there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spd_lsp
+from editors.vscode.settings import OWN, camel, configuration
+from spd_lsp.server import EDITORS_OWN
+from spd_lsp.settings import Settings, parse_options
+
+EDITORS = Path(__file__).parents[1] / "editors"
+MANIFEST = json.loads((EDITORS / "vscode" / "package.json").read_text(encoding="utf-8"))
+PROPERTIES: dict[str, dict[str, Any]] = MANIFEST["contributes"]["configuration"]["properties"]
+TYPES = {"string": str, "integer": int, "number": float, "array": list}
+SERVERS = {key: value for key, value in PROPERTIES.items() if key not in OWN}
+
+
+def test_the_manifest_is_what_its_generator_writes():
+    assert MANIFEST["contributes"]["configuration"] == configuration(), "run: python editors/vscode/settings.py"
+
+
+def test_every_setting_of_the_server_is_in_the_manifest_and_no_other():
+    fields = {f"spd-lsp.{camel(field.name)}": field for field in dataclasses.fields(Settings)}
+    assert SERVERS.keys() == fields.keys()
+    for key, field in fields.items():
+        entry = SERVERS[key]
+        default = list(field.default) if isinstance(field.default, tuple) else field.default
+        assert entry["default"] == default
+        assert type(entry["default"]) is TYPES[entry["type"]]
+        assert field.metadata["meaning"][1:] in entry["markdownDescription"]
+        assert entry.get("minimum") == field.metadata["low"]
+        assert entry.get("maximum") == field.metadata["high"]
+
+
+def test_the_manifests_defaults_are_read_back_as_the_servers():
+    sent = {key.removeprefix("spd-lsp."): entry["default"] for key, entry in SERVERS.items()}
+    assert parse_options(sent) == (Settings(), [])
+
+
+def test_the_server_leaves_the_extensions_own_settings_alone():
+    assert {key.split(".")[1] for key in OWN} == set(EDITORS_OWN)
+
+
+def test_versions_agree():
+    assert MANIFEST["version"] == spd_lsp.__version__
+    lock = json.loads((EDITORS / "vscode" / "package-lock.json").read_text(encoding="utf-8"))
+    assert lock["packages"][""]["version"] == MANIFEST["version"]
+    assert lock["packages"][""]["devDependencies"] == MANIFEST["devDependencies"]
+
+
+def test_the_lock_file_names_no_registry():
+    lock = json.loads((EDITORS / "vscode" / "package-lock.json").read_text(encoding="utf-8"))
+    assert not [name for name, package in lock["packages"].items() if "resolved" in package]
+    assert all("integrity" in package for name, package in lock["packages"].items() if name)
+
+
+def test_commands_of_the_manifest_are_registered():
+    source = (EDITORS / "vscode" / "src" / "extension.js").read_text(encoding="utf-8")
+    registered = set(re.findall(r'registerCommand\("([^"]+)"', source))
+    assert {command["command"] for command in MANIFEST["contributes"]["commands"]} == registered
+    assert len(source.splitlines()) <= 150
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node on PATH")
+def test_the_extension_is_valid_javascript():
+    command = ["node", "--check", str(EDITORS / "vscode" / "src" / "extension.js")]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_the_neovim_configuration_stays_short():
+    assert len((EDITORS / "nvim" / "lsp" / "spd_lsp.lua").read_text().splitlines()) <= 40
+
+
+@pytest.mark.parametrize("file", ["nvim/lsp/spd_lsp.lua", "helix/languages.toml", "emacs/spd-lsp.el"])
+def test_every_editor_starts_the_same_command(file: str):
+    text = (EDITORS / file).read_text(encoding="utf-8")
+    assert '"spd-lsp"' in text and '"serve"' in text
+    options = re.findall(r"drafts\W+(\d+)", text)
+    assert all(parse_options({"drafts": int(number)})[1] == [] for number in options)
+
+
+def test_every_file_that_the_readme_names_is_there():
+    readme = (EDITORS / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert links
+    assert all((EDITORS / link).is_file() for link in links)

@@ -18,6 +18,9 @@ from spd_lsp.training.tokenizer import END, PREFIX, SPECIAL, SUFFIX
 END_ID, SUFFIX_ID, PREFIX_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX))
 SUFFIX_TOKENS = 256  # what the model is shown of the text after the cursor
 SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four characters a token
+# The prefix has no mark at its end, so each of its lines teaches the model that text goes on. When it is asked, it
+# stands behind the prefix, where every other line may be the last: ends are weighed up to make good for that.
+END_WEIGHT = 10.0
 STRETCH = (400, 3_400)  # characters around one gap, so that most documents fit in a context of 1,024 tokens
 SHARES = {"rest": 0.6, "lines": 0.25, "span": 0.15}
 

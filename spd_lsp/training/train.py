@@ -19,6 +19,7 @@ from torch.optim import AdamW, Muon, Optimizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.training import checkpoint
+from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
 Rows = npt.NDArray[np.uint16]
@@ -37,6 +38,7 @@ class Plan:
     decay_from: float = 0.3  # share of the budget
     clip: float = 1.0
     seed: int = 0
+    end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
     low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
     checkpoint_minutes: float = 3.0
 
@@ -118,6 +120,15 @@ def batch(rows: Rows, step: int, size: int) -> Tensor:
     return torch.from_numpy(rows[places].astype(np.int64))
 
 
+def weigh(ids: Tensor, end_weight: float) -> Tensor:
+    """How much each token counts, [B, L]: the end of a gap more, everything else 1."""
+    places = torch.arange(ids.shape[1]).expand_as(ids)
+    opened = torch.where(ids == PREFIX_ID, places, -1).cummax(dim=1).values
+    ended = torch.where(ids == END_ID, places, -1).cummax(dim=1).values
+    before = torch.nn.functional.pad(ended, (1, 0), value=-1)[:, :-1]  # the last end left of each place
+    return torch.where((ids == END_ID) & (opened > before), end_weight, 1.0)
+
+
 def take_step(model: LlamaForCausalLM, found: dict[str, Optimizer], ids: Tensor, plan: Plan) -> float:
     """One update from ids [B, L], row by row to keep memory small; the mean loss in nats a token is returned."""
     total = 0.0
@@ -125,7 +136,8 @@ def take_step(model: LlamaForCausalLM, found: dict[str, Optimizer], ids: Tensor,
     for row in torch.split(ids, 1):
         with torch.autocast(ids.device.type, low, enabled=low != torch.float32):
             hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
-        loss = next_token_loss(hidden, model.model.embed_tokens.weight, row, low) / len(ids)
+        weights = weigh(row, plan.end_weight)
+        loss = next_token_loss(hidden, model.model.embed_tokens.weight, row, weights, low) / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)

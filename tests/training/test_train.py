@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig
 
 from spd_lsp.training import checkpoint
-from spd_lsp.training.train import Plan, Progress, batch, build, optimisers, rate, train
+from spd_lsp.training.train import Plan, Progress, batch, build, optimisers, rate, train, weigh
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
 PLAN = Plan(tokens=6 * 2 * 48, rows_a_step=2, low="float32")
@@ -79,3 +79,11 @@ def test_the_budget_nearer_its_end_drives_the_schedule() -> None:
 def test_rows_come_in_order_and_start_over() -> None:
     assert torch.equal(batch(ROWS, 0, 2), torch.from_numpy(ROWS[:2].astype(np.int64)))
     assert torch.equal(batch(ROWS, 2, 2)[1], torch.from_numpy(ROWS[0].astype(np.int64)))
+
+
+def test_only_the_ends_of_gaps_weigh_more() -> None:
+    """A plain end, then a gap: suffix, prefix, text, end; then an end that closes nothing."""
+    ids = torch.tensor([[9, 0, 1, 8, 2, 8, 9, 0, 9, 0], [8, 9, 2, 0, 1, 2, 0, 0, 9, 9]])
+    wanted = torch.ones(2, 10)
+    wanted[0, 7] = wanted[1, 3] = wanted[1, 6] = 4.0
+    assert torch.equal(weigh(ids, 4.0), wanted)

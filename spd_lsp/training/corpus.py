@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
+from spd_lsp.settings import UserError
+
 LARGEST_FILE = 200_000  # bytes
 LONGEST_LINE = 1_000  # characters: beyond it a file is data or minified
 STANDARD_LIBRARY = "python-stdlib"
@@ -70,15 +72,25 @@ def requirements(listing: Path) -> list[str]:
 
 def download(requirement: str, folder: Path, python: str = "3.13") -> Path:
     """Fetch one wheel without its dependencies, or return the one fetched before. Nothing is built or run."""
-    into = folder / requirement.split("==")[0]
+    into = folder / requirement  # with its version: another pin is another archive
     into.mkdir(parents=True, exist_ok=True)
     if not (found := sorted(into.glob("*.whl"))):
         platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "any")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--python-version", python, *(f"--platform={p}" for p in platforms), "--dest", str(into)]
-        subprocess.run([*command, requirement], check=True, capture_output=True, text=True)
+        finished = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
         found = sorted(into.glob("*.whl"))
+        if finished.returncode or not found:
+            raise UserError(
+                f"expected a wheel of {requirement}, found none (pip exited {finished.returncode}: "
+                f"{last_line(finished.stderr)}); check the network and that pip is installed, then run this again"
+            )
     return found[0]
+
+
+def last_line(text: str) -> str:
+    """What a program said last."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
 
 
 def describe(wheel: Path) -> Source:
@@ -217,15 +229,10 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
 
 def gather_package(requirement: str, archives: Path, corpus: Path, seen: set[bytes]) -> Source:
     """Fetch and unpack one package, or say in its Source why it was left out."""
-    name, _, version = requirement.partition("==")
-    try:
-        wheel = download(requirement, archives)
-    except subprocess.CalledProcessError as error:
-        reason = f"no wheel could be fetched (pip exited {error.returncode})"
-        return Source(name=name, version=version, licence="", archive="", sha256="", skipped=reason)
+    wheel = download(requirement, archives)
     source = describe(wheel)
     if is_permissive(source.licence):
-        keep(source, wheel_files(wheel), corpus / name, seen)
+        keep(source, wheel_files(wheel), corpus / requirement.split("==")[0], seen)
     else:
         source.skipped = "its licence is not known to be permissive"
     return source

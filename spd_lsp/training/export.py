@@ -62,13 +62,14 @@ def record(
 
 
 def write_card(out: Path, facts: Mapping[str, Any]) -> None:
-    """Write MODEL_CARD.md and training.json."""
+    """Write MODEL_CARD.md and training.json; a `remark` in the run's plan.json is passed on to the card."""
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     card = CARD.read_text(encoding="utf-8").format(
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
         tokens=f"{facts['progress']['tokens'] / 1e6:.1f}",
         budget=facts["progress"]["tokens"],
         minutes=round(facts["progress"]["seconds"] / 60),
+        remark=facts["plan"].get("remark", ""),
         plain=facts["validation"]["plain"],
         gaps=facts["validation"]["gaps"],
         sources="\n".join(source_line(source) for source in facts["sources"]),

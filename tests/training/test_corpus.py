@@ -5,13 +5,24 @@ from __future__ import annotations
 import email.message
 import hashlib
 import json
+import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from spd_lsp.settings import UserError
 from spd_lsp.training import corpus
-from spd_lsp.training.corpus import describe, gather, is_permissive, is_table, licence_of, refuse, requirements
+from spd_lsp.training.corpus import (
+    describe,
+    download,
+    gather,
+    is_permissive,
+    is_table,
+    licence_of,
+    refuse,
+    requirements,
+)
 
 CODE = "def f(x):\n    return x\n"
 
@@ -135,3 +146,18 @@ def test_every_listed_package_is_pinned() -> None:
     listed = requirements(Path(corpus.__file__).with_name("corpus.txt"))
     assert len(listed) == len({name.split("==")[0] for name in listed}) == 48
     assert all("==" in name for name in listed)
+
+
+def test_a_package_that_cannot_be_fetched_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found for kept==1.0\n\n")
+    monkeypatch.setattr(corpus.subprocess, "run", lambda *given, **options: refused)
+    with pytest.raises(UserError, match="No matching distribution found for kept==1.0.*run this again"):
+        download("kept==1.0", tmp_path)
+
+
+def test_an_archive_that_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = make_wheel(tmp_path, "kept", {})
+    monkeypatch.setattr(corpus.subprocess, "run", None)
+    assert download("kept==1.0", tmp_path) == wheel

@@ -30,7 +30,7 @@ CODE = "def f(x):\n    return x\n"
 def make_wheel(
     folder: Path, name: str, files: dict[str, str], metadata: str = "License-Expression: MIT\n"
 ) -> Path:
-    into = folder / name
+    into = folder / f"{name}==1.0"
     into.mkdir(parents=True)
     path = into / f"{name}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
@@ -153,7 +153,7 @@ def test_a_package_that_cannot_be_fetched_is_said_in_one_sentence(
 ) -> None:
     refused = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found for kept==1.0\n\n")
     monkeypatch.setattr(corpus.subprocess, "run", lambda *given, **options: refused)
-    with pytest.raises(UserError, match="No matching distribution found for kept==1.0.*run this again"):
+    with pytest.raises(UserError, match=r"No matching distribution found for kept==1\.0.*run this again"):
         download("kept==1.0", tmp_path)
 
 

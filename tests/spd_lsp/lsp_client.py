@@ -210,7 +210,6 @@ async def session(load: Loader | FakeCompleter, settings: Settings | None = None
         run_async(threading.Event(), reader, server.protocol, error_handler=server.report_server_error)
     )
     editor = Editor(*await asyncio.open_connection(sock=ours))
-    editor.server = server  # type: ignore[attr-defined]
     try:
         yield editor
     finally:

@@ -193,8 +193,14 @@ async def client(request: Any, lsp_client: LanguageClient) -> AsyncIterator[None
     )
     lsp_client.set_configuration({"drafts": 2, "maxTokens": 8}, section="spd-lsp")
     await lsp_client.initialize_session(params)
+    while (await status_of(lsp_client)).kind == "loading":
+        await asyncio.sleep(0.1)
     yield
     await lsp_client.shutdown_session()
+
+
+async def status_of(client: LanguageClient) -> Any:
+    return await client.protocol.send_request_async("spd-lsp/status", None)
 
 
 SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'
@@ -208,7 +214,7 @@ async def test_the_shipped_model_completes(client: LanguageClient):
     asked = types.CompletionParams(
         document, cursor, context=types.CompletionContext(types.CompletionTriggerKind.Invoked)
     )
-    answer = await asyncio.wait_for(client.text_document_completion_async(asked), 120)
+    answer = await client.text_document_completion_async(asked)
     assert isinstance(answer, types.CompletionList) and answer.is_incomplete
     assert 1 <= len(answer.items) <= 2
     for offered in answer.items:
@@ -224,7 +230,7 @@ async def test_the_shipped_model_completes(client: LanguageClient):
     )
     assert isinstance(ghosts, types.InlineCompletionList)
     assert [ghost.insert_text for ghost in ghosts.items] == [i.text_edit.new_text for i in answer.items]
-    status = await client.protocol.send_request_async("spd-lsp/status", None)
+    status = await status_of(client)
     assert status.kind == "normal"
     assert 0 < status.lastPasses <= 8
     assert not client.messages

@@ -225,3 +225,16 @@ async def leave(server: SpdServer, tasks: list[asyncio.Future[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     server.shutdown()
     server.worker.shutdown(wait=True)
+
+
+def texts(answer: Any) -> list[str]:
+    """What the items of a menu insert."""
+    return [item["textEdit"]["newText"] for item in answer["items"]]
+
+
+async def opened(editor: Editor, text: str = "x = \n") -> Editor:
+    """Start, wait for the model, open a document."""
+    await editor.start()
+    await editor.ready()
+    editor.open(text)
+    return editor

@@ -333,7 +333,7 @@ async def test_the_log_tells_sizes_and_never_code(caplog: Any):
 
 async def test_capabilities_are_announced():
     async with session(FakeCompleter()) as editor:
-        answer = await editor.start({**PULLS, "general": {"positionEncodings": ["utf-8", "utf-16"]}})
+        answer = await editor.start({"general": {"positionEncodings": ["utf-8", "utf-16"]}})
         says = answer["capabilities"]
         assert says["positionEncoding"] == "utf-8"
         assert says["textDocumentSync"]["change"] == 2

@@ -136,6 +136,20 @@ async def test_a_burst_of_edits_costs_one_decode():
         assert len(fake.asked) == 1
 
 
+async def test_a_slow_model_is_spared_requests_that_typing_soon_replaces(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.server.LONGEST_PAUSE", 100.0)
+    fake = FakeCompleter(seconds=400.0)
+    async with session(fake) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 1))
+        _, typed = editor.ask(COMPLETION, at(0, 3, 3))
+        await editor.status()
+        assert len(fake.asked) == 1
+        assert texts(await editor.request(COMPLETION, at(0, 2, 1)))
+        assert await result(typed) is None
+        assert [cursor for _, cursor, *_ in fake.asked] == [4, 2]
+
+
 async def test_the_loop_answers_while_the_worker_decodes():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:

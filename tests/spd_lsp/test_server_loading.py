@@ -193,7 +193,7 @@ async def test_a_client_that_never_answers_our_requests_still_gets_completions(m
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
-async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any):
+async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: Any):
     monkeypatch.setattr("spd_lsp.protocol.PATIENCE", 0.01)
     async with session(FakeCompleter()) as editor:
         editor.deaf_to = {"workspace/configuration"}
@@ -202,6 +202,7 @@ async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any):
         (late,) = [m for m in editor.heard if m["method"] == "workspace/configuration"]
         editor.send({"jsonrpc": "2.0", "id": late["id"], "result": [{"drafts": 7}]})
         assert (await editor.status())["kind"] == "normal"
+        assert not caplog.records
 
 
 async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():

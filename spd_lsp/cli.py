@@ -109,6 +109,8 @@ def complete(
     completer = load_completer(settings, tell, ngrams=ngrams)
     language = language_of(path)
     answer = completer.complete(source, cursor, language, path.resolve(), forced=True)
+    for problem in answer.problems:
+        tell(problem)
     click.echo(as_object(answer, model) if as_json else as_table(answer))
 
 
@@ -161,7 +163,7 @@ def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams:
     model = load(folder, settings.device, report)
     built_in = built_in_domains(folder) if ngrams and settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-    domains = Domains(registry if ngrams else None, tokens.fingerprint, built_in, report)
+    domains = Domains(registry if ngrams else None, tokens.fingerprint, built_in)
     return Completer(model, tokens, domains, settings)
 
 
@@ -198,6 +200,7 @@ def as_object(answer: Answer, model: str) -> str:
             "ngrams": list(answer.ngrams),
             "model": model,
             "reason": answer.reason,
+            "problems": list(answer.problems),
         },
         ensure_ascii=False,
     )

@@ -45,6 +45,7 @@ class Answer:
     seconds: float = 0.0
     ngrams: tuple[str, ...] = ()  # domains that had a say
     reason: str = ""  # why nothing is offered
+    problems: tuple[str, ...] = ()  # what could not be used, and how to mend it
 
 
 class Completer:
@@ -97,6 +98,7 @@ class Completer:
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
             reason="" if completions else "every draft was empty",
+            problems=tuple(self.domains.problems),
         )
 
     @property

@@ -7,7 +7,7 @@ Legend: K drafts, C candidates, N orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,8 +93,8 @@ def last_tokens(histories: Sequence[Sequence[int]], n: int) -> Ids:
 class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
-    Tables are opened once and opened again when the registry says that something was rebuilt. A table that
-    cannot be used is left out, and `report` is told why, once.
+    Tables are opened once and opened again when the registry says that something was rebuilt. What cannot be
+    used is left out; `problems` says why.
     """
 
     def __init__(
@@ -102,20 +102,17 @@ class Domains:
         registry: Registry | None,
         fingerprint: str,
         built_in: dict[str, Path],
-        report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.registry = registry
         self.fingerprint = fingerprint
         self.built_in = built_in
-        self.report = report
+        self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
 
     def serving(self, file: Path | None, language: str | None) -> Mixture | None:
         """What is known of code like this file's, or None if no table serves it."""
-        generation = self.registry.generation() if self.registry else None
-        if generation != self.generation:
-            self.opened, self.generation = {}, generation
+        self.refresh()
         sources = [(domain.name, domain.path, weight) for domain, weight in self.chosen(file, language)]
         if language in self.built_in:
             sources.append((language, self.built_in[language], BUILT_IN_WEIGHT))
@@ -125,22 +122,23 @@ class Domains:
         names, tables, weights = zip(*found, strict=True)
         return Mixture(tables, weights, names)
 
+    def refresh(self) -> None:
+        """Forget what was opened if anything was rebuilt, chosen or removed since."""
+        if self.registry and (generation := self.registry.generation()) != self.generation:
+            self.generation = generation
+            self.opened = {}
+            self.problems = [domain.fault for domain in self.registry.domains() if domain.fault]
+
     def chosen(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
-        """The registry's word; a registry that cannot be read is reported and serves nothing."""
-        if self.registry is None:
-            return []
-        try:
-            return self.registry.serving(file, language)
-        except UserError as error:
-            self.report(str(error))
-            return []
+        """The registry's word, if there is a registry."""
+        return self.registry.serving(file, language) if self.registry else []
 
     def open(self, path: Path) -> Table | None:
-        """The table at a path, or None with a report if it cannot be used."""
+        """The table at a path, or None if it cannot be used."""
         if path not in self.opened:
             try:
                 self.opened[path] = Table.open(path, fingerprint=self.fingerprint)
             except UserError as error:
                 self.opened[path] = None
-                self.report(str(error))
+                self.problems.append(str(error))
         return self.opened[path]

@@ -166,6 +166,8 @@ class SpdServer(LanguageServer):
             return []
         self.status.reason, self.status.passes = answer.reason, answer.passes
         self.status.seconds = answer.seconds
+        for problem in answer.problems:
+            self.show_once(problem, types.MessageType.Warning)
         return answer.completions
 
     async def model_or_reason(self) -> str:

@@ -22,7 +22,7 @@ CONSOLE = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
 
 
 def masked(text):
-    """Numbers that differ between machines and days: times and table names. Paths and spacing go with them."""
+    """Lines without what differs between machines and days: times and the names of tables."""
     text = re.sub(r"[\d.,]+ (ms|s)\b", r"# \1", text)
     text = re.sub(r"^table: .*", "table: #", text, flags=re.MULTILINE)
     return [line.rstrip() for line in text.splitlines() if line.strip()]

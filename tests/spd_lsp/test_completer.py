@@ -104,15 +104,14 @@ def test_a_truncated_table_is_named_and_the_rest_still_completes(network, tokens
     teach(repository, registry, tokens)
     path = registry.find("mine").path
     path.write_bytes(path.read_bytes()[:-100])
-    said = []
-    domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER), said.append)
+    domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER))
     answer = Completer(network, tokens, domains, Settings()).complete(
         ELSEWHERE, len(ELSEWHERE), "python", repository / "a.py"
     )
     assert answer.completions
     assert answer.ngrams == ("python",)
-    assert len(said) == 1
-    assert "run: spd-lsp build-ngrams" in said[0]
+    assert len(answer.problems) == 1
+    assert "run: spd-lsp build-ngrams" in answer.problems[0]
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])

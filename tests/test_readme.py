@@ -34,6 +34,10 @@ def steps(block):
     return [tuple(part.split("\n", 1)) for part in parts]
 
 
+def camel_case(name):
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
 @pytest.fixture
 def shell(tmp_path):
     environment = os.environ | {
@@ -60,7 +64,11 @@ def test_the_console_blocks_print_what_they_show(shell):
 def test_the_settings_table_lists_every_setting_with_its_default():
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) \|$", README, flags=re.MULTILINE)
     expected = [
-        (re.sub(r"_(\w)", lambda m: m[1].upper(), field.name), json.dumps(field.default), field.metadata["meaning"])
+        (
+            re.sub(r"_(\w)", lambda m: m[1].upper(), field.name),
+            json.dumps(field.default),
+            field.metadata["meaning"],
+        )
         for field in dataclasses.fields(Settings)
     ]
     assert rows == expected
@@ -82,6 +90,6 @@ def test_ci_runs_the_commands_under_develop():
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     extract = next(line for line in script.splitlines() if line.startswith("commands="))
     result = subprocess.run(
-        ["bash", "-c", f"{extract}\necho \"$commands\""], cwd=ROOT, capture_output=True, text=True, check=True
+        ["bash", "-c", f'{extract}\necho "$commands"'], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert result.stdout.splitlines() == ["pip install -c constraints.txt -e '.[dev]'", "poe check"]

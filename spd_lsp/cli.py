@@ -31,7 +31,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", message="spd-lsp %(version)s")
 @click.option(
     "--data-dir",
     envvar="SPD_LSP_DATA_DIR",
@@ -71,7 +71,7 @@ def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | N
     settings = dataclasses.replace(settings, model=model, device=device)
     server = create_server(load_completer, settings)
     if tcp:
-        sys.exit(serve_tcp(server, *split_address(tcp)))
+        sys.exit(serve_tcp(server, *split_address(tcp), verbose=verbose))
     sys.exit(serve_stdio(server, verbose=verbose))
 
 
@@ -102,7 +102,7 @@ def complete(
     as_json: bool,
 ) -> None:
     """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
-    from spd_lsp.languages import language_of
+    from ngram_builders.files import language_of
 
     path, source, cursor = read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)

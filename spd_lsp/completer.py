@@ -89,7 +89,8 @@ class Completer:
             allowed=prompt.allowed,
         )
         drafts = DECODERS[self.settings.decoder](self.model, start, self.settings, check)
-        completions = rank(((self.text(draft.ids, prompt), draft.mean_score) for draft in drafts.best), place)
+        found = [(self.text(draft.ids, prompt), draft.mean_score) for draft in [*drafts.best, *drafts.spare]]
+        completions = rank(found, place)[: self.settings.drafts]
         return Answer(
             completions,
             passes=drafts.passes,

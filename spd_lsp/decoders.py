@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, best_of, log_softmax, next_step, superpose
+from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, by_mean_score, log_softmax, next_step, superpose
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
@@ -79,7 +79,7 @@ def draw(logp: Floats, random: np.random.Generator) -> int:
 
 def distinct(drafts: list[Draft], k: int) -> list[Draft]:
     """The k best, each text once."""
-    return best_of(list({draft.ids: draft for draft in drafts}.values()), k)
+    return by_mean_score(list({draft.ids: draft for draft in drafts}.values()))[:k]
 
 
 DECODERS: dict[str, Decoder] = {

@@ -10,7 +10,7 @@ Legend: K live drafts, R candidate tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,6 +67,7 @@ class Drafts:
     best: list[Draft]
     passes: int  # forward passes, the prompt's counted as one
     longest: int  # tokens of the longest draft written, be it among the best or not
+    spare: list[Draft] = field(default_factory=list)  # finished beyond k, should some of the best read the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,10 @@ def superpose(model: Model, start: Start, settings: Settings, check: Callable[[]
             logits = model.step([draft.ids[-1] for draft in live], superposition(live))
         passes += 1
         live, ended = select(next_step(logits, live, start, settings), k, start.stop)
-        finished = best_of([*finished, *ended], k)
-    written = [*finished, *live]
-    return Drafts(best_of(written, k), passes, max(len(draft.ids) for draft in written))
+        finished = by_mean_score([*finished, *ended])
+    best = by_mean_score([*finished[:k], *live])[:k]
+    longest = max(len(draft.ids) for draft in [*finished, *live])
+    return Drafts(best, passes, longest, spare=finished[k:])
 
 
 def first_step(logits: Floats, start: Start, settings: Settings) -> list[Draft]:
@@ -195,19 +197,19 @@ def select(
         if len(live) == k:
             break
         (finished if stop(option.ids) else live).append(option)
-    return live, finished[:k]
+    return live, finished
 
 
 def settled(live: Sequence[Draft], finished: Sequence[Draft], k: int) -> bool:
-    """Whether going on can change nothing: none is live, or k are finished and each beats every live one."""
+    """Whether to stop: none is live, or k are finished (best first) and each beats every live one."""
     if not live:
         return True
-    return len(finished) == k and max(d.mean_score for d in live) <= min(d.mean_score for d in finished)
+    return len(finished) >= k and max(draft.mean_score for draft in live) <= finished[k - 1].mean_score
 
 
-def best_of(drafts: Sequence[Draft], k: int) -> list[Draft]:
-    """The k best by length-normalised score; equals keep their order."""
-    return sorted(drafts, key=lambda draft: -draft.mean_score)[:k]
+def by_mean_score(drafts: Sequence[Draft]) -> list[Draft]:
+    """Best first by length-normalised score; equals keep their order."""
+    return sorted(drafts, key=lambda draft: -draft.mean_score)
 
 
 def log_softmax(x: Floats) -> Floats:

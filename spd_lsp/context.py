@@ -178,6 +178,8 @@ def select(parts: Sequence[Part], lines: Sequence[str], side: range, room: int, 
     left = room - adjoin(kept, nearest, lines, int(NEAR * room), cost)
     shares = {role: int(share * room) for role, share in SHARES.items()}
     for part in sorted(parts, key=lambda part: (part.role, part.distance)):
+        if left < LINE:  # hardly anything fits any more, and every part would be measured
+            break
         rows = [row for row in part.rows if row in side and row not in kept]
         limit = min(left, shares[part.role])
         price = spent(cost, (lines[row] for row in rows), limit)
@@ -211,7 +213,8 @@ def tail(line: str, room: int, step: int, cost: Cost) -> str:
         boundary = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$").search(line, mark)
         starts.append(boundary.start() if boundary else len(line))
     starts.append(len(line))
-    return line[starts[bisect_left(starts, True, key=lambda start: cost(line[start:]) <= room)] :]
+    fits = bisect_left(starts, True, hi=len(starts) - 1, key=lambda start: cost(line[start:]) <= room)
+    return line[starts[fits] :]
 
 
 def expected(language: Language | None, source: str, cursor: int, page: Page, forced: bool) -> tuple[Shape, str]:

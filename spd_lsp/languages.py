@@ -213,6 +213,7 @@ CSHARP = Language(
     containers=words("preproc_if preproc_else preproc_elif preproc_region"),
     bodies=words("block declaration_list enum_member_declaration_list accessor_list switch_body"),
     opens=BRACE,
+    filler="x();",
 )
 
 RUBY = Language(

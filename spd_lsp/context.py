@@ -24,7 +24,7 @@ from spd_lsp.outline import Part, Role, is_documentation, outline
 Shape = Literal["nothing", "line", "block"]
 Cost = Callable[[str], int]
 
-LARGEST = 400_000  # characters; a longer document is read as plain lines
+LARGEST = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
 LONGEST_TOKEN = 64  # characters; more of them per token of room cannot fit and are not measured
 SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 NEAR = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)

@@ -6,12 +6,15 @@ Comes in: the text of each draft with its score. Goes out: what to show, best fi
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 Shape = Literal["nothing", "line", "block"]
 
+# A short text six times in a row or a long one four times: the model has run into a loop.
+ENDLESS = re.compile(r"(.{3,9}?)\1{5}$|(.{10,}?)\2{3}$", re.DOTALL)
 CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 
 
@@ -37,7 +40,7 @@ def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
     completions: dict[str, Completion] = {}
     for text, score in drafts:
         text = without_overlap(trim(text, place), place.after)
-        if text.strip() and text not in completions:
+        if text.strip() and not ENDLESS.search(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
 

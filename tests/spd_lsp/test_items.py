@@ -63,6 +63,16 @@ def test_drafts_equal_after_trimming_are_shown_once_and_empty_ones_never():
     assert [completion.text for completion in rank(drafts, LINE)] == ["a", "c"]
 
 
+@pytest.mark.parametrize("text", ["self.assertEqual(" * 4, "x = " + "abc" * 6, "a.b," * 7])
+def test_a_draft_that_ran_into_a_loop_is_not_shown(text):
+    assert rank([(text, -0.1)], LINE) == []
+
+
+@pytest.mark.parametrize("text", ["self.assertEqual(" * 3, "=" * 17, "[0, 0, 0, 0, 0]", "abcabc"])
+def test_a_draft_that_repeats_a_little_is_shown(text):
+    assert [completion.text for completion in rank([(text, -0.1)], LINE)] == [text]
+
+
 def test_probabilities_follow_the_scores():
     shown = rank([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]

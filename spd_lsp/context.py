@@ -121,7 +121,7 @@ def rounded(tokens: int, step: int) -> int:
 
 def choose(language: Language | None, page: Page, room: int, cost: Cost) -> tuple[str, str, int]:
     """The texts before and after the cursor within `room`, and how many lines they leave out."""
-    step = min(max(32, room // 16), room // 4 + 1)
+    step = min(max(24, room // 16), room // 4 + 1)
     anchor = anchor_row(page.above, 3 * step)
     parts = functools.cache(lambda: outline(language, page.above[:anchor], page.below))
     needed = spent(cost, [page.left, *reversed(page.above)], room)
@@ -158,7 +158,7 @@ def above(parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, s
         if (left := left - cost(line)) < 0:
             return recent[::-1]
         recent.append(line)
-    budget = room - max(step + LINE, rounded(room - left, step))
+    budget = room - max(step * 3 // 2 + LINE, rounded(room - left, step))
     rows = select(parts(), page.above[:anchor], range(anchor), budget, cost)
     return [*(page.above[row] for row in rows), *reversed(recent)]
 

@@ -225,7 +225,7 @@ class Table:
         if fingerprint is not None and summary.fingerprint != fingerprint:
             raise UserError(
                 f"n-gram table {path} was built with tokenizer {summary.fingerprint}, "
-                f"the model uses {fingerprint}; {REBUILD}"
+                f"the model uses {fingerprint}; {REBUILD} --model MODEL"
             )
         return cls(path, summary, columns, [crc for _, _, _, crc in sections])
 

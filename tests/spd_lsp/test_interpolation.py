@@ -75,9 +75,10 @@ def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
     mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]),), (1.0,))
     p = mixture.nest([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
+    bigram = NEST_WEIGHTS[2]
     unbelieved = np.prod([1 - NEST_WEIGHTS[n] for n in ORDERS])
     assert p[0] == pytest.approx([1 - 0.9 * unbelieved, 0.2 * unbelieved])
-    assert p[1] == pytest.approx([0.1 * 0.95 + 0.05, 0.2 * 0.95])
+    assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
 
 

@@ -22,7 +22,7 @@ from spd_lsp.settings import Settings
 PATIENCE = 20.0
 
 MENU = {"textDocument": {"completion": {"completionItem": {"documentationFormat": ["markdown"]}}}}
-URI = "file:///work/app.py"
+URI = "file:///code/app.py"
 
 
 class RpcError(Exception):

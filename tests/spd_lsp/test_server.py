@@ -183,7 +183,7 @@ async def test_the_completer_hears_the_text_the_cursor_the_language_and_the_path
     async with session(fake) as editor:
         await opened(editor, "s = '😀'; y = \n")
         await editor.request(COMPLETION, at(0, 14))  # in UTF-16 units, two of them for the smiley
-        assert fake.asked == [("s = '😀'; y = \n", 13, "python", Path("/work/app.py"), True)]
+        assert fake.asked == [("s = '😀'; y = \n", 13, "python", Path("/code/app.py"), True)]
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("utf-8", 12), ("utf-16", 10), ("utf-32", 9)])

@@ -207,7 +207,7 @@ SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as
 
 
 async def test_the_shipped_model_completes(client: LanguageClient):
-    uri = "file:///work/reader.py"
+    uri = "file:///code/reader.py"
     item = types.TextDocumentItem(uri, "python", 1, SOURCE)
     client.text_document_did_open(types.DidOpenTextDocumentParams(item))
     document, cursor = types.TextDocumentIdentifier(uri), types.Position(6, 20)

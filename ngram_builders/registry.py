@@ -201,17 +201,29 @@ class Registry:
         return domain
 
     def uses(self) -> dict[str, list[tuple[str, float]]]:
-        """Workspace -> domains with weights; a record that cannot be read counts as none."""
+        """Workspace -> domains with weights; a record that cannot be read counts as none, see `fault`."""
         try:
-            record = read_record(self.folder / USES)
-            return {
-                str(w): [(str(name), float(weight)) for name, weight in chosen] for w, chosen in record.items()
-            }
+            return read_uses(self.folder / USES)
         except (OSError, TypeError, ValueError, AttributeError):
             return {}
 
+    def fault(self) -> str | None:
+        """What is wrong with the record of uses, or None; without a record nothing is."""
+        try:
+            read_uses(self.folder / USES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, TypeError, ValueError, AttributeError):
+            return (
+                f"expected the tables chosen for workspaces in {self.folder / USES}, found a file that cannot be "
+                "read; choose again with: spd-lsp ngrams use NAME --workspace DIR"
+            )
+        return None
+
     def write_uses(self, uses: dict[str, list[tuple[str, float]]]) -> None:
-        """Replace the record of uses, leaving out what uses nothing."""
+        """Replace the record of uses, leaving out what uses nothing; one that cannot be read is kept aside."""
+        if self.fault():
+            (self.folder / USES).replace(self.folder / f"{USES}.bad")
         write_record(
             self.folder / USES, {w: list(map(list, chosen)) for w, chosen in sorted(uses.items()) if chosen}
         )
@@ -339,6 +351,12 @@ def read_record(file: Path) -> dict[str, Any]:
         return dict(msgpack.unpackb(file.read_bytes()))
     except msgpack.UnpackException as error:
         raise ValueError(file) from error
+
+
+def read_uses(file: Path) -> dict[str, list[tuple[str, float]]]:
+    """The record of uses; TypeError, ValueError or AttributeError if it is none."""
+    record = read_record(file)
+    return {str(w): [(str(name), float(weight)) for name, weight in chosen] for w, chosen in record.items()}
 
 
 def write_record(file: Path, record: dict[str, Any]) -> None:

@@ -91,6 +91,8 @@ def tables(settings: Settings, tokens: Tokens, folder: Path) -> Iterator[Finding
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     for language, path in built_in_domains(folder).items():
         yield table(f"n-grams {language} (built in)", path, tokens.fingerprint)
+    if fault := registry.fault():
+        yield Finding("n-grams in use", "wrong", fault)
     for domain in registry.domains():
         subject = f"n-grams {domain.name}"
         if domain.fault:

@@ -26,8 +26,8 @@ Ids = npt.NDArray[np.int64]
 ORDERS = (2, 3, 4, 5, 6)
 LAMBDAS = np.zeros(HIGHEST_ORDER + 1)
 LAMBDAS[list(ORDERS)] = 0.01, 0.04, 0.15, 0.18, 0.12  # the paper's weights of the orders, appendix B
-# How much a longer context is believed over all shorter ones and the model; chosen for the starter model on
-# packages that neither it nor any table has seen. A weaker model wants more, a stronger one less.
+# How much a longer context is believed over all shorter ones and the model; chosen for the starter model on files
+# that neither it nor any table has seen. A weaker model wants more, a stronger one less.
 NEST_WEIGHTS = {2: 0.005, 3: 0.02, 4: 0.1, 5: 0.2, 6: 0.3}
 BUILT_IN_WEIGHT = 0.3  # against 0.7 for a person's own code: the best split measured on unseen packages
 
@@ -128,7 +128,8 @@ class Domains:
         if self.registry and (generation := self.registry.generation()) != self.generation:
             self.generation = generation
             self.opened = {}
-            self.problems = [domain.fault for domain in self.registry.domains() if domain.fault]
+            faults = [self.registry.fault(), *(domain.fault for domain in self.registry.domains())]
+            self.problems = [fault for fault in faults if fault]
 
     def chosen(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
         """The registry's word, if there is a registry."""

@@ -136,6 +136,8 @@ def built(domain: Domain) -> str:
 def show_domain(settings: Settings, name: str) -> None:
     """Print all that is known of a table."""
     domain = open_registry(settings).find(name)
+    if domain.fault:
+        raise UserError(f"n-gram table {name} is broken: {domain.fault}")
     facts = {
         "name": domain.name,
         "sources": ", ".join(map(str, domain.roots)),

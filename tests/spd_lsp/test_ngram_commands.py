@@ -118,3 +118,22 @@ def test_doctor_finds_nothing_wrong_in_a_fresh_installation(run):
     lines = run("doctor").splitlines()
     assert all(line.startswith("ok ") for line in lines), lines
     assert {line.split()[1] for line in lines} >= {"spd-lsp", "torch", "pygls", "model", "settings", "data"}
+
+
+def test_a_broken_index_is_named_by_show(run, repository, data):
+    run("build-ngrams", repository)
+    (data / "shop" / "domain.msgpack").write_bytes(b"??")
+    assert re.search(r"shop is broken: .*run: spd-lsp build-ngrams", run("ngrams", "show", "shop", status=1))
+
+
+def test_choices_that_cannot_be_read_are_named_and_not_overwritten(run, repository, data):
+    run("build-ngrams", repository)
+    run("ngrams", "use", "shop", "--workspace", repository)
+    record = data / "workspaces.msgpack"
+    record.write_bytes(b"??")
+    asked = f"{repository / 'shop.py'}:2:17"
+    assert "expected the tables chosen for workspaces" in run("complete", asked)
+    assert re.search(r"wrong +n-grams in use .*spd-lsp ngrams use", run("doctor", status=1))
+    run("ngrams", "use", "shop", "--workspace", repository)
+    assert record.with_name("workspaces.msgpack.bad").read_bytes() == b"??"
+    assert "expected the tables" not in run("complete", asked)

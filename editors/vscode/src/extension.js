@@ -7,7 +7,7 @@ const { promisify } = require("node:util");
 const vscode = require("vscode");
 const { LanguageClient, State } = require("vscode-languageclient/node");
 
-const INSTALL = "pip install spd-lsp";
+const INSTALL = "pip install -c constraints.txt .";
 const PYTHON = process.platform === "win32" ? "python" : "python3";
 const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
 
@@ -26,7 +26,7 @@ async function findServer() {
     }
   }
   const tried = candidates.map((command) => command.join(" ")).join("`, `");
-  throw new Error(`No server found: tried \`${tried}\`. Install it with \`${INSTALL}\`, or name it in spd-lsp.serverCommand.`);
+  throw new Error(`No server found: tried \`${tried}\`. In a clone of spd-lsp run \`${INSTALL}\`, or name the program in spd-lsp.serverCommand.`);
 }
 
 /** Whether a command is spd-lsp. */

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp import __version__
-from spd_lsp.ngram_commands import build_ngrams, ngrams
+from spd_lsp.build_command import build_ngrams
+from spd_lsp.ngram_commands import ngrams
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:

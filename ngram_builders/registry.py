@@ -13,9 +13,9 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Domain:
     fingerprint: str = ""
     built: float = 0.0  # seconds since 1970
     weight: float = WEIGHT
+    recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what the build was asked, plain values
     fault: str | None = None
 
 
@@ -78,11 +79,14 @@ class Registry:
         *,
         roots: Sequence[Path] = (),
         weight: float = WEIGHT,
+        recipe: Mapping[str, Any] = {},
     ) -> Domain:
-        """Have a table written and make it the domain's current one; the old one serves until then."""
-        check_name(name)
+        """Have a table written and make it the domain's current one; the old one serves until then.
+
+        recipe is kept as `Domain.recipe`: what the build was asked, in values that msgpack can hold.
+        """
         check_weight(weight)
-        home = self.prepare(name)
+        home = self.home(name)
         scratch = home / f".table.{os.getpid()}-{secrets.token_hex(4)}.tmp"
         try:
             summary = write_table(scratch)
@@ -91,7 +95,7 @@ class Registry:
             with self.lock():
                 self.prepare(name)
                 place(scratch, table)
-                write_record(home / INDEX, describe(table, summary, roots, weight))
+                write_record(home / INDEX, describe(table, summary, roots, weight, recipe))
                 sweep(home, table)
         except OSError as error:
             raise self.unwritable(error) from error
@@ -99,6 +103,10 @@ class Registry:
             with suppress(OSError):
                 scratch.unlink()
         return self.read(name)
+
+    def home(self, name: str) -> Path:
+        """The domain's folder, made if it is missing: its table, its index, and what builds keep beside them."""
+        return self.prepare(check_name(name))
 
     def domains(self) -> list[Domain]:
         """Every domain by name, those with a fault included."""
@@ -307,7 +315,9 @@ def sweep(home: Path, current: Path) -> None:
                 scratch.unlink()
 
 
-def describe(table: Path, summary: TableSummary, roots: Iterable[Path], weight: float) -> dict[str, Any]:
+def describe(
+    table: Path, summary: TableSummary, roots: Iterable[Path], weight: float, recipe: Mapping[str, Any]
+) -> dict[str, Any]:
     """The index of a domain."""
     return {
         "table": table.name,
@@ -321,6 +331,7 @@ def describe(table: Path, summary: TableSummary, roots: Iterable[Path], weight: 
         "fingerprint": summary.fingerprint,
         "built": time.time(),
         "weight": weight,
+        "recipe": dict(recipe),
     }
 
 
@@ -342,6 +353,7 @@ def as_domain(name: str, home: Path, facts: dict[str, Any]) -> Domain:
         fingerprint=str(facts["fingerprint"]),
         built=float(facts["built"]),
         weight=float(facts["weight"]),
+        recipe={str(asked): value for asked, value in facts.get("recipe", {}).items()},
     )
 
 

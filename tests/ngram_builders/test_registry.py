@@ -76,6 +76,25 @@ def test_tables_are_for_their_owner_only(registry: Registry) -> None:
     assert [p.stat().st_mode & 0o777 for p in (registry.folder, path.parent, path)] == [0o700, 0o700, 0o600]
 
 
+def test_a_build_s_recipe_is_kept_as_it_was_asked(registry: Registry) -> None:
+    recipe = {"orders": [2, 3], "min_count": 1, "language": None, "model": "starter"}
+    registry.install("mine", writer(5), recipe=recipe)
+    assert registry.find("mine").recipe == recipe
+    assert registry.install("mine", writer(5)).recipe == {}
+
+
+def test_what_builds_keep_beside_a_table_outlives_it_until_the_domain_is_removed(registry: Registry) -> None:
+    home = registry.home("mine")
+    assert registry.domains() == []
+    kept = home / "tokens.sqlite"
+    kept.write_bytes(b"ids")
+    registry.install("mine", writer(5))
+    registry.install("mine", writer(6))
+    assert kept.read_bytes() == b"ids"
+    registry.remove("mine")
+    assert not home.exists()
+
+
 def test_the_same_table_has_the_same_name(registry: Registry) -> None:
     first = registry.install("mine", writer(5, 7)).path
     assert registry.install("mine", writer(5, 7)).path == first

@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import ORDERS, count
+from ngram_builders.counts import ORDERS, check_orders, stream
 from ngram_builders.errors import UserError
 from ngram_builders.files import UNREADABLE, akin, language_of, survey
 from ngram_builders.registry import Domain, Registry, check_name
-from ngram_builders.tables import TableSummary, write
+from ngram_builders.spill import Counter as TokenCounter
+from ngram_builders.tables import TableSummary
+from ngram_builders.writer import write_table as write_file
 
 __all__ = ["Summary", "build", "write_table"]
 
@@ -119,17 +121,23 @@ def write_table(
     left_out = Counter() if left_out is None else left_out
     languages: Counter[str] = Counter()
     texts = read_texts(files, left_out, languages, report)
-    counts = count(
-        tokenise(texts, encode, end_of_text),
-        end_of_text=end_of_text,
-        vocab_size=vocab_size,
-        orders=orders,
-        min_count=min_count,
-    )
-    if counts.documents == 0:
+    orders = check_orders(orders)
+    counter = TokenCounter(path.parent, orders=orders, vocab_size=vocab_size)
+    counter.add(tokenise(texts, encode, end_of_text))
+    if not counter.tokens:
         raise nothing_found([path.parent for path in files[:1]], left_out)
     report("write", 0, 1)
-    summary = write(path, counts, fingerprint=fingerprint, sources=languages)
+    summary = write_file(
+        path,
+        counter.runs(),
+        fingerprint=fingerprint,
+        vocab_size=vocab_size,
+        orders=orders,
+        min_count=dict.fromkeys(orders, min_count) if isinstance(min_count, int) else min_count,
+        tokens=counter.tokens,
+        files=sum(languages.values()),
+        sources=languages,
+    )
     report("write", 1, 1)
     return summary
 
@@ -173,10 +181,10 @@ def read_texts(
 
 
 def tokenise(texts: Iterable[str], encode: Encode, end_of_text: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Each text's ids, ended by end_of_text."""
+    """Each text's ids, as they are counted."""
     for batch in batches(texts):
         for ids in encode(batch):
-            yield np.append(np.asarray(ids, dtype=np.int64), np.int64(end_of_text))
+            yield stream(ids, end_of_text)
 
 
 def batches(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -1,17 +1,19 @@
-"""Token streams -> counts of every n-gram, one sorted set per order. Knows ids, not text, files or formats.
+"""Token ids -> counts of every n-gram as one sorted run. Knows ids, not text, files or formats.
 
-An n-gram is a context of n - 1 tokens and the token after it. It is kept as one 64-bit record: the
-context's hash in the upper bits, the token in the lower `token_bits`. Sorting records therefore groups
-contexts and orders their tokens, and equal records are equal n-grams: counting is sort and run-length,
-merging is the same again on sorted runs. With 48 hash bits (vocabularies up to 65,536) the chance that any
-two of a million contexts share a hash is 0.2 %, of ten million 16 %; such a pair counts as one context.
+An n-gram is a context of n - 1 tokens and the token after it. It is kept as one 64-bit record: the order in the
+top 3 bits, the context's hash below, the token in the lower `token_bits`. Sorting records therefore groups orders
+and contexts and sorts their tokens, and equal records are equal n-grams: counting is sort and run-length. Runs add
+up, in any grouping and order of the text they came from, and a run with negative counts takes text back.
 
-Dimensions: B tokens of a block, G distinct n-grams, R distinct contexts.
+With 45 hash bits (vocabularies below 65,536) the chance that any two of a million contexts of an order share a
+hash is 1.4 %, and of ten million about one pair does; such a pair counts as one context.
+
+Dimensions: B tokens, G distinct n-grams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,15 +21,32 @@ import numpy.typing as npt
 
 from ngram_builders.errors import UserError
 
-__all__ = ["ORDERS", "Contexts", "Counts", "Run", "count", "group", "hash_bits", "hash_contexts", "merge"]
+__all__ = [
+    "HIGHEST_ORDER",
+    "ORDERS",
+    "ORDER_SHIFT",
+    "Run",
+    "check_ids",
+    "check_orders",
+    "count_streams",
+    "group_starts",
+    "hash_bits",
+    "hash_contexts",
+    "merge",
+    "negate",
+    "other",
+    "prune",
+    "stream",
+    "token_bits",
+]
 
 Ids = npt.NDArray[np.integer]
-U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
+I32 = npt.NDArray[np.int32]
 
 ORDERS = (2, 3, 4, 5, 6)
 HIGHEST_ORDER = 9
-BLOCK_TOKENS = 8_000_000
+ORDER_SHIFT = 61
 
 
 def multiplier(place: int) -> int:
@@ -44,74 +63,28 @@ MULTIPLIERS.setflags(write=False)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Distinct n-grams of one order with their counts, sorted. Runs of any blocks merge to the same run."""
+    """Distinct n-grams of all orders, sorted, with their counts, none of them 0."""
 
-    records: U64  # [G] context hash << token_bits | token
-    counts: U32  # [G]
+    records: U64  # [G] order - 2 | context hash | token
+    counts: I32  # [G] negative where text was taken back
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Contexts:
-    """One order's counts by context: the entries of context r are tokens[pointers[r]:pointers[r + 1]]."""
-
-    order: int
-    keys: U64  # [R] sorted context hashes
-    pointers: npt.NDArray[np.int64]  # [R + 1]
-    tokens: U32  # [G] sorted within a context
-    counts: U32  # [G]
-    totals: U32  # [R] all that followed the context, pruned entries included
+    def __len__(self) -> int:
+        return len(self.records)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Counts:
-    """What was counted, order by order, and of how much text."""
-
-    vocab_size: int
-    tokens: int
-    documents: int
-    min_count: tuple[int, ...]  # one per order
-    by_order: tuple[Contexts, ...]
+def token_bits(vocab_size: int) -> int:
+    """How many low bits of a record hold the token; one value more than the vocabulary needs, see `other`."""
+    return max(16, vocab_size.bit_length())
 
 
-def count(
-    documents: Iterable[Ids],
-    *,
-    end_of_text: int,
-    vocab_size: int,
-    orders: Sequence[int] = ORDERS,
-    min_count: int | Mapping[int, int] = 1,
-    block_tokens: int = BLOCK_TOKENS,
-) -> Counts:
-    """Count every n-gram of every document; n-grams do not reach from one document into the next.
+def hash_bits(vocab_size: int) -> int:
+    """How many bits of a context's hash are kept: what order and token leave of a record."""
+    return ORDER_SHIFT - token_bits(vocab_size)
 
-    The caller has ended each document with end_of_text; here it also stands once before each document, as
-    context only, so that the table knows how files begin. min_count drops rarer n-grams, for all orders or as
-    {order: least}; totals still include them.
-    Example: documents=[[5, 7, 0]], end_of_text=0, orders=(2,) -> 0 5: 1, 5 7: 1, 7 0: 1.
-    """
-    orders = check_orders(orders)
-    bits = token_bits(vocab_size)
-    pending: dict[int, list[Run]] = {order: [] for order in orders}
-    tokens = files = 0
-    for block in blocks(documents, end_of_text, block_tokens):
-        check_ids(block, 2**bits)
-        tokens += sum(len(document) - 1 for document in block)
-        files += len(block)
-        for order, records in block_records(block, orders, bits):
-            push(pending[order], run_of(records))
-    if tokens >= 2**32:
-        raise UserError(f"expected fewer than 2^32 tokens, found {tokens:,}; build several smaller domains")
-    least = [min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders]
-    return Counts(
-        vocab_size=vocab_size,
-        tokens=tokens,
-        documents=files,
-        min_count=tuple(least),
-        by_order=tuple(
-            group(order, flatten(pending.pop(order)), bits, at_least)
-            for order, at_least in zip(orders, least, strict=True)
-        ),
-    )
+
+def other(vocab_size: int) -> int:
+    """The token that stands for all pruned entries of a context: all ones, which no id is. Sorts last."""
+    return int(2 ** token_bits(vocab_size) - 1)
 
 
 def check_orders(orders: Sequence[int]) -> tuple[int, ...]:
@@ -122,14 +95,57 @@ def check_orders(orders: Sequence[int]) -> tuple[int, ...]:
     return chosen
 
 
-def token_bits(vocab_size: int) -> int:
-    """How many low bits of a record hold the token."""
-    return max(16, (vocab_size - 1).bit_length())
+def check_ids(streams: Sequence[Ids], vocab_size: int) -> None:
+    """Refuse ids that records cannot hold. Ids beyond vocab_size alone are fine: vocabularies have holes."""
+    room = other(vocab_size)
+    for ids in streams:
+        lowest, highest = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+        if lowest < 0 or highest >= room:
+            raise UserError(
+                f"expected token ids from 0 to {room - 1}, found {lowest if lowest < 0 else highest}; "
+                "give the size of the tokenizer's whole vocabulary, added tokens included"
+            )
 
 
-def hash_bits(vocab_size: int) -> int:
-    """How many bits of a context's hash are kept: what a record has left."""
-    return 64 - token_bits(vocab_size)
+def stream(ids: Sequence[int] | Ids, end_of_text: int) -> npt.NDArray[np.int64]:
+    """A document as it is counted: one end-of-text before it, so that the table knows how files begin, one after.
+
+    Example: [5, 7], 0 -> [0, 5, 7, 0]
+    """
+    return np.concatenate(([end_of_text], ids, [end_of_text])).astype(np.int64)
+
+
+def count_streams(streams: Sequence[Ids], *, orders: Sequence[int], vocab_size: int) -> Run:
+    """Count the n-grams within each array of ids; none reaches from one array into the next.
+
+    Example: streams=[[5, 7, 5, 7]], orders=(2,) -> 5 7: 2, 7 5: 1
+    """
+    orders = check_orders(orders)
+    check_ids(streams, vocab_size)
+    parts = [run_of(records) for records in records_by_order(streams, orders, token_bits(vocab_size))]
+    return Run(np.concatenate([part.records for part in parts]), np.concatenate([part.counts for part in parts]))
+
+
+def records_by_order(streams: Sequence[Ids], orders: Sequence[int], bits: int) -> Iterable[U64]:
+    """The records of all n-grams, unsorted, order by order."""
+    ids = np.concatenate([np.empty(0, dtype=np.uint64), *streams]).astype(np.uint64)  # [B]
+    lengths = np.array([len(one) for one in streams], dtype=np.int64)
+    room = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(ids))  # [B] tokens to the end of its array
+    context = np.empty(0, dtype=np.uint64)  # grows by one token per order; the first stands for the first window
+    for order in range(2, orders[-1] + 1):
+        back = order - 1
+        windows = max(len(ids) - back, 0)
+        # Window i is ids[i] ... ids[i + back]; its context ends at i + back - 1.
+        farther = (ids[:windows] + np.uint64(1)) * MULTIPLIERS[back - 1]
+        context = farther if back == 1 else np.add(context[1:], farther, out=farther)
+        if order in orders:
+            whole = np.flatnonzero(room[:windows] > back)
+            hashed = mix(context[whole])
+            hashed >>= np.uint64(64 - ORDER_SHIFT + bits)
+            hashed <<= np.uint64(bits)
+            hashed |= ids[whole + back]
+            hashed |= np.uint64((order - 2) << ORDER_SHIFT)
+            yield hashed
 
 
 def mix(values: U64) -> U64:
@@ -150,59 +166,15 @@ def hash_contexts(latest_first: Ids, vocab_size: int) -> U64:
     weighted = latest_first.astype(np.uint64) + np.uint64(1)
     weighted *= MULTIPLIERS[: latest_first.shape[-1]]
     sums: U64 = np.cumsum(weighted, axis=-1, dtype=np.uint64)
-    hashes: U64 = mix(sums) >> np.uint64(token_bits(vocab_size))
+    hashes: U64 = mix(sums) >> np.uint64(64 - hash_bits(vocab_size))
     return hashes
-
-
-def blocks(documents: Iterable[Ids], end_of_text: int, block_tokens: int) -> Iterator[list[Ids]]:
-    """Whole documents, end_of_text before each, gathered to about block_tokens; empty ones are dropped."""
-    block: list[Ids] = []
-    size = 0
-    for document in documents:
-        if len(document) == 0:
-            continue
-        block.append(np.concatenate(([end_of_text], document)).astype(np.int64, copy=False))
-        size += len(document)
-        if size >= block_tokens:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
-def check_ids(block: Sequence[Ids], room: int) -> None:
-    """Refuse ids that the records cannot hold. Ids beyond vocab_size alone are fine: vocabularies have holes."""
-    lowest = min(int(document.min()) for document in block)
-    highest = max(int(document.max()) for document in block)
-    if lowest < 0 or highest >= room:
-        wrong = lowest if lowest < 0 else highest
-        raise UserError(
-            f"expected token ids from 0 to {room - 1}, found {wrong}; "
-            "give the size of the tokenizer's whole vocabulary, added tokens included"
-        )
-
-
-def block_records(block: Sequence[Ids], orders: Sequence[int], bits: int) -> Iterator[tuple[int, U64]]:
-    """Each order with the records of all its n-grams in the block, unsorted."""
-    ids = np.concatenate(block).astype(np.uint64)  # [B]
-    lengths = np.array([len(document) for document in block])
-    starts = np.cumsum(lengths) - lengths
-    position = np.arange(len(ids)) - np.repeat(starts, lengths)  # [B] within the document
-    above = np.uint64(bits)
-    context = np.zeros(len(ids), dtype=np.uint64)  # [B] grows by one token per order
-    for order in range(2, orders[-1] + 1):
-        back = order - 1
-        context[back:] += (ids[:-back] + np.uint64(1)) * MULTIPLIERS[back - 1]
-        if order in orders:
-            whole = position >= back  # the window lies within one document
-            yield order, ((mix(context[whole]) >> above) << above) | ids[whole]
 
 
 def run_of(records: U64) -> Run:
     """Sort and count records."""
     records.sort()
     starts = group_starts(records)
-    return Run(records[starts], np.diff(starts, append=len(records)).astype(np.uint32))
+    return Run(records[starts], np.diff(starts, append=len(records)).astype(np.int32))
 
 
 def group_starts(ordered: U64) -> npt.NDArray[np.intp]:
@@ -213,47 +185,44 @@ def group_starts(ordered: U64) -> npt.NDArray[np.intp]:
     return np.flatnonzero(changes)
 
 
-def merge(first: Run, second: Run) -> Run:
-    """Add up two runs of one order."""
-    records = np.concatenate((first.records, second.records))
-    # A stable sort sees two sorted runs and merges them in one pass.
+def merge(runs: Sequence[Run]) -> Run:
+    """Add runs up; n-grams whose counts cancel are gone."""
+    runs = [run for run in runs if len(run)]
+    if len(runs) == 1:
+        return runs[0]
+    records = np.concatenate([np.empty(0, dtype=np.uint64), *(run.records for run in runs)])
+    # A stable sort sees the sorted runs and merges them.
     order = np.argsort(records, kind="stable")
     records = records[order]
-    counts = np.concatenate((first.counts, second.counts))[order]
     starts = group_starts(records)
+    if not len(starts):
+        return Run(records, np.empty(0, dtype=np.int32))
     # Without a dtype reduceat would widen the counts to 64 bits.
-    return Run(records[starts], np.add.reduceat(counts, starts, dtype=np.uint32) if len(starts) else counts)
+    counts = np.add.reduceat(np.concatenate([run.counts for run in runs])[order], starts, dtype=np.int32)
+    kept = counts != 0
+    return Run(records[starts[kept]], counts[kept])
 
 
-def push(pending: list[Run], run: Run) -> None:
-    """Append a run and merge neighbours of like size, so that an n-gram is merged only log(blocks) times."""
-    pending.append(run)
-    while len(pending) > 1 and len(pending[-2].records) < 2 * len(pending[-1].records):
-        last = pending.pop()
-        pending[-1] = merge(pending[-1], last)
+def negate(run: Run) -> Run:
+    """What takes a run back: merged with it, nothing is left."""
+    return Run(run.records, -run.counts)
 
 
-def flatten(pending: list[Run]) -> Run:
-    """Merge what is left into one run."""
-    whole = Run(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint32))
-    while pending:
-        whole = merge(pending.pop(), whole)
-    return whole
+def prune(run: Run, least: Mapping[int, int], vocab_size: int) -> Run:
+    """Drop n-grams rarer than their order's least count; their mass goes to the OTHER entry of their context.
 
-
-def group(order: int, run: Run, bits: int, min_count: int = 1) -> Contexts:
-    """Lay one order's run out by context; n-grams rarer than min_count go, the totals still include them."""
-    context = run.records >> np.uint64(bits)  # [G]
+    Expects whole contexts. A context of which nothing else is left goes altogether.
+    """
+    by_tag = np.array([max(1, least.get(order, 1)) for order in range(2, HIGHEST_ORDER + 1)], dtype=np.int32)
+    if not len(run) or by_tag.max() == 1:
+        return run
+    bits = np.uint64(token_bits(vocab_size))
+    rest_of = np.uint64(other(vocab_size))
+    dropped = run.counts < by_tag[(run.records >> np.uint64(ORDER_SHIFT)).astype(np.intp)]
+    dropped |= (run.records & rest_of) == rest_of  # what was dropped before is added to what is dropped now
+    context = run.records >> bits
     starts = group_starts(context)
-    keys = context[starts]
-    totals = np.add.reduceat(run.counts, starts, dtype=np.uint32) if len(starts) else run.counts
-    widths = np.diff(starts, append=len(context))
-    tokens = (run.records & np.uint64(2**bits - 1)).astype(np.uint32)
-    counts = run.counts
-    if min_count > 1:
-        kept = counts >= min_count
-        widths = np.add.reduceat(kept, starts, dtype=np.int64) if len(starts) else widths
-        tokens, counts = tokens[kept], counts[kept]
-        keys, totals, widths = keys[widths > 0], totals[widths > 0], widths[widths > 0]
-    pointers = np.concatenate(([0], np.cumsum(widths))).astype(np.int64)
-    return Contexts(order=order, keys=keys, pointers=pointers, tokens=tokens, counts=counts, totals=totals)
+    mass = np.add.reduceat(np.where(dropped, run.counts, 0), starts, dtype=np.int32)  # per context
+    partly = (mass > 0) & (np.add.reduceat(~dropped, starts, dtype=np.int64) > 0)
+    rest = Run((context[starts[partly]] << bits) | rest_of, mass[partly])
+    return merge([Run(run.records[~dropped], run.counts[~dropped]), rest])

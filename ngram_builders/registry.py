@@ -24,8 +24,9 @@ import platformdirs
 
 from ngram_builders.errors import UserError
 from ngram_builders.files import akin
+from ngram_builders.layout import replace_file
 from ngram_builders.locks import hold, is_alive
-from ngram_builders.tables import Table, TableSummary, replace_file
+from ngram_builders.tables import Table, TableSummary
 
 __all__ = ["WEIGHT", "Domain", "Registry", "check_name"]
 

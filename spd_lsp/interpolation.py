@@ -2,13 +2,12 @@
 
 Comes in: the ids of each draft with the text before it, and candidates. Goes out: probabilities. Knows no text.
 
-Legend: K drafts, C candidates, N orders.
+Legend: K drafts, C candidates, N orders from 2 on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,30 @@ import numpy as np
 import numpy.typing as npt
 
 from ngram_builders.counts import HIGHEST_ORDER
+from ngram_builders.layout import Columns
 from ngram_builders.registry import Domain, Registry
-from ngram_builders.tables import Table
+from ngram_builders.tables import Table, query
 from spd_lsp.settings import UserError
 
 Floats = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.int64]
 
-ORDERS = (2, 3, 4, 5, 6)
-LAMBDAS = np.zeros(HIGHEST_ORDER + 1)
-LAMBDAS[list(ORDERS)] = 0.01, 0.04, 0.15, 0.18, 0.12  # the paper's weights of the orders, appendix B
+LONGEST = HIGHEST_ORDER - 1  # tokens of context
+LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # the paper's weights of orders 2 ... 6, appendix B
 # How much a longer context is believed over all shorter ones and the model; chosen for the starter model on files
 # that neither it nor any table has seen. A weaker model wants more, a stronger one less.
-NEST_WEIGHTS = {2: 0.005, 3: 0.02, 4: 0.1, 5: 0.2, 6: 0.3}
+NEST_WEIGHTS = (0.005, 0.02, 0.1, 0.2, 0.3)
 BUILT_IN_WEIGHT = 0.3  # against 0.7 for a person's own code: the best split measured on unseen packages
 
 
-@dataclass(frozen=True, slots=True)
 class Mixture:
-    """Several tables, heard as one; calling it gives p_ngram."""
+    """Several pools of counts, heard as one; calling it gives p_ngram. A pool's members add their counts up."""
 
-    tables: tuple[Table, ...]
-    weights: tuple[float, ...]
-    names: tuple[str, ...] = ()
+    def __init__(
+        self, pools: Sequence[Sequence[Columns]], weights: Sequence[float], names: Sequence[str] = ()
+    ) -> None:
+        self.query = query(pools, weights)
+        self.names = tuple(names)
 
     def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
         """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2. -> [K, C].
@@ -55,31 +55,22 @@ class Mixture:
         """
         p_n, heard = self.by_order(histories, candidates)
         nested = np.broadcast_to(p, (len(histories), len(candidates)))
-        for n in ORDERS:
-            w = NEST_WEIGHTS[n] * heard[:, n, None]  # [K, 1]
-            nested = (1 - w) * nested + w * p_n[:, n]
+        for place, weight in enumerate(NEST_WEIGHTS):
+            w = weight * heard[:, place, None]  # [K, 1]
+            nested = (1 - w) * nested + w * p_n[:, place]
         return nested
 
     def by_order(self, histories: Sequence[Sequence[int]], candidates: Ids) -> tuple[Floats, Floats]:
-        """p_n, the mean over the tables that have seen the context, by their weights; and whether any has.
+        """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
 
-        -> [K, order, C] and [K, order], from order 0 on, so that an order is its own place.
+        -> [K, N, C] and [K, N], orders from 2 on.
         """
-        contexts = last_tokens(histories, ORDERS[-1] - 1)  # [K, N]
-        p = np.zeros((len(histories), HIGHEST_ORDER + 1, len(candidates)))
-        heard = np.zeros((len(histories), HIGHEST_ORDER + 1))
-        for table, weight in zip(self.tables, self.weights, strict=True):
-            p_table, seen = table.lookup(contexts, candidates)  # [K, N, C], [K, N]
-            p[:, table.orders] += weight * p_table
-            heard[:, table.orders] += weight * seen
-        p_n = np.divide(p, heard[:, :, None], out=np.zeros_like(p), where=heard[:, :, None] > 0)
+        p_n, heard = self.query.mean(last_tokens(histories, LONGEST), candidates)
         return p_n, (heard > 0).astype(float)
 
     def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
-        """Up to n tokens of each table that followed the longest known context of each history, each once."""
-        contexts = last_tokens(histories, ORDERS[-1] - 1)
-        found = [table.successors(context, n)[0] for table in self.tables for context in contexts]
-        return np.unique(np.concatenate(found)).astype(np.int64)
+        """Up to n tokens of each pool that followed the longest known context of each history, each once."""
+        return self.query.successors(last_tokens(histories, LONGEST), n)
 
 
 def last_tokens(histories: Sequence[Sequence[int]], n: int) -> Ids:
@@ -121,7 +112,7 @@ class Domains:
         if not found:
             return None
         names, tables, weights = zip(*found, strict=True)
-        return Mixture(tables, weights, names)
+        return Mixture([[table.columns] for table in tables], weights, names)
 
     def refresh(self) -> None:
         """Forget what was opened if anything was rebuilt, chosen or removed since."""

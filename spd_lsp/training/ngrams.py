@@ -3,20 +3,21 @@
 What several packages write is kept before what one package repeats: it is likelier to be written again elsewhere.
 Counting, hashing and the file format are `ngram_builders`'; here is only the choice of what stays.
 
-Dimensions: G distinct n-grams, R distinct contexts.
+Dimensions: G distinct n-grams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import Contexts, Counts, count, hash_bits
-from ngram_builders.tables import TableSummary, write
+from ngram_builders.counts import Run, count_streams, group_starts, merge, other, token_bits
+from ngram_builders.layout import TableSummary
+from ngram_builders.writer import write_table
 from spd_lsp.tokens import Tokens
 
 # Order -> how many packages must share an n-gram, and how often it must stand in them all. Found by raising, from
@@ -33,44 +34,19 @@ Report = Callable[[int], None]
 class Tally:
     """The n-grams of one order, sorted."""
 
-    order: int
-    bits: int  # of a record that hold the token
-    records: npt.NDArray[np.uint64]  # [G] context hash << bits | token
-    counts: npt.NDArray[np.uint32]  # [G]
+    records: npt.NDArray[np.uint64]  # [G] order, context hash, token
+    counts: npt.NDArray[np.int32]  # [G]
     packages: npt.NDArray[np.uint8]  # [G] how many have it
-    totals: npt.NDArray[np.uint32]  # [G] all that followed the context, anywhere
 
-    def keep(self, packages: int, count: int) -> Tally:
-        """Those that so many packages share and that stand there so often; the totals stay."""
+    def keep(self, packages: int, count: int, vocab_size: int) -> Run:
+        """Those that so many packages share and that stand there so often; what else followed becomes OTHER."""
         kept = (self.packages >= packages) & (self.counts >= count)
-        return Tally(
-            order=self.order,
-            bits=self.bits,
-            records=self.records[kept],
-            counts=self.counts[kept],
-            packages=self.packages[kept],
-            totals=self.totals[kept],
-        )
-
-    def contexts(self) -> Contexts:
-        """Laid out by context, as tables are written."""
-        owners = self.records >> np.uint64(self.bits)
-        starts = starts_of(owners)
-        return Contexts(
-            order=self.order,
-            keys=owners[starts],
-            pointers=np.append(starts, len(owners)).astype(np.int64),
-            tokens=(self.records & np.uint64(2**self.bits - 1)).astype(np.uint32),
-            counts=self.counts,
-            totals=self.totals[starts],
-        )
-
-
-def starts_of(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-    """Where each run of equal values begins. Example: [4, 4, 9] -> [0, 2]."""
-    changes = np.ones(len(ordered), dtype=np.bool_)
-    changes[1:] = ordered[1:] != ordered[:-1]
-    return np.flatnonzero(changes)
+        contexts = self.records >> np.uint64(token_bits(vocab_size))
+        starts = group_starts(contexts)
+        some = np.repeat(np.logical_or.reduceat(kept, starts), np.diff(starts, append=len(contexts)))  # [G]
+        left = some & ~kept
+        rest = Run(self.records[left] | np.uint64(other(vocab_size)), self.counts[left])
+        return merge([Run(self.records[kept], self.counts[kept]), rest])
 
 
 def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tokens: Tokens) -> list[list[Ids]]:
@@ -86,35 +62,30 @@ def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tok
 
 def tally(packages: Sequence[Package], order: int, tokens: Tokens) -> Tally:
     """Count the n-grams of one order over all packages."""
-    parts = [count_package(documents, order, tokens) for documents in packages if documents]
-    records = np.concatenate([part[0] for part in parts])
+    runs = [count_package(documents, order, tokens) for documents in packages if documents]
+    records = np.concatenate([run.records for run in runs])
     sorting = np.argsort(records, kind="stable")
     records = records[sorting]
-    counts = np.concatenate([part[1] for part in parts])[sorting]
-    starts = starts_of(records)
-    sharing = np.diff(starts, append=len(records)).astype(np.uint8)
-    records, counts = records[starts], np.add.reduceat(counts, starts, dtype=np.uint32)
-    bits = 64 - hash_bits(tokens.vocab_size)
-    contexts = starts_of(records >> np.uint64(bits))
-    totals = np.add.reduceat(counts, contexts, dtype=np.uint32)  # [R]
+    starts = group_starts(records)
+    counts = np.concatenate([run.counts for run in runs])[sorting]
     return Tally(
-        order=order,
-        bits=bits,
-        records=records,
-        counts=counts,
-        packages=sharing,
-        totals=np.repeat(totals, np.diff(contexts, append=len(records))),
+        records=records[starts],
+        counts=np.add.reduceat(counts, starts, dtype=np.int32),
+        packages=np.diff(starts, append=len(records)).astype(np.uint8),
     )
 
 
-def count_package(
-    documents: Package, order: int, tokens: Tokens
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    """The n-grams of one package: records and counts, sorted."""
-    counted = count(documents, end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size, orders=(order,))
-    part = counted.by_order[0]
-    contexts = np.repeat(part.keys, np.diff(part.pointers))
-    return (contexts << np.uint64(64 - hash_bits(tokens.vocab_size))) | part.tokens, part.counts
+def count_package(documents: Package, order: int, tokens: Tokens) -> Run:
+    """The n-grams of one order in one package."""
+    streams = [np.concatenate(([tokens.end_of_text], document)) for document in documents]
+    return count_streams(streams, orders=(order,), vocab_size=tokens.vocab_size)
+
+
+def by_order(packages: Sequence[Package], tokens: Tokens, least: Least, report: Report) -> Iterator[Run]:
+    """What is kept of each order, one after the other: all of them at once would not fit into memory."""
+    for order in sorted(least):
+        yield tally(packages, order, tokens).keep(*least[order], tokens.vocab_size)
+        report(order)
 
 
 def write_domain(
@@ -125,16 +96,15 @@ def write_domain(
     report: Report = lambda order: None,
 ) -> TableSummary:
     """Write a table of what the packages share; `report` hears of each order. The same ids, the same bytes."""
-    by_order = []
-    for order in sorted(least):
-        by_order.append(tally(packages, order, tokens).keep(*least[order]).contexts())
-        report(order)
     documents = [document for package in packages for document in package]
-    counts = Counts(
+    return write_table(
+        path,
+        by_order(packages, tokens, least, report),
+        fingerprint=tokens.fingerprint,
         vocab_size=tokens.vocab_size,
-        tokens=sum(len(document) - 1 for document in documents),
-        documents=len(documents),
-        min_count=tuple(least[order][1] for order in sorted(least)),
-        by_order=tuple(by_order),
+        orders=sorted(least),
+        min_count={order: count for order, (_, count) in least.items()},
+        tokens=sum(len(document) for document in documents),
+        files=len(documents),
+        sources={"python": len(documents)},
     )
-    return write(path, counts, fingerprint=tokens.fingerprint, sources={"python": len(documents)})

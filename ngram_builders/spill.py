@@ -42,7 +42,6 @@ class Counter:
         self.unread = 0  # tokens that wait
         self.held: list[Run] = []
         self.spilled: list[Run] = []
-        self.files: list[IO[bytes]] = []
 
     def add(self, streams: Iterable[Ids]) -> None:
         """Count these as well. A stream starts with an end-of-text that only serves as context."""
@@ -64,9 +63,8 @@ class Counter:
 
     def spill(self) -> None:
         """Move what is held in memory to a file, as one run."""
-        file = tempfile.TemporaryFile(dir=self.folder, prefix=".spill")  # noqa: SIM115
-        self.files.append(file)
-        self.spilled.append(store(file, merge(self.held)))
+        with tempfile.TemporaryFile(dir=self.folder, prefix=".spill") as file:
+            self.spilled.append(store(file, merge(self.held)))  # the mapping outlives the file
         self.held = []
 
     def runs(self) -> Iterator[Run]:

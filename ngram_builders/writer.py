@@ -209,7 +209,7 @@ class Scratch:
     def finish(self, orders: Sequence[int]) -> list[list[int]]:
         """Add what is known only at the end; -> [order, where its directory starts, its bits]."""
         self.section("pointers").append(np.array([self.entries], dtype="<u4"))
-        hashes = self.sections.pop("hashes").file
+        hashes = self.section("hashes").file
         hashes.flush()
         mapped = (
             np.memmap(hashes, np.uint64, "r", 0, (self.contexts,)) if self.contexts else np.empty(0, np.uint64)

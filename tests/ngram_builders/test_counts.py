@@ -1,122 +1,121 @@
-"""Counting is exact, whatever the vocabulary and however the text is cut into blocks."""
+"""Counting is exact, whatever the vocabulary; runs add up and can be taken back."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.counts import Contexts, Counts, count, hash_contexts
+from ngram_builders.counts import (
+    ORDERS,
+    count_streams,
+    hash_contexts,
+    merge,
+    negate,
+    other,
+    prune,
+    stream,
+    token_bits,
+)
 from ngram_builders.errors import UserError
 from tests.ngram_builders.reference import (
     END,
     LARGE,
     LARGE_VOCABULARY,
     SMALL,
-    Successors,
-    arrays,
+    Documents,
+    as_dict,
     documents,
-    successors,
+    expected_run,
+    run_of_texts,
 )
-
-
-def as_dict(part: Contexts) -> dict[int, Counter[int]]:
-    """Context hash -> successors."""
-    slices = zip(part.pointers[:-1].tolist(), part.pointers[1:].tolist(), strict=True)
-    return {
-        key: Counter(dict(zip(part.tokens[a:b].tolist(), part.counts[a:b].tolist(), strict=True)))
-        for key, (a, b) in zip(part.keys.tolist(), slices, strict=True)
-    }
-
-
-def hashed(found: Successors, vocab_size: int) -> dict[int, Counter[int]]:
-    """The reference under the same keys."""
-    return {
-        int(hash_contexts(np.array(context[::-1]), vocab_size)[-1]): counter for context, counter in found.items()
-    }
-
-
-def same(a: Counts, b: Counts) -> bool:
-    return all(
-        np.array_equal(getattr(x, name), getattr(y, name))
-        for x, y in zip(a.by_order, b.by_order, strict=True)
-        for name in ("keys", "pointers", "tokens", "counts", "totals")
-    )
 
 
 @pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
 @given(data=st.data())
 def test_every_order_equals_a_counter(ids: tuple[int, ...], vocab_size: int, data: st.DataObject) -> None:
     texts = data.draw(documents(ids))
-    counts = count(arrays(texts), end_of_text=END, vocab_size=vocab_size)
-    for part in counts.by_order:
-        expected = hashed(successors(texts, part.order), vocab_size)
-        assert as_dict(part) == expected
-        assert part.totals.tolist() == [sum(expected[key].values()) for key in part.keys.tolist()]
-        assert np.all(part.keys[1:] > part.keys[:-1])
-    assert counts.tokens == sum(map(len, texts))
-    assert counts.documents == sum(1 for text in texts if text)
+    run = run_of_texts(texts, vocab_size)
+    assert as_dict(run) == expected_run(texts, vocab_size)
+    assert np.all(run.records[1:] > run.records[:-1])
 
 
-@given(texts=documents(), block_tokens=st.integers(1, 20))
-def test_blocks_of_any_size_give_the_same_counts(texts: list[list[int]], block_tokens: int) -> None:
-    whole = count(arrays(texts), end_of_text=END, vocab_size=4)
-    assert same(whole, count(arrays(texts), end_of_text=END, vocab_size=4, block_tokens=block_tokens))
+@given(texts=documents(), orders=st.sets(st.integers(2, 9), min_size=1))
+def test_only_the_orders_asked_for_are_counted(texts: Documents, orders: set[int]) -> None:
+    assert as_dict(run_of_texts(texts, 4, sorted(orders))) == expected_run(texts, 4, sorted(orders))
 
 
-@given(texts=documents())
-def test_the_order_of_documents_does_not_matter(texts: list[list[int]]) -> None:
-    forwards = count(arrays(texts), end_of_text=END, vocab_size=4)
-    assert same(forwards, count(arrays(texts[::-1]), end_of_text=END, vocab_size=4))
+@given(texts=documents(), cut=st.integers(0, 6))
+def test_runs_of_parts_add_up_to_the_run_of_the_whole(texts: Documents, cut: int) -> None:
+    parts = [run_of_texts(texts[cut:]), run_of_texts(texts[:cut])]
+    assert as_dict(merge(parts)) == as_dict(run_of_texts(texts))
+
+
+@given(texts=documents(), more=documents())
+def test_what_is_taken_back_was_never_there(texts: Documents, more: Documents) -> None:
+    back = merge([run_of_texts([*texts, *more]), negate(run_of_texts(more))])
+    assert as_dict(back) == as_dict(run_of_texts(texts))
+    assert len(merge([run_of_texts(texts), negate(run_of_texts(texts))])) == 0
 
 
 @given(texts=documents(), least=st.integers(2, 4))
-def test_pruning_drops_rare_ngrams_and_keeps_the_totals(texts: list[list[int]], least: int) -> None:
-    counts = count(arrays(texts), end_of_text=END, vocab_size=4, min_count={2: 1, 3: least}, orders=(2, 3))
-    assert counts.min_count == (1, least)
-    unpruned, pruned = counts.by_order
-    assert as_dict(unpruned) == hashed(successors(texts, 2), 4)
-    full = hashed(successors(texts, 3), 4)
-    kept = {k: Counter({t: c for t, c in v.items() if c >= least}) for k, v in full.items()}
-    assert as_dict(pruned) == {k: v for k, v in kept.items() if v}
-    assert pruned.totals.tolist() == [sum(full[key].values()) for key in pruned.keys.tolist()]
+def test_pruning_gathers_what_is_rare_in_one_entry_of_its_context(texts: Documents, least: int) -> None:
+    pruned = prune(run_of_texts(texts), dict.fromkeys(ORDERS, least), 4)
+    assert as_dict(pruned) == expected_run(texts, 4, least=least)
+
+
+@given(texts=documents(), least=st.integers(2, 3))
+def test_pruning_more_later_is_pruning_more_at_once(texts: Documents, least: int) -> None:
+    run = run_of_texts(texts)
+    at_once = prune(run, dict.fromkeys(ORDERS, least + 1), 4)
+    in_steps = prune(prune(run, dict.fromkeys(ORDERS, least), 4), dict.fromkeys(ORDERS, least + 1), 4)
+    assert as_dict(at_once) == as_dict(in_steps)
+
+
+def test_pruning_one_order_leaves_the_others() -> None:
+    run = run_of_texts([[1, 2, 3]])
+    assert as_dict(prune(run, {3: 2}, 4)) == expected_run([[1, 2, 3]], 4, orders=(2, 4, 5, 6))
 
 
 def test_the_example_of_the_docstring() -> None:
-    (bigrams,) = count([np.array([5, 7, 0])], end_of_text=0, vocab_size=8, orders=(2,)).by_order
-    assert as_dict(bigrams) == hashed({(0,): Counter([5]), (5,): Counter([7]), (7,): Counter([0])}, 8)
+    run = count_streams([np.array([5, 7, 5, 7])], orders=(2,), vocab_size=8)
+    assert sorted(run.counts.tolist()) == [1, 2]
+
+
+def test_a_document_stands_between_ends_of_text() -> None:
+    assert stream([5, 7], END).tolist() == [0, 5, 7, 0]
 
 
 def test_ngrams_do_not_reach_into_the_next_document() -> None:
-    (trigrams,) = count([np.array([1, 0]), np.array([2, 0])], end_of_text=0, vocab_size=3, orders=(3,)).by_order
-    assert as_dict(trigrams) == hashed({(0, 1): Counter([0]), (0, 2): Counter([0])}, 3)
+    assert as_dict(run_of_texts([[1, 0], [2, 0]], 3, (3,))) == expected_run([[1, 0], [2, 0]], 3, (3,))
 
 
 def test_counts_above_sixteen_bits_are_exact() -> None:
-    counts = count([np.full(70_000, 3)], end_of_text=0, vocab_size=4, block_tokens=10_000)
-    for part in counts.by_order:
-        assert int(part.counts.max()) == 70_000 - (part.order - 1)
+    run = count_streams([np.full(70_000, 3)], orders=ORDERS, vocab_size=4)
+    assert run.counts.tolist() == [70_000 - (order - 1) for order in ORDERS]
 
 
 def test_nothing_counted_is_a_valid_result() -> None:
-    counts = count([np.array([], dtype=np.int64)], end_of_text=0, vocab_size=4)
-    assert counts.tokens == counts.documents == 0
-    assert all(len(part.keys) == 0 and part.pointers.tolist() == [0] for part in counts.by_order)
+    assert len(count_streams([], orders=ORDERS, vocab_size=4)) == 0
+    assert len(count_streams([np.array([], dtype=np.int64), np.array([1])], orders=ORDERS, vocab_size=4)) == 0
 
 
-@pytest.mark.parametrize("wrong", [-1, 65_536])
+@pytest.mark.parametrize("wrong", [-1, 65_535])
 def test_an_id_outside_the_vocabulary_is_refused(wrong: int) -> None:
     with pytest.raises(UserError, match=f"found {wrong}; give the size of the tokenizer's whole vocabulary"):
-        count([np.array([1, wrong])], end_of_text=0, vocab_size=100)
+        count_streams([np.array([1, wrong])], orders=(2,), vocab_size=100)
+
+
+@pytest.mark.parametrize("vocab_size", [1, 100, 65_535, 65_536, 151_665, 2**20])
+def test_no_id_is_the_token_that_stands_for_pruned_ones(vocab_size: int) -> None:
+    assert vocab_size - 1 < other(vocab_size) < 2 ** token_bits(vocab_size)
 
 
 @pytest.mark.parametrize("orders", [(), (1, 2), (2, 10)])
 def test_impossible_orders_are_refused(orders: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="expected n-gram orders from 2 to 9"):
-        count([np.array([1])], end_of_text=0, vocab_size=100, orders=orders)
+        count_streams([np.array([1])], orders=orders, vocab_size=100)
 
 
 def test_many_contexts_have_as_many_hashes() -> None:

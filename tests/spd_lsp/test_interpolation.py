@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ngram_builders.counts import count
+from ngram_builders.counts import ORDERS
 from ngram_builders.registry import Registry
-from ngram_builders.tables import Table, write
-from spd_lsp.interpolation import LAMBDAS, NEST_WEIGHTS, ORDERS, Domains, Mixture, last_tokens
+from ngram_builders.tables import Table
+from spd_lsp.interpolation import LAMBDAS, NEST_WEIGHTS, Domains, Mixture, last_tokens
+from tests.ngram_builders.reference import write_texts
 
 VOCABULARY = 12
 END = 0
@@ -21,8 +22,7 @@ streams = st.lists(st.lists(st.integers(1, VOCABULARY - 1), max_size=30), min_si
 
 
 def table_of(folder, documents, name="t", fingerprint="f"):
-    counts = count((np.array([*ids, END]) for ids in documents), end_of_text=END, vocab_size=VOCABULARY)
-    write(folder / f"{name}.ngt", counts, fingerprint=fingerprint, sources={"python": len(documents)})
+    write_texts(folder / f"{name}.ngt", [[*ids, END] for ids in documents], VOCABULARY, fingerprint=fingerprint)
     return Table.open(folder / f"{name}.ngt")
 
 
@@ -50,7 +50,7 @@ def naive_p(tables, history, token):
             if seen:
                 said += weight * ngrams[(*context, token)] / seen
                 heard += weight
-        total += LAMBDAS[n] * said / heard if heard else 0.0
+        total += LAMBDAS[n - 2] * said / heard if heard else 0.0
     return total
 
 
@@ -60,36 +60,36 @@ def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first,
     folder = tmp_path_factory.mktemp("tables")
     tables = (table_of(folder, first, "a"), table_of(folder, second, "b"))
     candidates = np.arange(VOCABULARY)
-    found = Mixture(tables, (0.7, 0.3))(histories, candidates)
+    found = Mixture([[table.columns] for table in tables], (0.7, 0.3))(histories, candidates)
     naive = [(naive_counts(first), 0.7), (naive_counts(second), 0.3)]
     expected = [[naive_p(naive, history, token) for token in candidates] for history in histories]
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
-    mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]),), (1.0,))
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
     p = mixture([[1, 2, 3, 4, 5]], np.array([6, 7]))
     assert p[0] == pytest.approx([LAMBDAS.sum(), 0.0])
 
 
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
-    mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]),), (1.0,))
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
     p = mixture.nest([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
-    bigram = NEST_WEIGHTS[2]
-    unbelieved = np.prod([1 - NEST_WEIGHTS[n] for n in ORDERS])
+    bigram = NEST_WEIGHTS[0]
+    unbelieved = np.prod([1 - weight for weight in NEST_WEIGHTS])
     assert p[0] == pytest.approx([1 - 0.9 * unbelieved, 0.2 * unbelieved])
     assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
 
 
 def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
-    mixture = Mixture((table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]),), (1.0,))
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     p = np.full(VOCABULARY, 1 / VOCABULARY)
     assert mixture.nest([[1, 2], [5, 5], [7]], np.arange(VOCABULARY), p).sum(axis=1) == pytest.approx(1.0)
 
 
 def test_successors_are_what_followed_the_longest_known_context(tmp_path):
-    mixture = Mixture((table_of(tmp_path, [[1, 2, 3], [4, 2, 5]]),), (1.0,))
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3], [4, 2, 5]]).columns]], (1.0,))
     assert mixture.successors([[1, 2]], 9).tolist() == [3]
     assert mixture.successors([[9, 2]], 9).tolist() == [3, 5]
     assert mixture.successors([[1, 2], [4, 2]], 9).tolist() == [3, 5]

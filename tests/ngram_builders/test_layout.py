@@ -1,0 +1,173 @@
+"""A file that is not what was written is refused, or at worst gives wrong numbers; it never ends the process."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ngram_builders.errors import UserError
+from ngram_builders.layout import DTYPES, PREFIX, VERSION, set_weights
+from ngram_builders.tables import Table, query
+from tests.ngram_builders.reference import write_texts
+
+TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
+# A context with more successors than fit a narrow row, and counts beyond a byte: every section holds something.
+RICH = [*TEXTS * 300, [1, 1], [token for other in range(4, 60) for token in (1, other)]]
+CONTEXTS = np.array([[3, 1, 2, 3, 1], [0, 3, 1, 2, 0], [1, 2, 3, 1, 2]])
+CANDIDATES = np.array([0, 1, 2, 3, 9, 65_535])
+
+
+def first_section(data: bytes) -> int:
+    return -(-(PREFIX.size + struct.unpack_from("<I", data, 8)[0]) // 64) * 64
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_texts(tmp_path / "t.ngt", RICH, 60)
+    return tmp_path / "t.ngt"
+
+
+def ask(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    asked = query([[table.columns]], [1.0])
+    return (*asked.mean(CONTEXTS, CANDIDATES), asked.successors(CONTEXTS, 4))
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (None, "no such file"),
+        (b"", "a file without content"),
+        (b"SPD", "a file without content"),
+        (b"#!/bin/sh\necho not a table\n", "a file of another kind"),
+    ],
+)
+def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes | None, found: str) -> None:
+    path = tmp_path / "x.ngt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{found}.*; run: spd-lsp "):
+        Table.open(path)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="run: spd-lsp "):
+        Table.open(tmp_path)
+
+
+@pytest.mark.parametrize(("version", "advice"), [(VERSION + 1, "update spd-lsp"), (1, "run: spd-lsp ")])
+def test_another_format_is_refused(path: Path, version: int, advice: str) -> None:
+    data = bytearray(path.read_bytes())
+    data[7] = version
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=f"format {version}.*{advice}"):
+        Table.open(path)
+
+
+def test_every_truncation_is_refused_at_open(path: Path) -> None:
+    data = path.read_bytes()
+    header = first_section(data)
+    for length in [*range(0, header, 7), *range(header, len(data), 4_999), len(data) - 1]:
+        path.write_bytes(data[:length])
+        with pytest.raises(UserError):
+            Table.open(path)
+    path.write_bytes(data + b"\0")
+    with pytest.raises(UserError, match=f"{len(data) + 1:,} bytes instead of {len(data):,}"):
+        Table.open(path)
+
+
+def test_every_flipped_byte_is_found_or_harmless(path: Path) -> None:
+    """In the header at open, in the data by verify; and no question crashes on damaged data."""
+    data = path.read_bytes()
+    header = PREFIX.size + struct.unpack_from("<I", data, 8)[0]
+    intact = ask(Table.open(path))
+    for place in [*range(header), *range(header, len(data), 499)]:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
+        try:
+            table = Table.open(path)
+        except UserError:
+            continue
+        assert place >= header
+        found = ask(table)
+        assert np.isfinite(found[0]).all()
+        try:
+            table.verify()
+        except UserError:
+            continue
+        for one, expected in zip(found, intact, strict=True):  # only padding
+            np.testing.assert_array_equal(one, expected)
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\x7f", b"\xff"])
+@pytest.mark.parametrize("section", DTYPES)
+def test_a_wiped_section_gives_wrong_numbers_but_no_crash(path: Path, section: str, byte: bytes) -> None:
+    data = path.read_bytes()
+    length = struct.unpack_from("<I", data, 8)[0]
+    offset, size, _, _ = msgpack.unpackb(data[PREFIX.size : PREFIX.size + length])["sections"][section]
+    assert size > 0
+    start = first_section(data) + offset
+    spared = 4 if section == "pointers" else 0  # the last pointer is looked at when the table is opened
+    path.write_bytes(data[:start] + byte * (size - spared) + data[start + size - spared :])
+    table = Table.open(path)
+    assert np.isfinite(ask(table)[0]).all()
+    with pytest.raises(UserError, match=rf"damaged data \(section {section}\)"):
+        table.verify()
+
+
+@given(noise=st.binary(min_size=16, max_size=200))
+@settings(max_examples=50, deadline=None)
+def test_noise_behind_the_magic_is_refused(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
+    path = tmp_path_factory.mktemp("noise") / "t.ngt"
+    path.write_bytes(b"SPDNGT\0" + bytes([VERSION]) + noise)
+    with pytest.raises(UserError):
+        Table.open(path)
+
+
+@given(
+    changed=st.dictionaries(
+        st.sampled_from(
+            ["vocab_size", "orders", "contexts", "entries", "sources", "sections", "directories", "weights"]
+        ),
+        st.one_of(
+            st.none(),
+            st.integers(-5, 5),
+            st.binary(max_size=3),
+            st.lists(st.integers(-1, 12), max_size=3),
+            st.lists(st.lists(st.integers(-(2**40), 2**40), min_size=3, max_size=3), max_size=5),
+        ),
+        min_size=1,
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_a_header_that_makes_no_sense_is_refused_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, changed: dict[str, object]
+) -> None:
+    path = tmp_path_factory.mktemp("header") / "t.ngt"
+    write_texts(path, TEXTS)
+    data = path.read_bytes()
+    length = struct.unpack_from("<I", data, 8)[0]
+    header = msgpack.packb(msgpack.unpackb(data[PREFIX.size : PREFIX.size + length]) | changed)
+    prefix = PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
+    start = -(-(len(prefix) + len(header)) // 64) * 64
+    path.write_bytes((prefix + header).ljust(start, b"\0") + data[first_section(data) :])
+    try:
+        table = Table.open(path)
+    except UserError as error:
+        assert "; run: spd-lsp " in str(error)
+    else:
+        assert np.isfinite(ask(table)[0]).all()
+
+
+def test_weights_are_written_into_the_header_afterwards(path: Path) -> None:
+    assert Table.open(path).summary.weights is None
+    rows = tuple(tuple(0.5 if c == r else 0.0 for c in range(8)) for r in range(8))
+    set_weights(path, rows)
+    table = Table.open(path)
+    table.verify()
+    assert table.summary.weights == rows

@@ -1,0 +1,171 @@
+"""Compiles kernel.c when the package is built or installed. Run by hatchling, before any of the package can be.
+
+Comes in: the source tree. Goes out: libkernel.so (or .dll) in the wheel, or beside its source where the package is
+installed as editable. The compiler is the system's; where there is none, the hook asks pip for zig, which is one.
+Whatever goes wrong, the package is built all the same and asks its tables through numpy, some ten times slower.
+
+SPD_LSP_NO_KERNEL=1 builds without; CC names the compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PACKAGE = "ngram_builders"
+LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
+ZIG = "ziglang>=0.13"
+SECONDS = 300  # zig compiles some of its own parts first
+# The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
+# library, not even those that compilers add by themselves.
+FLAGS = (
+    *("-std=c99", "-O2", "-shared", "-ffreestanding", "-ffp-contract=off", "-fvisibility=hidden"),
+    *("-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
+)
+# Where the kernel is linked against nothing, it runs with every C library: these are the oldest names for that.
+ANY_LIBC = "manylinux_2_17_{0}.musllinux_1_1_{0}"
+ANY_LIBC_MACHINES = ("x86_64", "aarch64")
+
+
+class CompileKernel(BuildHookInterface[Any]):
+    """What hatchling calls: `dependencies` before the build, `initialize` and `finalize` around it."""
+
+    scratch: TemporaryDirectory[str]
+
+    def dependencies(self) -> list[str]:
+        """Zig, where nothing here compiles the kernel and pip has a zig to install."""
+        if objection() or not zig_target():
+            return []
+        with TemporaryDirectory() as folder:
+            return [] if compile_kernel(Path(self.root), Path(folder))[0] else [ZIG]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and put the library where it is looked for."""
+        self.scratch = TemporaryDirectory()
+        failure = objection()
+        if not failure:
+            library, failure = compile_kernel(Path(self.root), Path(self.scratch.name))
+            if library:
+                self.deliver(library, version, build_data)
+                return
+        self.app.display_warning(f"n-gram kernel: not compiled, queries will be slower: {failure}")
+
+    def deliver(self, library: Path, version: str, build_data: dict[str, Any]) -> None:
+        """Into the wheel; or into the source tree, at once, so that no process loads half a library."""
+        if version == "editable":
+            place = Path(self.root, PACKAGE, LIBRARY)
+            unfinished = place.with_name(f".{LIBRARY}-{os.getpid()}")
+            shutil.copyfile(library, unfinished)
+            unfinished.replace(place)
+        else:
+            build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY}"
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{platform_tag()}"
+        self.app.display_info(f"n-gram kernel: compiled, {library.stat().st_size:,} bytes")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Leave nothing behind."""
+        self.scratch.cleanup()
+
+
+def objection() -> str:
+    """Why not even to try; empty if nothing speaks against it."""
+    if os.environ.get("SPD_LSP_NO_KERNEL", "0") not in ("", "0"):
+        return "SPD_LSP_NO_KERNEL is set"
+    if sys.maxsize < 2**32 or sys.byteorder != "little":
+        return "it is for little-endian 64-bit processors"
+    return ""
+
+
+def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
+    """The library, made in `folder` by the first compiler that can; or None and what the last one said."""
+    source = root / PACKAGE / "kernel.c"
+    failure = "no C compiler found (CC, cc, gcc, clang, or the package ziglang)"
+    for compiler in compilers():
+        library = folder / LIBRARY
+        command = [*compiler, *FLAGS, *flags(), digest_flag(source), "-o", str(library), str(source)]
+        failure = run(command, folder)
+        if not failure and library.exists():
+            return library, ""
+    return None, failure
+
+
+def compilers() -> Iterator[list[str]]:
+    """The commands to try, in turn; zig last, because it is rarely there."""
+    if named := os.environ.get("CC"):
+        yield shlex.split(named)
+    for name in ("cc", "gcc", "clang"):
+        if (found := shutil.which(name)) and not asks_for_xcode(found):
+            yield [found]
+    if find_spec("ziglang"):
+        # Without a target zig compiles for this very processor, and the wheel may travel to another.
+        yield [sys.executable, "-m", "ziglang", "cc", "-target", zig_target()]
+
+
+def asks_for_xcode(compiler: str) -> bool:
+    """Whether this is macOS's stand-in for a compiler, which opens a window that offers one."""
+    if sys.platform != "darwin" or not compiler.startswith("/usr/bin/"):
+        return False
+    return bool(run(["xcode-select", "--print-path"], Path.cwd()))
+
+
+def zig_target() -> str:
+    """This machine in zig's words; empty if pip has no zig for it."""
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    system = {"linux": "linux-gnu", "darwin": "macos", "win32": "windows-gnu"}.get(sys.platform)
+    return f"{machine}-{system}" if system and machine in ("x86_64", "aarch64") else ""
+
+
+def flags() -> list[str]:
+    """What this system's linker needs."""
+    if sys.platform == "win32":
+        return []
+    if sys.platform == "darwin":
+        return ["-fPIC", "-mmacosx-version-min=11.0"]
+    return ["-fPIC", "-nostdlib", "-Wl,--no-undefined", "-Wl,-s"]
+
+
+def platform_tag() -> str:
+    """Where the wheel can be installed."""
+    if sys.platform == "darwin":
+        return f"macosx_11_0_{platform.machine()}"
+    if sys.platform == "linux" and platform.machine() in ANY_LIBC_MACHINES:
+        return ANY_LIBC.format(platform.machine())
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+
+def digest_flag(source: Path) -> str:
+    """Tells the library what it was compiled from; see `kernel.source_digest`."""
+    digest = int.from_bytes(blake2b(source.read_bytes(), digest_size=8).digest(), "little")
+    return f"-DSOURCE_DIGEST={digest:#x}u"
+
+
+def run(command: list[str], folder: Path) -> str:
+    """What went wrong, in a line; empty if nothing did."""
+    caches = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            env={**os.environ, **caches},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{command[0]}: {error}"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return "" if done.returncode == 0 else f"{command[0]}: {lines[0] if lines else f'status {done.returncode}'}"

@@ -1,0 +1,370 @@
+/* The n-gram query: what lookup.py does with numpy, in C. The same numbers, bit for bit.
+
+   Comes in: the arrays of tables (layout.py), contexts, candidates. Goes out: probabilities, successors. Needs neither
+   Python nor a C library, allocates nothing and keeps nothing between calls: any number of threads may call it.
+
+   The arrays come from files and may hold anything. Whatever is read from them and used as a place is first brought
+   within its array (`cut`, `bisect`), so that a damaged file gives wrong numbers and never a fault.
+
+   A query is spent waiting for memory, so each step is done for all drafts and orders before the next step begins, and
+   asks for the memory that the next one reads.
+
+   K drafts, L tokens of context, C candidates, n successors; a slot is one draft and order, K * ORDERS of them.
+   A segment is one set of columns; a pool is a few of them whose counts add up. */
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+#define FETCH(address) __builtin_prefetch((const void *)(address))
+
+#ifndef SOURCE_DIGEST
+#define SOURCE_DIGEST 0
+#endif
+
+enum {
+    ORDERS = 8,  /* 2 to 9 */
+    WIDE = 32,   /* rows with so many entries have their total written down */
+    MANY = 255   /* a count in one byte that stands in the overflow */
+};
+
+/* kernel.py has the same structures; every field has 8 bytes, so that no compiler pads them. */
+typedef struct {
+    uint64_t directory, fingerprints, pointers, tokens, counts, overflow_places, overflow_counts, wide_rows,
+        wide_totals;                    /* addresses */
+    int64_t rows, entries, overflows, wides; /* lengths */
+    int64_t base[ORDERS];               /* where the directory of each order begins */
+    int64_t shift[ORDERS];              /* hash >> shift is the bucket; negative where there is no such order */
+    int64_t hash_shift;                 /* 64 - bits of the hash */
+    int64_t other;                      /* the token of all pruned entries */
+    int64_t token_size, count_size;     /* bytes: 2 or 4; 1 with overflow or 4 and signed */
+} Segment;
+
+typedef struct {
+    double weight;
+    int64_t first, end; /* segments */
+} Pool;
+
+typedef struct {
+    int64_t row, start, width; /* width 0: not found */
+} Slice;
+
+typedef struct {
+    int64_t count, token;
+} Entry;
+
+/* --- arrays that may hold anything --------------------------------------------------------------------------- */
+
+static inline uint32_t u32(uint64_t array, int64_t place) { return ((const uint32_t *)(uintptr_t)array)[place]; }
+
+static inline int64_t cut(int64_t value, int64_t most) { return value < most ? value : most; }
+
+/* The last of `width` ascending values from `start` on that is not above the needle, or the first. */
+static int64_t bisect(uint64_t array, int64_t start, int64_t width, uint32_t needle) {
+    while (width > 1) {
+        int64_t half = width >> 1;
+        start += u32(array, start + half) <= needle ? half : 0;
+        width -= half;
+    }
+    return start;
+}
+
+static inline int64_t token_at(const Segment *s, int64_t place) {
+    return s->token_size == 2 ? ((const uint16_t *)(uintptr_t)s->tokens)[place] : u32(s->tokens, place);
+}
+
+static inline int64_t count_at(const Segment *s, int64_t place) {
+    if (s->count_size == 4) return ((const int32_t *)(uintptr_t)s->counts)[place];
+    int64_t count = ((const uint8_t *)(uintptr_t)s->counts)[place];
+    if (count < MANY || !s->overflows) return count;
+    int64_t at = bisect(s->overflow_places, 0, s->overflows, (uint32_t)place);
+    return u32(s->overflow_places, at) == (uint32_t)place ? u32(s->overflow_counts, at) : count;
+}
+
+/* --- contexts to rows ---------------------------------------------------------------------------------------- */
+
+/* counts.py: multiplier(1) ... multiplier(8) */
+static const uint64_t MULTIPLIERS[ORDERS] = {
+    0xE220A8397B1DCDAFu, 0x6E789E6AA1B965F5u, 0x06C45D188009454Fu, 0xF88BB8A8724C81EDu,
+    0x1B39896A51A8749Bu, 0x53CB9F0C747EA2EBu, 0x2C829ABE1F4532E1u, 0xC584133AC916AB3Du};
+
+static uint64_t mix(uint64_t value) {
+    value ^= value >> 33;
+    value *= 0xFF51AFD7ED558CCDu;
+    value ^= value >> 33;
+    value *= 0xC4CEB9FE1A85EC53u;
+    return value ^ value >> 33;
+}
+
+/* hashes [K, ORDERS], lengths [K]: how many of a draft's hashes there are. */
+static void hash(const int64_t *contexts, int64_t K, int64_t L, uint64_t *hashes, int64_t *lengths) {
+    for (int64_t k = 0; k < K; k++) {
+        uint64_t sum = 0;
+        int64_t o = 0;
+        for (; o < cut(L, ORDERS); o++) {
+            int64_t token = contexts[k * L + L - 1 - o];
+            if (token < 0) break;
+            sum += ((uint64_t)token + 1) * MULTIPLIERS[o];
+            hashes[k * ORDERS + o] = mix(sum);
+        }
+        lengths[k] = o;
+    }
+}
+
+/* One segment's slice for each slot. A slice's fields hold what is known of it so far. */
+static void locate(const Segment *s, const uint64_t *hashes, const int64_t *lengths, int64_t K, Slice *slices) {
+    int64_t slots = K * ORDERS;
+    for (int64_t i = 0; i < slots; i++) {
+        int64_t o = i % ORDERS, known = o < lengths[i / ORDERS] && s->shift[o] >= 0;
+        slices[i].width = known;
+        if (!known) continue;
+        slices[i].row = s->base[o] + (int64_t)(hashes[i] >> s->hash_shift >> s->shift[o]);
+        FETCH(s->directory + 4 * (uint64_t)slices[i].row);
+    }
+    for (int64_t i = 0; i < slots; i++) {
+        if (!slices[i].width) continue;
+        int64_t start = cut(u32(s->directory, slices[i].row), s->rows);
+        int64_t end = cut(u32(s->directory, slices[i].row + 1), s->rows);
+        slices[i].start = start;
+        slices[i].width = end > start ? end - start : 0;
+        FETCH(s->fingerprints + 4 * (uint64_t)start);
+        FETCH(s->pointers + 4 * (uint64_t)start);
+    }
+    for (int64_t i = 0; i < slots; i++) {
+        if (!slices[i].width) continue;
+        uint32_t fingerprint = (uint32_t)(hashes[i] >> s->hash_shift);
+        int64_t row = bisect(s->fingerprints, slices[i].start, slices[i].width, fingerprint);
+        if (u32(s->fingerprints, row) != fingerprint) {
+            slices[i].width = 0;
+            continue;
+        }
+        int64_t start = cut(u32(s->pointers, row), s->entries), end = cut(u32(s->pointers, row + 1), s->entries);
+        slices[i] = (Slice){row, start, end > start ? cut(end - start, s->other + 1) : 0};
+        FETCH(s->tokens + (uint64_t)(s->token_size * start));
+        FETCH(s->counts + (uint64_t)(s->count_size * start));
+    }
+}
+
+/* What followed a context in all, OTHER included. */
+static int64_t total(const Segment *s, Slice slice) {
+    if (slice.width >= WIDE) {
+        if (!s->wides) return 0;
+        int64_t at = bisect(s->wide_rows, 0, s->wides, (uint32_t)slice.row);
+        return u32(s->wide_rows, at) == slice.row ? ((const int64_t *)(uintptr_t)s->wide_totals)[at] : 0;
+    }
+    int64_t sum = 0;
+    for (int64_t i = 0; i < slice.width; i++) sum += count_at(s, slice.start + i);
+    return sum;
+}
+
+/* --- sorting ------------------------------------------------------------------------------------------------- */
+
+/* Sort by the four bytes above the lowest `shift` bits; equal ones keep their order. `spare` is as long. */
+static void sort(uint64_t *keys, uint64_t *spare, int64_t length, int shift) {
+    uint64_t differ = 0;
+    for (int64_t i = 1; i < length; i++) differ |= keys[i] ^ keys[0];
+    for (int byte = shift; byte < shift + 32; byte += 8) {
+        if (!(differ >> byte & 255)) continue;
+        uint32_t ends[257];
+        for (int b = 0; b <= 256; b++) ends[b] = 0;
+        for (int64_t i = 0; i < length; i++) ends[(keys[i] >> byte & 255) + 1]++;
+        for (int b = 0; b < 256; b++) ends[b + 1] += ends[b];
+        for (int64_t i = 0; i < length; i++) spare[ends[keys[i] >> byte & 255]++] = keys[i];
+        for (int64_t i = 0; i < length; i++) keys[i] = spare[i];
+    }
+}
+
+/* --- probabilities ------------------------------------------------------------------------------------------- */
+
+/* The candidates, sorted and each once. */
+typedef struct {
+    int64_t length;
+    int64_t repeats;        /* candidates that stand there twice: `copies[i]` is the same as `firsts[copies[i]]` */
+    uint32_t *tokens;       /* [length] */
+    int64_t *places;        /* [length] where each stands first */
+    int64_t *copies;        /* [repeats] */
+    int64_t *firsts;        /* [C] */
+    int64_t *sums;          /* [length] pooled counts, 0 between uses */
+    int64_t *at;            /* [length] the search in a wide row */
+} Wanted;
+
+static Wanted sorted_candidates(const int64_t *candidates, int64_t C, int64_t *scratch) {
+    Wanted w = {0, 0, (uint32_t *)scratch, scratch + C, scratch + 2 * C, scratch + 3 * C, scratch + 4 * C, scratch + 5 * C};
+    uint64_t *keys = (uint64_t *)w.sums;
+    int64_t length = 0;
+    for (int64_t c = 0; c < C; c++)
+        if (candidates[c] >= 0 && candidates[c] <= UINT32_MAX) keys[length++] = (uint64_t)candidates[c] << 32 | (uint64_t)c;
+    sort(keys, (uint64_t *)w.at, length, 32);
+    for (int64_t i = 0; i < length; i++) {
+        uint32_t token = (uint32_t)(keys[i] >> 32);
+        int64_t c = (int64_t)(uint32_t)keys[i];
+        if (w.length && w.tokens[w.length - 1] == token) {
+            w.firsts[c] = w.places[w.length - 1];
+            w.copies[w.repeats++] = c;
+        } else {
+            w.tokens[w.length] = token;
+            w.places[w.length++] = c;
+        }
+    }
+    for (int64_t i = 0; i < length; i++) w.sums[i] = 0;
+    return w;
+}
+
+/* Add a row's counts to the sums; which candidates were met goes to `met`, whose new length is returned. */
+static int64_t gather(const Segment *s, Slice slice, const Wanted *w, int64_t *met, int64_t length) {
+    const uint64_t tokens = (uint64_t)(uintptr_t)w->tokens;
+    if (slice.width < WIDE) {
+        for (int64_t place = slice.start; place < slice.start + slice.width; place++) {
+            int64_t token = token_at(s, place);
+            int64_t i = bisect(tokens, 0, w->length, (uint32_t)token);
+            if (w->tokens[i] != token || token >= s->other) continue;
+            w->sums[i] += count_at(s, place);
+            met[length++] = i;
+        }
+        return length;
+    }
+    /* All candidates take each step together, so that none waits for the memory of another. */
+    int64_t *at = w->at;
+    for (int64_t i = 0; i < w->length; i++) at[i] = slice.start;
+    for (int64_t width = slice.width; width > 1; width -= width >> 1) {
+        int64_t half = width >> 1;
+        for (int64_t i = 0; i < w->length; i++) at[i] += token_at(s, at[i] + half) <= w->tokens[i] ? half : 0;
+    }
+    for (int64_t i = 0; i < w->length; i++) {
+        if (token_at(s, at[i]) != w->tokens[i] || w->tokens[i] >= s->other) continue;
+        w->sums[i] += count_at(s, at[i]);
+        met[length++] = i;
+    }
+    return length;
+}
+
+/* block, 8 bytes each: p [K, ORDERS, C] and heard [K, ORDERS], which come as zeros; contexts [K, L], candidates [C];
+   then room for what follows, as much as kernel.py reckons. */
+EXPORT void mean(const Segment *segments, const Pool *pools, int64_t pool_count, int64_t K, int64_t L, int64_t C,
+                 void *block) {
+    int64_t slots = K * ORDERS, segment_count = pool_count ? pools[pool_count - 1].end : 0;
+    double *p = block, *heard = p + slots * C;
+    const int64_t *contexts = (const int64_t *)(heard + slots), *candidates = contexts + K * L;
+    uint64_t *hashes = (uint64_t *)(candidates + C);
+    int64_t *lengths = (int64_t *)(hashes + slots);
+    Slice *slices = (Slice *)(lengths + K);                       /* [segment_count, slots] */
+    int64_t *totals = (int64_t *)(slices + segment_count * slots); /* [pool_count, slots] */
+    int64_t *met = totals + pool_count * slots;                   /* [segment_count * C] */
+    Wanted wanted = sorted_candidates(candidates, C, met + segment_count * C);
+
+    hash(contexts, K, L, hashes, lengths);
+    for (int64_t s = 0; s < segment_count; s++) locate(segments + s, hashes, lengths, K, slices + s * slots);
+    for (int64_t w = 0; w < pool_count; w++) {
+        for (int64_t i = 0; i < slots; i++) {
+            uint64_t sum = 0;
+            for (int64_t s = pools[w].first; s < pools[w].end; s++)
+                sum += (uint64_t)total(segments + s, slices[s * slots + i]);
+            totals[w * slots + i] = (int64_t)sum;
+            if ((int64_t)sum > 0) heard[i] += pools[w].weight;
+        }
+    }
+    if (!wanted.length) return;
+    for (int64_t i = 0; i < slots; i++) {
+        for (int64_t w = 0; w < pool_count; w++) {
+            int64_t all = totals[w * slots + i], length = 0;
+            if (all <= 0) continue;
+            for (int64_t s = pools[w].first; s < pools[w].end; s++)
+                length = gather(segments + s, slices[s * slots + i], &wanted, met, length);
+            double share = pools[w].weight / heard[i];
+            for (int64_t m = 0; m < length; m++) {
+                int64_t count = wanted.sums[met[m]];
+                wanted.sums[met[m]] = 0; /* one that two segments hold is met twice */
+                if (count <= 0) continue;
+                double likely = (double)count / (double)all;
+                p[i * C + wanted.places[met[m]]] += share * (likely < 1 ? likely : 1);
+            }
+        }
+        for (int64_t r = 0; r < wanted.repeats; r++)
+            p[i * C + wanted.copies[r]] = p[i * C + wanted.firsts[wanted.copies[r]]];
+    }
+}
+
+/* --- successors ---------------------------------------------------------------------------------------------- */
+
+static int worse(Entry a, Entry b) { return a.count < b.count || (a.count == b.count && a.token > b.token); }
+
+/* Keep the n best: a heap whose root is the worst of them. Returns how many it holds. */
+static int64_t keep(Entry *heap, int64_t length, int64_t n, Entry entry) {
+    int64_t i = 0;
+    if (length < n) {
+        for (i = length++; i > 0 && worse(entry, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    } else {
+        if (!worse(heap[0], entry)) return length;
+        for (int64_t child = 1; child < length; child = 2 * i + 1) {
+            if (child + 1 < length && worse(heap[child + 1], heap[child])) child++;
+            if (!worse(heap[child], entry)) break;
+            heap[i] = heap[child];
+            i = child;
+        }
+    }
+    heap[i] = entry;
+    return length;
+}
+
+/* The n commonest tokens of a pool after one context, into the heap: walks the segments' sorted rows side by side. */
+static int64_t best(const Segment *segments, Slice *rest, int64_t segment_count, int64_t slots, int64_t n, Entry *heap) {
+    int64_t length = 0;
+    for (;;) {
+        int64_t token = INT64_MAX, other = INT64_MAX;
+        for (int64_t s = 0; s < segment_count; s++) {
+            Slice *slice = rest + s * slots;
+            if (slice->width && token_at(segments + s, slice->start) < token) {
+                token = token_at(segments + s, slice->start);
+                other = segments[s].other;
+            }
+        }
+        if (token == INT64_MAX) return length;
+        uint64_t sum = 0;
+        for (int64_t s = 0; s < segment_count; s++) {
+            Slice *slice = rest + s * slots;
+            if (!slice->width || token_at(segments + s, slice->start) != token) continue;
+            sum += (uint64_t)count_at(segments + s, slice->start++);
+            slice->width--;
+        }
+        if ((int64_t)sum > 0 && token < other) length = keep(heap, length, n, (Entry){(int64_t)sum, token});
+    }
+}
+
+/* block, 8 bytes each: contexts [K, L]; then room for ids [pool_count * K * n], of which the first are the answer and
+   their number is returned; then room for what follows, as much as kernel.py reckons. */
+EXPORT int64_t successors(const Segment *segments, const Pool *pools, int64_t pool_count, int64_t K, int64_t L,
+                          int64_t n, void *block) {
+    int64_t slots = K * ORDERS, segment_count = pool_count ? pools[pool_count - 1].end : 0, found = 0, distinct = 0;
+    const int64_t *contexts = block;
+    int64_t *ids = (int64_t *)block + K * L;
+    uint64_t *hashes = (uint64_t *)(ids + pool_count * K * n);
+    int64_t *lengths = (int64_t *)(hashes + slots);
+    Slice *slices = (Slice *)(lengths + K);                 /* [segment_count, slots] */
+    Entry *heap = (Entry *)(slices + segment_count * slots); /* [n] */
+
+    hash(contexts, K, L, hashes, lengths);
+    for (int64_t s = 0; s < segment_count; s++) locate(segments + s, hashes, lengths, K, slices + s * slots);
+    for (int64_t w = 0; w < pool_count; w++) {
+        int64_t first = pools[w].first, segments_here = pools[w].end - first;
+        for (int64_t k = 0; k < K; k++) {
+            int64_t length = 0;
+            for (int64_t o = ORDERS - 1; o >= 0 && !length; o--) {
+                Slice *rest = slices + first * slots + k * ORDERS + o;
+                uint64_t sum = 0;
+                for (int64_t s = 0; s < segments_here; s++) sum += (uint64_t)total(segments + first + s, rest[s * slots]);
+                if ((int64_t)sum > 0) length = best(segments + first, rest, segments_here, slots, n, heap);
+            }
+            for (int64_t i = 0; i < length; i++) ids[found++] = heap[i].token;
+        }
+    }
+    sort((uint64_t *)ids, (uint64_t *)(heap + n), found, 0);
+    for (int64_t i = 0; i < found; i++)
+        if (!distinct || ids[distinct - 1] != ids[i]) ids[distinct++] = ids[i];
+    return distinct;
+}
+
+/* Of this file, given by who compiles it: a library compiled from another one is not used. */
+EXPORT uint64_t source_digest(void) { return SOURCE_DIGEST; }

@@ -1,0 +1,182 @@
+"""Ids of a text that changed a little: only the lines around the change are given to the tokenizer again.
+
+In: a text and what was known of its last state. Out: the same ids as encoding the whole text gives. Knows nothing
+of documents or counts.
+
+Where a token that holds a line end is followed by one that does not begin with another, pre-tokenisers start
+afresh: what stands after such an anchor is encoded alike whatever stands before it. A window from anchor to
+anchor is encoded, must agree with the old ids at both ends, and replaces what stood there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Encoded", "Retokeniser", "Tokenizer"]
+
+Ids = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+AGREE = 4  # tokens that must be the same beyond an anchor
+WINDOWS = (128, 1024)  # tokens looked at on each side of a change for an anchor, before the whole text is encoded
+STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
+
+
+class Tokenizer(Protocol):
+    """What is needed of a tokenizer."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without marks of any kind."""
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The bytes of each id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A text's bytes, its ids, and where each token ends in the bytes; no ends if the ids spell other bytes."""
+
+    data: bytes
+    ids: Ids  # [T]
+    ends: npt.NDArray[np.int64] | None  # [T]
+
+    def around(self, start: int, end: int) -> tuple[Ids, Ids]:
+        """The ids of the whole tokens up to byte `start`, and of those from byte `end` on."""
+        assert self.ends is not None
+        first = int(np.searchsorted(self.ends, end, side="left")) + 1 if end else 0
+        return self.ids[: cut(self.ends, start)], self.ids[first:]
+
+
+def cut(ends: npt.NDArray[np.int64], place: int) -> int:
+    """How many tokens end at or before this byte."""
+    return int(np.searchsorted(ends, place, side="right"))
+
+
+class Retokeniser:
+    """Encodes texts, again where they were encoded before."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        pieces = tokenizer.pieces
+        self.lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        self.ends_line = np.array([b"\n" in piece for piece in pieces])
+        self.begins_line_end = np.array([piece[:1] in (b"\n", b"\r") for piece in pieces])
+        self.faithful = self.encode("  a\n\n é").ends is not None
+
+    def encode(self, text: str) -> Encoded:
+        """A whole text."""
+        return self.spelled(text.encode(), np.array(self.tokenizer.encode(text), dtype=np.int32))
+
+    def spelled(self, data: bytes, ids: Ids) -> Encoded:
+        """Ids that are known to be this text's. Some tokenizers change the text: then there are no ends."""
+        ends = np.cumsum(self.lengths[ids])
+        if (int(ends[-1]) if len(ends) else 0) != len(data):
+            return Encoded(data, ids, None)
+        return Encoded(data, ids, ends)
+
+    def spell(self, ids: npt.NDArray[np.integer]) -> Encoded | None:
+        """The text that these are the ids of, if this tokenizer leaves texts as they are."""
+        if not self.faithful or not len(ids) or int(ids.max()) >= len(self.lengths):
+            return None
+        return self.spelled(b"".join(self.tokenizer.pieces[i] for i in ids.tolist()), ids.astype(np.int32))
+
+    def gradually(self, text: str) -> Generator[None, None, Encoded]:
+        """A whole text, with pauses."""
+        encoded = self.encode(text[:STEP])
+        for end in range(2 * STEP, len(text) + STEP, STEP):
+            yield
+            encoded = self.again(encoded, text[:end])
+        return encoded
+
+    def again(self, old: Encoded | None, text: str) -> Encoded:
+        """The text, encoded where it differs from the old one."""
+        if old is None:
+            return self.encode(text)
+        data = text.encode()
+        if data == old.data:
+            return old
+        if old.ends is not None and len(old.ids):
+            before = common_prefix(as_array(old.data), as_array(data))
+            rest = as_array(old.data)[before:], as_array(data)[before:]
+            after = common_prefix(rest[0][::-1], rest[1][::-1])
+            for reach in WINDOWS:
+                ids = self.patch(old, data, before, after, reach)
+                if ids is not None:
+                    return self.spelled(data, ids)
+        return self.encode(text)
+
+    def patch(self, old: Encoded, data: bytes, before: int, after: int, reach: int) -> Ids | None:
+        """The ids with the window around a change encoded anew; None if it finds no anchors or does not agree."""
+        assert old.ends is not None
+        first = self.left_anchor(old, before, reach)
+        last = self.right_anchor(old, len(old.data) - after, reach)
+        if first is None or last is None:
+            return None
+        start = int(old.ends[first - 1]) if first else 0
+        shift = len(data) - len(old.data)
+        whole = last == len(old.ids)
+        # Beyond the anchor a few tokens more are read than compared: the last of a window may be cut.
+        beyond = len(old.ids) if whole else min(len(old.ids), last + 3 * AGREE)
+        end = len(data) if beyond == len(old.ids) else int(old.ends[beyond - 1]) + shift
+        window = data[start:end].decode(errors="replace")
+        new = np.array(self.tokenizer.encode(window), dtype=np.int32)
+        spelled = self.spelled(data[start:end], new)
+        if spelled.ends is None or not same(new, old.ids[first:], AGREE if first else 0):
+            return None
+        if whole:
+            return np.concatenate((old.ids[:first], new))
+        place = int(old.ends[last - 1]) + shift - start
+        at = cut(spelled.ends, place)
+        agree = min(AGREE, len(old.ids) - last)
+        if at == 0 or int(spelled.ends[at - 1]) != place or not same(new[at:], old.ids[last:], agree):
+            return None
+        return np.concatenate((old.ids[:first], new[:at], old.ids[last:]))
+
+    def left_anchor(self, old: Encoded, before: int, reach: int) -> int | None:
+        """The nearest anchor with some unchanged tokens between it and the first change; 0 is the text's start."""
+        assert old.ends is not None
+        last = cut(old.ends, before) - AGREE
+        first = max(1, last - reach)
+        places = self.anchors(old.ids, first, last + 1)
+        if len(places):
+            return int(places[-1])
+        return 0 if last - reach < 1 else None
+
+    def right_anchor(self, old: Encoded, after: int, reach: int) -> int | None:
+        """The second anchor beyond the last change, or the end of the text."""
+        assert old.ends is not None
+        first = cut(old.ends, after - 1) + 2
+        places = self.anchors(old.ids, first, first + reach)
+        if len(places) > 1:
+            return int(places[1])
+        return len(old.ids) if first + reach >= len(old.ids) else None
+
+    def anchors(self, ids: Ids, start: int, end: int) -> npt.NDArray[np.intp]:
+        """Tokens from start up to end that follow a line end and do not begin with another."""
+        near = ids[max(start, 1) - 1 : max(end, 1)]
+        found: npt.NDArray[np.intp] = np.flatnonzero(self.ends_line[near[:-1]] & ~self.begins_line_end[near[1:]])
+        return found + max(start, 1)
+
+
+def same(new: Ids, old: Ids, count: int) -> bool:
+    """Whether the first so many ids are there in both and the same."""
+    return len(new) >= count <= len(old) and bool(np.array_equal(new[:count], old[:count]))
+
+
+def common_prefix(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> int:
+    """How many values two arrays share at their start."""
+    length = min(len(first), len(second))
+    different = first[:length] != second[:length]
+    at = int(different.argmax()) if length else 0
+    return at if length and different[at] else length
+
+
+def as_array(data: bytes) -> Bytes:
+    """The bytes as numbers, not copied."""
+    return np.frombuffer(data, dtype=np.uint8)

@@ -7,7 +7,6 @@ Knows the file through `layout`, and nothing of registries or text. What tables 
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import Run, hash_bits, hash_contexts, other, token_bits
+from ngram_builders.counts import Run, hash_bits, token_bits
 from ngram_builders.errors import UserError
+from ngram_builders.kernel import Query
 from ngram_builders.layout import (
     DTYPES,
     FINGERPRINT_BITS,
@@ -101,64 +101,6 @@ class Delta:
         return cls(columns_of(run, vocab_size), len(run))
 
 
-class PlainQuery:
-    """Stands in until the vectorised query is here: one context and one candidate after the other."""
-
-    def __init__(self, pools: Sequence[Sequence[Columns]], weights: Sequence[float]) -> None:
-        self.pools = pools
-        self.weights = weights
-
-    def entries(self, pool: Sequence[Columns], context: Sequence[int], order: int) -> Counter[int]:
-        """What followed a context: token -> count."""
-        found: Counter[int] = Counter()
-        latest = list(context[::-1][: order - 1])
-        if len(latest) < order - 1 or min(latest) < 0:
-            return found
-        for columns in pool:
-            if order not in columns.orders:
-                continue
-            hashed = int(hash_contexts(np.array(latest), columns.vocab_size)[-1])
-            base, bits = columns.orders[order]
-            bucket = base + (hashed >> (hash_bits(columns.vocab_size) - bits))
-            for row in range(int(columns.directory[bucket]), int(columns.directory[bucket + 1])):
-                if int(columns.fingerprints[row]) == hashed & 0xFFFFFFFF:
-                    for place in range(int(columns.pointers[row]), int(columns.pointers[row + 1])):
-                        count = int(columns.counts[place])
-                        at = np.searchsorted(columns.overflow_places, place)
-                        if at < len(columns.overflow_places) and columns.overflow_places[at] == place:
-                            count = int(columns.overflow_counts[at])
-                        found[int(columns.tokens[place])] += count
-        return found
-
-    def mean(
-        self, contexts: npt.NDArray[np.integer], candidates: npt.NDArray[np.integer]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The weighted mean probabilities [K, 8, C] and the weight of the pools that were heard [K, 8]."""
-        p = np.zeros((len(contexts), 8, len(candidates)))
-        heard = np.zeros((len(contexts), 8))
-        for pool, weight in zip(self.pools, self.weights, strict=True):
-            for k, context in enumerate(contexts.tolist()):
-                for order in range(2, 10):
-                    found = self.entries(pool, context, order)
-                    if (total := sum(found.values())) > 0:
-                        heard[k, order - 2] += weight
-                        p[k, order - 2] += [weight * max(found[c], 0) / total for c in candidates.tolist()]
-        return np.divide(p, heard[:, :, None], out=p, where=heard[:, :, None] > 0), heard
-
-    def successors(self, contexts: npt.NDArray[np.integer], n: int) -> npt.NDArray[np.int64]:
-        """Up to n tokens of each pool after the longest context known to it, each once, ascending."""
-        chosen: set[int] = set()
-        for pool in self.pools:
-            for context in contexts.tolist():
-                for order in range(9, 1, -1):
-                    found = self.entries(pool, context, order)
-                    found.pop(other(pool[0].vocab_size), None)
-                    if best := sorted((-count, token) for token, count in found.items() if count > 0):
-                        chosen.update(token for _, token in best[:n])
-                        break
-        return np.array(sorted(chosen), dtype=np.int64)
-
-
-def query(pools: Sequence[Sequence[Columns]], weights: Sequence[float]) -> PlainQuery:
+def query(pools: Sequence[Sequence[Columns]], weights: Sequence[float]) -> Query:
     """Pools of counts, ready to be asked any number of times."""
-    return PlainQuery(pools, weights)
+    return Query(pools, weights)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ngram_builders.counts import ORDERS
 from ngram_builders.registry import Registry
 from ngram_builders.tables import Table
-from spd_lsp.interpolation import LAMBDAS, NEST_WEIGHTS, Domains, Mixture, last_tokens
+from spd_lsp.interpolation import LAMBDAS, ROWS, Domains, Mixture, last_tokens
 from tests.ngram_builders.reference import write_texts
 
 VOCABULARY = 12
@@ -75,11 +75,16 @@ def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
     p = mixture.nest([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
-    bigram = NEST_WEIGHTS[0]
-    unbelieved = np.prod([1 - weight for weight in NEST_WEIGHTS])
-    assert p[0] == pytest.approx([1 - 0.9 * unbelieved, 0.2 * unbelieved])
+    known = sum(ROWS[4])
+    assert p[0] == pytest.approx([0.1 * (1 - known) + known, 0.2 * (1 - known)])
+    bigram = ROWS[0][0]
     assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
+
+
+def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), rows=((0.5,),))
+    assert mixture.nest([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
 
 
 def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):

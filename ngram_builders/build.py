@@ -18,6 +18,7 @@ from ngram_builders.counts import ORDERS, check_orders, stream
 from ngram_builders.errors import UserError
 from ngram_builders.files import UNREADABLE, akin, language_of, survey
 from ngram_builders.registry import Domain, Registry, check_name
+from ngram_builders.sources import source_of
 from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.tables import TableSummary
 from ngram_builders.writer import write_table as write_file
@@ -148,8 +149,13 @@ def gather(roots: Sequence[Path], language: str | None, left_out: Counter[str], 
     for done, root in enumerate(roots):
         report("survey", done, len(roots))
         found = survey(root)
-        sources.update(dict.fromkeys(found.sources))
-        left_out.update({reason: len(paths) for reason, paths in found.left_out.items()})
+        for path in found.sources:
+            fault = source_of(str(path))[1]
+            if fault is None:
+                sources[path] = None
+            else:
+                left_out[fault] += 1
+        left_out.update(found.reasons())
     report("survey", len(roots), len(roots))
     wanted = [path for path in sources if language is None or language_of(path) in akin(language)]
     if len(wanted) < len(sources):

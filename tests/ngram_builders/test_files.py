@@ -11,7 +11,8 @@ import pytest
 
 import ngram_builders
 from ngram_builders.errors import UserError
-from ngram_builders.files import akin, is_secret, language_of, reason, survey
+from ngram_builders.files import akin, is_secret, language_of, reason, shown, survey
+from ngram_builders.sources import source_of
 
 CODE = "def f(x):\n    return x\n"
 
@@ -25,14 +26,22 @@ def plant(root: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def sources(root: Path) -> list[str]:
-    return [path.relative_to(root.resolve()).as_posix() for path in survey(root).sources]
+    return [name for name, fault in verdicts(root).items() if fault is None]
 
 
 def left_out(root: Path) -> dict[str, list[str]]:
-    return {
-        fault: [path.relative_to(root.resolve()).as_posix() for path in paths]
-        for fault, paths in survey(root).left_out.items()
-    }
+    faults: dict[str, list[str]] = {}
+    for name, fault in verdicts(root).items():
+        if fault is not None:
+            faults.setdefault(fault, []).append(name)
+    return {fault: sorted(names) for fault, names in faults.items()}
+
+
+def verdicts(root: Path) -> dict[str, str | None]:
+    """The survey by name, then every file that it found by content."""
+    found = survey(root)
+    judged = {one.path: source_of(one.path)[1] for one in found.found} | found.left_out
+    return {Path(path).relative_to(root.resolve()).as_posix(): fault for path, fault in judged.items()}
 
 
 def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
@@ -223,6 +232,66 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.py")
     assert left_out(tmp_path) == {"not a regular file": ["a.py"]}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.py")
+    assert source_of(str(tmp_path / "a.py")) == ("", "not a regular file")
+
+
+def test_a_file_of_two_gigabytes_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "a.py").open("wb") as file:
+        file.truncate(2 << 30)
+    assert left_out(tmp_path) == {"larger than 1 MB": ["a.py"]}
+    assert source_of(str(tmp_path / "a.py")) == ("", "larger than 1 MB")
+
+
+def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    plant(tmp_path, {"target.py": CODE})
+    (tmp_path / "a.py").symlink_to("target.py")
+    assert source_of(str(tmp_path / "a.py")) == ("", "unreadable")
+
+
+def test_a_link_to_another_place_as_the_root_is_that_place(tmp_path: Path) -> None:
+    plant(tmp_path, {"real/a.py": CODE})
+    (tmp_path / "name").symlink_to("real", target_is_directory=True)
+    assert survey(tmp_path / "name").sources == survey(tmp_path / "real").sources
+
+
+def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, {"a.py": CODE, "locked/b.py": CODE})
+    scandir = os.scandir
+
+    def refuse(folder: str) -> object:
+        if folder.endswith("locked"):
+            raise PermissionError
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert survey(tmp_path).left_out == {str(tmp_path.resolve() / "locked"): "unreadable"}
+    assert sources(tmp_path) == ["a.py"]
+
+
+def test_roots_in_any_order_and_overlap_give_each_file_once(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
+    roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]
+    found = survey(*roots)
+    assert found == survey(*reversed(roots))
+    assert [path.name for path in found.sources] == ["a.py", "b.py", "c.py"]
+    assert found.reasons() == {"version control, dependency or build folder": 1}
+
+
+def test_one_language_takes_its_kin_along(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
+    found = survey(tmp_path, language="typescript")
+    assert [path.name for path in found.sources] == ["a.ts", "b.js"]
+    assert found.reasons() == {"other language": 1, "not source code": 1}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_any_name_can_be_printed() -> None:
+    assert shown(os.fsdecode("caf?/ä.py".encode().replace(b"?", b"\xff"))).encode() == "caf\ufffd/ä.py".encode()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")

@@ -7,47 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from ngram_builders.counts import count
 from ngram_builders.errors import UserError
 from ngram_builders.registry import Domain, Registry
-from ngram_builders.tables import Table, TableSummary, write
-
-ROOT = Path(__file__).parents[2]
-
-
-def writer(*tokens: int, language: str = "python") -> Callable[[Path], TableSummary]:
-    """A table of one document of these tokens."""
-
-    def write_table(path: Path) -> TableSummary:
-        counts = count([np.array([*tokens, 0])], end_of_text=0, vocab_size=100)
-        return write(path, counts, fingerprint="a1b2", sources={language: 1})
-
-    return write_table
-
-
-def p_after(table: Table, context: int, token: int) -> float:
-    p, _ = table.lookup(np.array([[context]]), np.array([token]))
-    return float(p[0, 0, 0])
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "data" / "ngrams")
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    (tmp_path / "repo" / "inner").mkdir(parents=True)
-    return tmp_path / "repo"
-
-
-def names(found: list[tuple[Domain, float]]) -> list[tuple[str, float]]:
-    return [(domain.name, weight) for domain, weight in found]
+from ngram_builders.tables import Table, TableSummary
+from tests.ngram_builders.small_tables import names, p_after, writer
 
 
 def test_reading_creates_nothing(registry: Registry) -> None:
@@ -177,9 +145,9 @@ def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path,
 @pytest.mark.parametrize(
     ("harm", "fault"),
     [
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\xc1 noise"), "index of n-gram domain bad"),
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b""), "index of n-gram domain bad"),
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "index of n-gram domain bad"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\xc1 noise"), "facts about n-gram domain bad"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b""), "facts about n-gram domain bad"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "facts about n-gram domain bad"),
         (lambda d: d.path.unlink(), "no such file"),
         (lambda d: d.path.write_bytes(d.path.read_bytes()[:-64]), "bytes instead of"),
         (lambda d: d.path.write_bytes(b"something else entirely"), "a file of another kind"),
@@ -195,7 +163,7 @@ def test_a_broken_domain_is_listed_with_its_fault_and_serves_nothing(
     assert bad.name == "bad"
     assert bad.fault is not None
     assert fault in bad.fault
-    assert "run: spd-lsp build-ngrams" in bad.fault
+    assert "run: spd-lsp " in bad.fault
     assert registry.find("bad").fault == bad.fault
     assert registry.serving(repo / "a.py", "python") == [(good, 0.7)]
     assert registry.install("bad", writer(5), roots=[repo]).fault is None
@@ -213,48 +181,107 @@ def test_an_index_cannot_name_a_table_elsewhere(registry: Registry) -> None:
     assert registry.find("mine").path.parent == home
 
 
-def test_files_are_served_by_what_was_built_around_them_innermost_first(registry: Registry, repo: Path) -> None:
-    registry.install("outer", writer(5), roots=[repo])
-    registry.install("inner", writer(6), roots=[repo / "inner"], weight=0.4)
-    assert names(registry.serving(repo / "inner" / "a.py", "python")) == [("inner", 0.4), ("outer", 0.7)]
-    assert names(registry.serving(repo / "a.py", "python")) == [("outer", 0.7)]
-    assert registry.serving(repo.with_name("repo2") / "a.py", "python") == []
-    assert registry.serving(None, "python") == []
+def test_a_renamed_domain_keeps_its_table_its_facts_and_its_uses(registry: Registry, repo: Path) -> None:
+    before = registry.install("old", writer(5), roots=[repo], weight=0.4, recipe={"model": "starter"})
+    (before.path.parent / "tokens.sqlite").write_bytes(b"ids")
+    registry.use(repo, [("old", 0.5)])
+    registry.use_for_language("python", [("old", 0.2)])
+    after = registry.rename("old", "new")
+    assert (after.path.name, after.built, after.weight, after.recipe) == (
+        before.path.name,
+        before.built,
+        0.4,
+        {"model": "starter"},
+    )
+    assert [domain.name for domain in registry.domains()] == ["new"]
+    assert (after.path.parent / "tokens.sqlite").read_bytes() == b"ids"
+    assert names(registry.serving(repo / "x.py", "python")) == [("new", 0.5)]
+    assert names(registry.serving(None, "python")) == [("new", 0.2)]
+    assert registry.uses().names() == {"new"}
 
 
-def test_a_workspace_is_served_by_what_it_uses_and_by_nothing_else(registry: Registry, repo: Path) -> None:
-    registry.install("built", writer(5), roots=[repo])
-    registry.install("a", writer(6))
-    registry.install("b", writer(7))
-    registry.use(repo, [("b", 0.3), ("a", 0.6)])
-    registry.use(repo / "inner", [("a", 1)])
-    assert names(registry.serving(repo / "x.py", "python")) == [("b", 0.3), ("a", 0.6)]
-    assert names(registry.serving(repo / "inner" / "x.py", None)) == [("a", 1.0)]
-    registry.use(repo / "inner", [])
-    assert names(registry.serving(repo / "inner" / "x.py", None)) == [("b", 0.3), ("a", 0.6)]
-    registry.use(repo, [])
-    assert names(registry.serving(repo / "x.py", "python")) == [("built", 0.7)]
+def test_a_rename_that_cannot_be_done_changes_nothing(registry: Registry, repo: Path) -> None:
+    registry.install("old", writer(5))
+    registry.install("taken", writer(6))
+    registry.use(repo, [("old", 0.5)])
+    (registry.folder / "unfinished").mkdir()
+    (registry.folder / "unfinished" / "tokens.sqlite").touch()
+    generation = registry.generation()
+    for new, message in (
+        ("taken", "expected a name that is free, found an n-gram domain taken"),
+        ("a/b", "expected a domain name of letters"),
+        ("old", "expected a name that is free"),
+    ):
+        with pytest.raises(UserError, match=message):
+            registry.rename("old", new)
+    assert registry.generation() == generation
+    with pytest.raises(UserError, match="cannot write the n-gram registry"):
+        registry.rename("old", "unfinished")
+    with pytest.raises(UserError, match="found 'gone', known: old, taken"):
+        registry.rename("gone", "new")
+    assert names(registry.serving(repo / "x.py", None)) == [("old", 0.5)]
 
 
-def test_a_workspace_reached_through_a_link_is_the_same(registry: Registry, repo: Path) -> None:
-    registry.install("a", writer(6))
-    repo.with_name("link").symlink_to(repo, target_is_directory=True)
-    registry.use(repo.with_name("link"), [("a", 0.5)])
-    assert names(registry.serving(repo / "x.py", None)) == [("a", 0.5)]
+@pytest.mark.parametrize("after", range(4))
+def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
+    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """The process dies after so many of the three steps; the same command can then be given again."""
+    registry.install("old", writer(5))
+    registry.use(repo, [("old", 0.5)])
+    left = iter([True] * after)
+
+    def cut(step: Callable[..., object]) -> Callable[..., object]:
+        def do(*arguments: object) -> object:
+            if not next(left, False):
+                raise KeyboardInterrupt
+            return step(*arguments)
+
+        return do
+
+    monkeypatch.setattr(Registry, "write_uses", cut(Registry.write_uses))
+    monkeypatch.setattr(Path, "rename", cut(Path.rename))
+    with suppress(KeyboardInterrupt):
+        registry.rename("old", "new")
+    monkeypatch.undo()
+    (domain,) = registry.domains()
+    assert domain.name == ("old" if after < 2 else "new")
+    assert names(registry.serving(repo / "x.py", None)) == [(domain.name, 0.5)]
+    if after < 2:
+        registry.rename("old", "new")
+    registry.prune()
+    assert names(registry.serving(repo / "x.py", None)) == [("new", 0.5)]
+    assert registry.uses().names() == {"new"}
 
 
-def test_a_domain_serves_its_languages_and_their_kin(registry: Registry, repo: Path) -> None:
-    registry.install("web", writer(5, language="typescript"), roots=[repo])
-    assert names(registry.serving(repo / "a.tsx", "typescriptreact")) == [("web", 0.7)]
-    assert names(registry.serving(repo / "a", None)) == [("web", 0.7)]
-    assert registry.serving(repo / "a.py", "python") == []
+def test_a_domain_that_must_be_new_is_not_replaced(registry: Registry) -> None:
+    registry.install("mine", writer(5), overwrite=False)
+    with pytest.raises(UserError, match="found an n-gram domain mine"):
+        registry.install("mine", writer(6), overwrite=False)
+    assert p_after(Table.open(registry.find("mine").path), 5, 0) == 1
 
 
-def test_only_known_domains_can_be_used(registry: Registry, repo: Path) -> None:
+def test_a_domain_removed_while_it_is_built_says_so(registry: Registry) -> None:
+    def build(path: Path) -> TableSummary:
+        registry.remove("mine")
+        return writer(6)(path)
+
     registry.install("mine", writer(5))
-    with pytest.raises(UserError, match="found 'other', known: mine"):
-        registry.use(repo, [("mine", 0.5), ("other", 0.5)])
-    assert registry.serving(repo / "a.py", None) == []
+    with pytest.raises(UserError, match="removed or renamed while its table was written; build it again"):
+        registry.install("mine", build)
+    assert registry.domains() == []
+
+
+def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ngram_builders.registry.BUILD_PATIENCE", 0)
+    with registry.building("mine") as home:
+        with pytest.raises(UserError, match="held by another process"), registry.building("mine"):
+            pass
+        with registry.building("other"):
+            pass
+        assert registry.install("mine", writer(5)).path.parent == home
+    with registry.building("mine"):
+        pass
 
 
 def test_what_is_removed_is_forgotten_with_its_uses(registry: Registry, repo: Path) -> None:
@@ -302,16 +329,6 @@ def test_a_second_registry_sees_what_the_first_did(registry: Registry, repo: Pat
     assert server.serving(repo / "a.py", None) == []
 
 
-def test_damaged_records_of_use_count_as_none(registry: Registry, repo: Path) -> None:
-    registry.install("mine", writer(5), roots=[repo])
-    registry.use(repo, [("mine", 0.2)])
-    for noise in (b"", b"\xc1", b"\x93\x01\x02\x03", b"\x81\xa1a\x05"):
-        (registry.folder / "workspaces.msgpack").write_bytes(noise)
-        assert names(registry.serving(repo / "a.py", None)) == [("mine", 0.7)]
-    registry.use(repo, [("mine", 0.3)])
-    assert names(registry.serving(repo / "a.py", None)) == [("mine", 0.3)]
-
-
 def test_strange_files_in_the_folder_do_no_harm(registry: Registry) -> None:
     good = registry.install("good", writer(5))
     (registry.folder / "a file").write_text("x")
@@ -329,21 +346,6 @@ def test_concurrent_installs_of_threads_leave_one_sound_table(registry: Registry
     assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
 
 
-def test_concurrent_installs_of_processes_leave_one_sound_table(registry: Registry) -> None:
-    script = (
-        "import sys; from pathlib import Path; from ngram_builders.registry import Registry;"
-        "from tests.ngram_builders.test_registry import writer;"
-        "[Registry(Path(sys.argv[1])).install('mine', writer(t + int(sys.argv[2]))) for t in range(10)]"
-    )
-    command = [sys.executable, "-c", script, str(registry.folder)]
-    processes = [subprocess.Popen([*command, str(start)], cwd=ROOT) for start in (10, 40)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
-    domain = registry.find("mine")
-    assert domain.fault is None
-    Table.open(domain.path).verify()
-    assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
-
-
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
     (tmp_path / "data").write_text("a file in the place of the folder")
     registry = Registry(tmp_path / "data" / "ngrams")
@@ -351,6 +353,9 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: 
         with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
             call()
     assert registry.domains() == []
+    assert registry.prune() == ([], [])
+    assert "found a file; make it a folder that you can read" in (registry.fault() or "")
+    assert Registry(tmp_path / "none").fault() is None
 
 
 def test_the_default_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

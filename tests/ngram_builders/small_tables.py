@@ -1,0 +1,28 @@
+"""Tables of a few tokens, for registries to keep, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ngram_builders.registry import Domain
+from ngram_builders.tables import Table, TableSummary, query
+from tests.ngram_builders.reference import write_texts
+
+
+def writer(*tokens: int, language: str = "python", fingerprint: str = "a1b2") -> Callable[[Path], TableSummary]:
+    """A table of one document of these tokens."""
+    return lambda path: write_texts(path, [[*tokens, 0]], 100, sources={language: 1}, fingerprint=fingerprint)
+
+
+def p_after(table: Table, context: int, token: int) -> float:
+    """How likely a token is after another."""
+    p, _ = query([[table.columns]], [1.0]).mean(np.array([[context]]), np.array([token]))
+    return float(p[0, 0, 0])
+
+
+def names(found: list[tuple[Domain, float]]) -> list[tuple[str, float]]:
+    """Who serves, with what weight."""
+    return [(domain.name, weight) for domain, weight in found]

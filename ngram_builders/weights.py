@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
 PLACES = 20_000  # places of text that weights are fitted on; more changes the third digit
 ROUNDS = 40
-PRIOR = 0.5  # places added to each component: an order seldom seen keeps a little weight
+PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
 CHUNK = 64
 PERSONAL = 0.7  # what the table weighs beside others, as when it serves
 
@@ -79,22 +79,35 @@ def observe(
     return Observations(np.concatenate(p), np.concatenate(heard))
 
 
-def fit(observations: Observations, base: Floats | float) -> Weights:
-    """The weights [M, O] that make the observed tokens likeliest; base [T] is what speaks beside the orders."""
+def fit(observations: Observations, base: Floats | float, start: Weights | None = None) -> Weights:
+    """The weights [M, O] that make the observed tokens likeliest; base [T] is what speaks beside the orders.
+
+    start: weights that serve where nothing is observed; without them all components count alike.
+    """
     components = with_base(observations, base)  # [T, 1 + O]
     rows = observations.rows
-    weights = np.zeros((WIDTH + 1, WIDTH + 1))
-    for m in range(WIDTH + 1):
-        mine, open_to_it = components[rows == m], np.arange(WIDTH + 1) <= m
-        w = open_to_it / open_to_it.sum()
+    weights = alike() if start is None else beside_base(start)
+    for m in range(1, WIDTH + 1):
+        mine, prior = components[rows == m], PRIOR * weights[m]
         for _ in range(ROUNDS):
-            shares = mine * w
+            shares = mine * weights[m]
             total = shares.sum(axis=1, keepdims=True)
             shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
-            w = open_to_it * (shares.sum(axis=0) + PRIOR)
-            w /= w.sum()
-        weights[m] = w
+            told = shares.sum(axis=0) + prior
+            weights[m] = told / told.sum()
     return tuple(map(tuple, weights[1:, 1:].tolist()))
+
+
+def alike() -> Floats:
+    """The same weight for the base and each order up to the highest seen. [M, 1 + O]"""
+    among = np.tri(WIDTH + 1)
+    return np.asarray(among / among.sum(axis=1, keepdims=True))
+
+
+def beside_base(weights: Weights) -> Floats:
+    """Weights with what they leave for the base in front, and a row for no context seen. [M, 1 + O]"""
+    table = np.concatenate((np.zeros((1, WIDTH)), np.array(weights)))
+    return np.concatenate((1 - table.sum(axis=1, keepdims=True), table), axis=1)
 
 
 def with_base(observations: Observations, base: Floats | float) -> Floats:
@@ -105,9 +118,7 @@ def with_base(observations: Observations, base: Floats | float) -> Floats:
 
 def mixed(observations: Observations, base: Floats | float, weights: Weights) -> Floats:
     """What the mixture says of each observed token. [T]"""
-    table = np.concatenate((np.zeros((1, WIDTH)), np.array(weights)))  # [M, O]
-    table = np.concatenate((1 - table.sum(axis=1, keepdims=True), table), axis=1)  # [M, 1 + O]
-    return np.asarray((with_base(observations, base) * table[observations.rows]).sum(axis=1))
+    return np.asarray((with_base(observations, base) * beside_base(weights)[observations.rows]).sum(axis=1))
 
 
 def perplexity(p: Floats) -> float:

@@ -65,6 +65,15 @@ class CausalModel:
         """Read one more position, the superposed embedding of these ids, and give the logits after it [V]."""
         return self.forward(inputs_embeds=self.superpose(ids, weights)[None, None])
 
+    @torch.inference_mode()
+    def likelihoods(self, ids: Sequence[int]) -> Floats:
+        """How likely each id was after those before it, the first left out. One pass of its own. -> [T - 1]."""
+        read = torch.tensor([list(ids)], device=self.device)  # [1, T]
+        logits = self.network(input_ids=read, use_cache=False).logits[0, :-1].float()  # [T - 1, V]
+        p = logits.softmax(dim=-1).gather(1, read[0, 1:, None])[:, 0]
+        found: Floats = p.cpu().numpy().astype(np.float64)
+        return found
+
     def superpose(self, ids: Sequence[int], weights: Floats) -> torch.Tensor:
         """x~ = sum_i gamma_i z_i, with z_i the input embedding as the model itself scales it. -> [D]."""
         embedded = self.embed(torch.tensor(list(ids), device=self.device))  # [N, D]

@@ -56,8 +56,15 @@ def test_a_place_is_mixed_by_the_highest_order_that_was_seen() -> None:
 def test_an_order_that_is_always_right_takes_all_but_the_prior() -> None:
     found = observations([([0.0, 1.0], [1.0, 1.0])] * 2_000)
     weights = fit(found, BASE)
-    assert weights[1][1] > 0.99
+    assert weights[1][1] > 0.97
     assert weights[1][2:] == (0.0,) * 6  # orders above the highest seen have no weight
+
+
+def test_what_was_not_observed_keeps_the_weights_one_starts_from() -> None:
+    start = tuple(tuple(0.1 if n <= m else 0.0 for n in range(8)) for m in range(8))
+    weights = fit(observations([([0.9], [1.0])] * 2_000), BASE, start)
+    assert weights[0][0] > 0.9
+    assert weights[1:] == pytest.approx(np.array(start[1:]))
 
 
 def test_no_weights_nearby_are_better_than_the_fitted_ones() -> None:

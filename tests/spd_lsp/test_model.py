@@ -181,3 +181,14 @@ def test_a_device_that_is_not_there_is_named():
     missing = "mps" if not torch.backends.mps.is_available() else "cuda"
     with pytest.raises(UserError, match=f"device '{missing}' is not available here, found: .*cpu"):
         load(None, missing)
+
+
+def test_likelihoods_are_those_of_one_plain_pass_and_leave_the_cache_alone(network):
+    model = CausalModel(network)
+    prompt, read = ids_of(20), ids_of(30, seed=3)
+    model.prefill(prompt)
+    found = model.likelihoods(read)
+    with torch.inference_mode():
+        p = network(input_ids=torch.tensor([read]), use_cache=False).logits[0].float().softmax(-1).numpy()
+    np.testing.assert_allclose(found, [p[i, token] for i, token in enumerate(read[1:])], atol=1e-5)
+    close(model.step([7], np.ones(1)), plain_logits(network, [*prompt, 7]))

@@ -1,0 +1,138 @@
+"""A stream of ids -> KenLM's smoothed models, built by its own programs and asked through its Python module.
+
+KenLM keeps no counts: a model gives one smoothed probability for all orders together. Ids are written as words.
+
+Dimensions: K drafts, L context tokens, C candidates.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spd_lsp.evaluation.stream import ORDERS, Stream
+
+__all__ = [
+    "ARPA",
+    "BINARIES",
+    "KenLMModel",
+    "binarise",
+    "estimate",
+    "missing_module",
+    "missing_programs",
+    "write_text",
+]
+
+ARPA = "model.arpa"
+TEXT = "text.txt"
+BINARIES = {"probing": ["probing"], "trie": ["trie"], "trie, 8 bits": ["-q", "8", "-b", "8", "-a", "22", "trie"]}
+
+
+def missing_programs(lmplz: Path | None) -> str:
+    """What is not installed of what builds models."""
+    return "" if find_program(lmplz) else "lmplz is not installed"
+
+
+def missing_module(lmplz: Path | None) -> str:
+    """What is not installed of what is needed to build and ask models."""
+    return missing_programs(lmplz) or ("" if find_spec("kenlm") else "the Python module kenlm is not installed")
+
+
+def find_program(lmplz: Path | None) -> Path | None:
+    """lmplz with build_binary beside it, where it was named or on the PATH."""
+    found = str(lmplz) if lmplz else shutil.which("lmplz")
+    return Path(found) if found and Path(found).with_name("build_binary").is_file() else None
+
+
+def write_text(stream: Stream, folder: Path) -> None:
+    """A line of words for each counted document; KenLM adds its own marks of beginning and end."""
+    words = np.array([str(i) for i in range(stream.vocab_size)], dtype=object)
+    with (folder / TEXT).open("w", encoding="ascii") as file:
+        for ids in stream.counted:
+            file.write(" ".join(words[ids[1:-1]]) + "\n")
+
+
+def estimate(folder: Path, lmplz: Path | None, memory: str, arguments: list[str]) -> None:
+    """Count and smooth: text -> model."""
+    own = [
+        "-o",
+        str(ORDERS[-1]),
+        "--discount_fallback",
+        "-S",
+        memory,
+        "-T",
+        f"{folder}/",
+        "--text",
+        str(folder / TEXT),
+    ]
+    run([str(find_program(lmplz)), *own, *arguments])
+
+
+def binarise(folder: Path, lmplz: Path | None, kind: str) -> None:
+    """Model as text -> model as KenLM maps it."""
+    program = str((find_program(lmplz) or Path()).with_name("build_binary"))
+    run([program, "-T", f"{folder}/", *BINARIES[kind], str(folder / ARPA), str(folder / f"{kind}.binary")])
+
+
+def run(command: list[str]) -> None:
+    """Run a program silently; its own words if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-500:]}")
+
+
+class KenLMModel:
+    """One binary model."""
+
+    def __init__(self, path: Path) -> None:
+        import kenlm
+
+        self.path = path
+        self.kenlm = kenlm
+        self.scratch = kenlm.State()
+
+    def open(self) -> None:
+        """Map the file."""
+        config = self.kenlm.Config()
+        config.load_method = self.kenlm.LoadMethod.LAZY
+        self.model = self.kenlm.Model(str(self.path), config)
+        self.score = self.model.BaseScore
+
+    def prepare(self, contexts: npt.NDArray[np.integer], candidates: npt.NDArray[np.integer]) -> Any:
+        """Its natural input: words, and each draft's state before its newest token, as a decoder carries it."""
+        words = [[str(i) for i in context] for context in contexts.tolist()]
+        drafts = [(self.state(context[:-1]), context[-1]) for context in words]
+        return drafts, [str(i) for i in candidates.tolist()]
+
+    def state(self, words: list[str]) -> Any:
+        """The model's state after some words."""
+        before, after = self.kenlm.State(), self.kenlm.State()
+        self.model.NullContextWrite(before)
+        for word in words:
+            self.score(before, word, after)
+            before, after = after, before
+        return before
+
+    def step(self, prepared: Any) -> list[list[float]]:
+        """log10 p of every candidate after every draft, [K][C]: one look-up answers for all orders."""
+        drafts, candidates = prepared
+        score, scratch, state = self.score, self.scratch, self.kenlm.State
+        answer = []
+        for before, newest in drafts:
+            here = state()
+            score(before, newest, here)
+            answer.append([score(here, word, scratch) for word in candidates])
+        return answer
+
+    def perplexity(self, documents: list[npt.NDArray[np.integer]]) -> float:
+        """Of whole documents, their ends included."""
+        texts = [" ".join(map(str, ids[1:-1].tolist())) for ids in documents]
+        total = sum(self.model.score(text) for text in texts)
+        return math.pow(10, -total / sum(len(ids) - 1 for ids in documents))

@@ -83,6 +83,19 @@ def test_no_ngram_reaches_from_one_document_into_the_next(name: str, site: Site)
     assert p[1].tolist() == [[0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("documents", [3, 2000])
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_ends_one_document_is_not_followed_by_the_next(name: str, documents: int, site: Site) -> None:
+    """0 stands before and after each text: it is followed by what begins texts only, in few places or in many."""
+    stream = stream_of([[1 + i % 2, 3, 4, 5] for i in range(documents)], known=documents - 1)
+    asked = opened(name, stream, site)
+    contexts, candidates = np.array([[1, 3, 4, 5, 0]]), np.array([0, 1, 2])
+    p = asked.probabilities(asked.step(asked.prepare(contexts, candidates)))
+    np.testing.assert_allclose(p, true_probabilities(stream, contexts, candidates), atol=1e-12)
+    ones = (documents // 2) / (documents - 1)
+    np.testing.assert_allclose(p[0], [[0, ones, 1 - ones]] + [[0, 0, 0]] * 4, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", SMOOTHED)
 def test_a_smoothed_structure_predicts_better_than_chance(name: str, stream: Stream, site: Site) -> None:
     if missing := READERS[name].missing(site):

@@ -1,37 +1,42 @@
-"""Repositories -> files -> tokens -> counts -> table -> registry. The encoder is passed in: knows no tokenizer."""
+"""Repositories -> files -> ids -> counts -> table -> registry. The encoder is passed in: knows no tokenizer.
+
+What an earlier build left is used: its ids, and its table, to which only the difference is added where little
+changed. The table is the same, byte for byte, as if all had been made anew.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ngram_builders.counts import ORDERS, check_orders, stream
+from ngram_builders.counting import Earlier, Lost, Task, Terms, count
+from ngram_builders.counts import ORDERS, check_orders
+from ngram_builders.domains import table_name
 from ngram_builders.errors import UserError
-from ngram_builders.files import UNREADABLE, akin, language_of, survey
+from ngram_builders.files import Survey, language_of_name, shown, survey
+from ngram_builders.reading import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.registry import Domain, Registry, check_name
 from ngram_builders.sources import source_of
-from ngram_builders.spill import Counter as TokenCounter
-from ngram_builders.tables import TableSummary
-from ngram_builders.writer import write_table as write_file
+from ngram_builders.store import FILE, Store, remove
+from ngram_builders.tables import Table, TableSummary
+from ngram_builders.writer import write_table
 
-__all__ = ["Summary", "build", "write_table"]
+__all__ = ["Preview", "Summary", "build", "default_name", "nothing_found", "preview"]
 
-Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
-Report = Callable[[str, int, int], None]
-
-BATCH_FILES = 64
-BATCH_CHARACTERS = 1_000_000
 DUPLICATE = "duplicate"
-OTHER_LANGUAGE = "other language"
+ATTEMPTS = 3  # at reading again what the store has lost
+BYTES_A_TOKEN = 60  # on the disk while a table is made: counts put aside, sections, and the table
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +51,20 @@ class Summary:
     seconds: float
     left_out: dict[str, int]
     path: Path
+    changed: bool = True  # whether the table is a new one
+    reused: int = 0  # files that were not read again
+    encoded: int = 0  # tokens that were not known before
+    encoding_seconds: float = 0.0
+    problem: str | None = None  # what went wrong without harm to the table
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """What a build would count, by language, and what it would leave out, by reason."""
+
+    files: dict[str, int]
+    bytes: dict[str, int]
+    left_out: dict[str, int]
 
 
 def silent(stage: str, done: int, total: int) -> None:
@@ -64,152 +83,218 @@ def build(
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
     language: str | None = None,
+    model: str = "",
+    fresh: bool = False,
     report: Report = silent,
 ) -> Summary:
     """Count the sources of some repositories and install their table; without a domain the folder's name is used.
 
-    encode turns texts into ids without end_of_text. The same files give the same table, byte for byte.
+    encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. What is as
+    it was at the last build is neither read nor tokenised nor counted, unless all is to be fresh. model is only
+    written down, so that the same build can be asked for again.
     """
-    started = time.perf_counter()
-    left_out: Counter[str] = Counter()
-    sources = gather(roots, language, left_out, report)
-    if not sources:
-        raise nothing_found(roots, left_out)
-    name = default_name(roots, registry) if domain is None else check_name(domain)
-    write_sources = partial(
-        write_table,
-        sources,
-        encode=encode,
-        end_of_text=end_of_text,
-        fingerprint=fingerprint,
-        vocab_size=vocab_size,
-        orders=orders,
-        min_count=min_count,
-        left_out=left_out,
-        report=report,
-    )
-    return summarise(registry.install(name, write_sources, roots=roots), time.perf_counter() - started, left_out)
-
-
-def summarise(domain: Domain, seconds: float, left_out: Counter[str]) -> Summary:
-    """What a build tells its caller."""
-    return Summary(
-        domain=domain.name,
-        files=domain.files,
-        tokens=domain.tokens,
-        ngrams=domain.ngrams,
-        bytes=domain.size,
-        seconds=seconds,
-        left_out=dict(sorted(left_out.items())),
-        path=domain.path,
-    )
-
-
-def write_table(
-    files: Sequence[Path],
-    path: Path,
-    encode: Encode,
-    *,
-    end_of_text: int,
-    fingerprint: str,
-    vocab_size: int,
-    orders: Sequence[int] = ORDERS,
-    min_count: int | Mapping[int, int] = 1,
-    left_out: Counter[str] | None = None,
-    report: Report = silent,
-) -> TableSummary:
-    """Count these files into a table at path. Those that cannot be read are added to left_out by reason."""
-    left_out = Counter() if left_out is None else left_out
-    languages: Counter[str] = Counter()
-    texts = read_texts(files, left_out, languages, report)
+    started, began_ns = time.perf_counter(), time.time_ns()
     orders = check_orders(orders)
-    counter = TokenCounter(path.parent, orders=orders, vocab_size=vocab_size)
-    counter.add(tokenise(texts, encode, end_of_text))
-    if not counter.tokens:
-        raise nothing_found([path.parent for path in files[:1]], left_out)
-    report("write", 0, 1)
-    summary = write_file(
-        path,
-        counter.runs(),
-        fingerprint=fingerprint,
-        vocab_size=vocab_size,
-        orders=orders,
-        min_count=dict.fromkeys(orders, min_count) if isinstance(min_count, int) else min_count,
-        tokens=counter.tokens,
-        files=sum(languages.values()),
-        sources=languages,
+    least = {order: min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders}
+    terms = Terms(
+        fingerprint=fingerprint, vocab_size=vocab_size, end_of_text=end_of_text, orders=orders, min_count=least
     )
-    report("write", 1, 1)
-    return summary
+    chosen = look_around(roots, language, report)
+    name = default_name(roots, registry) if domain is None else check_name(domain)
+    recipe = {"orders": list(orders), "min_count": list(least.values()), "language": language, "model": model}
+    with registry.building(name) as home:
+        if fresh:
+            remove(home / FILE)
+        with Store(home / FILE, fingerprint) as store:
+            job = Job(name, roots, recipe, terms, registry, store, fresh, report)
+            made = job.run(chosen, encode, began_ns)
+    return summarise(made, chosen, store, time.perf_counter() - started)
 
 
-def gather(roots: Sequence[Path], language: str | None, left_out: Counter[str], report: Report) -> list[Path]:
-    """The sources of all roots, each once; the rest is added to left_out by reason."""
-    sources: dict[Path, None] = {}
-    for done, root in enumerate(roots):
-        report("survey", done, len(roots))
-        found = survey(root)
-        for path in found.sources:
-            fault = source_of(str(path))[1]
-            if fault is None:
-                sources[path] = None
-            else:
-                left_out[fault] += 1
-        left_out.update(found.reasons())
-    report("survey", len(roots), len(roots))
-    wanted = [path for path in sources if language is None or language_of(path) in akin(language)]
-    if len(wanted) < len(sources):
-        left_out[OTHER_LANGUAGE] += len(sources) - len(wanted)
-    return wanted
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a job made."""
+
+    domain: Domain
+    changed: bool  # whether there is a new table
+    reading: Reading
+    task: Task
 
 
-def read_texts(
-    files: Sequence[Path], left_out: Counter[str], languages: Counter[str], report: Report
-) -> Iterator[str]:
-    """The text of each file as an editor holds it; copies of a file and what cannot be read are left out."""
-    known: set[bytes] = set()
-    for done, file in enumerate(files):
-        report("tokens", done, len(files))
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One build, once it is known what to look at and where to keep it."""
+
+    name: str
+    roots: Sequence[Path]
+    recipe: Mapping[str, Any]
+    terms: Terms
+    registry: Registry
+    store: Store
+    fresh: bool
+    report: Report
+
+    def run(self, chosen: Survey, encode: Encode, began_ns: int) -> Made:
+        """Read what is new, count, and install the table."""
+        for _ in range(ATTEMPTS):
+            reading = learn(chosen.found, self.store, encode, began_ns, self.report)
+            check_reading(reading, chosen, self.roots)
+            task = Task(reading.documents, self.store.known(), self.terms)
+            try:
+                domain, changed = self.make(task)
+            except Lost as lost:
+                self.store.drop(lost.args)
+                continue
+            self.store.forget(domain.path.name, [found.path for found in chosen.found])
+            return Made(domain, changed, reading, task)
+        raise UserError(
+            f"expected to find the tokens again that were written to {FILE} of domain {self.name}, found them "
+            "gone; run the same command with --fresh"
+        )
+
+    def make(self, task: Task) -> tuple[Domain, bool]:
+        """The domain with a table of these documents, and whether that is a new one."""
+        domain = None if self.fresh else self.current()
+        earlier = None if domain is None else self.earlier(domain)
+        if domain and earlier and self.is_up_to_date(domain, earlier, task):
+            self.store.record(domain.path.name, task.documents)  # paths and times may be others
+            return domain, False
+        made = self.registry.install(
+            self.name, lambda path: self.write(path, task, earlier), roots=self.roots, recipe=self.recipe
+        )
+        return made, domain is None or made.path != domain.path
+
+    def current(self) -> Domain | None:
+        """The domain as it is, None if there is none that is sound."""
+        with suppress(UserError):
+            domain = self.registry.find(self.name)
+            return None if domain.fault else domain
+        return None
+
+    def earlier(self, domain: Domain) -> Earlier | None:
+        """The domain's table and what it was made of, None if it cannot be counted on with."""
+        documents = self.store.contents(domain.path.name)
+        with suppress(UserError):
+            table = Table.open(domain.path, self.terms.fingerprint)
+            had = table.summary
+            least = [self.terms.min_count[order] for order in self.terms.orders]
+            if documents and (had.orders, list(had.min_count), had.vocab_size) == (
+                self.terms.orders,
+                least,
+                self.terms.vocab_size,
+            ):
+                table.verify()  # what is damaged must not be copied into a sound table
+                return Earlier(table, documents)
+        return None
+
+    def is_up_to_date(self, domain: Domain, earlier: Earlier, task: Task) -> bool:
+        """Whether a build would only write what is there."""
+        return (
+            {document.digest for document in earlier.documents} == set(task.digests)
+            and earlier.table.summary.sources == languages_of(task.documents)
+            and domain.roots == tuple(root.resolve() for root in self.roots)
+            and domain.recipe == self.recipe
+        )
+
+    def write(self, path: Path, task: Task, earlier: Earlier | None) -> TableSummary:
+        """Write the table to a path, and write down what it was made of."""
         try:
-            data = file.read_bytes()
-            text = data.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError):  # it was fine in the survey, and has changed since
-            left_out[UNREADABLE] += 1
-            continue
-        digest = hashlib.blake2b(data, digest_size=16).digest()
-        if digest in known:
-            left_out[DUPLICATE] += 1
+            summary = write_table(
+                path,
+                count(task, earlier, self.store, path.parent, self.report),
+                fingerprint=self.terms.fingerprint,
+                vocab_size=self.terms.vocab_size,
+                orders=self.terms.orders,
+                min_count=self.terms.min_count,
+                tokens=task.tokens(task.digests),
+                files=len(task.digests),
+                sources=languages_of(task.documents),
+            )
+        except (OSError, UserError) as error:
+            raise full_disk(error, path.parent, task) or error from error
+        self.store.record(table_name(path), task.documents)
+        return summary
+
+
+def look_around(roots: Sequence[Path], language: str | None, report: Report) -> Survey:
+    """All files that may be source by their names."""
+    report("survey", 0, 1)
+    chosen = survey(*roots, language=language)
+    report("survey", 1, 1)
+    if not chosen.found:
+        raise nothing_found(roots, chosen.reasons())
+    return chosen
+
+
+def check_reading(reading: Reading, chosen: Survey, roots: Sequence[Path]) -> None:
+    """Refuse to replace a table by one of nothing, or of what was just being deleted."""
+    for root in roots:
+        if not root.is_dir():
+            raise UserError(f"expected the folder {shown(root)}, found it gone while it was read; run it again")
+    if not reading.documents:
+        raise nothing_found(roots, chosen.reasons() + reading.left_out)
+
+
+def full_disk(error: Exception, folder: Path, task: Task) -> UserError | None:
+    """The error of a disk without room for a table; None if the error is another one."""
+    cause = error.__cause__ if isinstance(error, UserError) else error
+    if not isinstance(cause, OSError) or cause.errno not in FULL:
+        return None
+    needed = task.tokens(task.digests) * BYTES_A_TOKEN / 2**20
+    with suppress(OSError):
+        free = shutil.disk_usage(folder).free / 2**20
+        return UserError(
+            f"expected up to {needed:,.0f} MiB of free space in {folder}, found {free:,.0f} MiB; free some and "
+            "run the same command again, which goes on from here"
+        )
+    return None
+
+
+def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summary:
+    """What a build tells its caller."""
+    left_out = chosen.reasons() + made.reading.left_out
+    left_out[DUPLICATE] += len(made.task.documents) - len(made.task.digests)
+    return Summary(
+        domain=made.domain.name,
+        files=made.domain.files,
+        tokens=made.domain.tokens,
+        ngrams=made.domain.ngrams,
+        bytes=made.domain.size,
+        seconds=seconds,
+        left_out={reason: number for reason, number in sorted(left_out.items()) if number},
+        path=made.domain.path,
+        changed=made.changed,
+        reused=made.reading.reused,
+        encoded=made.reading.encoded,
+        encoding_seconds=made.reading.seconds,
+        problem=store.problem,
+    )
+
+
+def preview(roots: Sequence[Path], language: str | None = None, report: Report = silent) -> Preview:
+    """What a build would count. Reads all and writes nothing."""
+    chosen = look_around(roots, language, report)
+    files, sizes, left_out = Counter[str](), Counter[str](), chosen.reasons()
+    known: set[bytes] = set()
+    for done, found in enumerate(chosen.found):
+        report("files", done, len(chosen.found))
+        text, fault = source_of(found.path)
+        if fault is None and (digest := digest_of(text.encode())) in known:
+            fault = DUPLICATE
+        if fault is not None:
+            left_out[fault] += 1
             continue
         known.add(digest)
-        languages[language_of(file) or "other"] += 1
-        yield text
-    report("tokens", len(files), len(files))
-
-
-def tokenise(texts: Iterable[str], encode: Encode, end_of_text: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Each text's ids, as they are counted."""
-    for batch in batches(texts):
-        for ids in encode(batch):
-            yield stream(ids, end_of_text)
-
-
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts in batches that keep an encoder's threads busy and its memory small."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if len(batch) == BATCH_FILES or size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+        of = language_of_name(found.path) or "other"
+        files[of] += 1
+        sizes[of] += found.size
+    report("files", len(chosen.found), len(chosen.found))
+    return Preview(files=dict(files), bytes=dict(sizes), left_out=dict(sorted(left_out.items())))
 
 
 def nothing_found(roots: Sequence[Path], left_out: Counter[str]) -> UserError:
     """The error of a repository without source, with what was there instead."""
-    where = ", ".join(map(str, roots)) or "the given files"
+    where = ", ".join(map(shown, roots)) or "the given files"
     others = ", ".join(f"{number:,} {reason}" for reason, number in left_out.most_common()) or "nothing"
     return UserError(
         f"expected source code in {where}, found none (left out: {others}); name a folder with sources"
@@ -223,4 +308,4 @@ def default_name(roots: Sequence[Path], registry: Registry) -> str:
     taken = next((domain for domain in registry.domains() if domain.name == name), None)
     if taken is None or taken.roots in ((), places):
         return name
-    return f"{name}-{hashlib.blake2b(str(places[0]).encode(), digest_size=3).hexdigest()}"
+    return f"{name}-{hashlib.blake2b(os.fsencode(places[0]), digest_size=3).hexdigest()}"

@@ -213,11 +213,11 @@ def check(library: ctypes.CDLL) -> None:
     """ValueError if the library says other things of a small table than `lookup` does."""
     for vocab_size in (50, 70_000):
         pools = small_pools(vocab_size)
-        contexts = np.array([[-1, -1, 3, 1], [2, 1, 2, 0], [0, 9, 0, 5], [9, 9, 9, 9]])
+        contexts = np.array([[-1, -1, 3, 1], [2, 1, 2, 0], [0, 9, 0, 5], [9, 9, 9, 9], [-1, -1, -1, 0]])
         candidates = np.array([5, 1, 0, 1, 77_777, -1, vocab_size - 1])
         compiled = Compiled(library, pools, (0.3, 0.7))
-        said = (*compiled.mean(contexts, candidates), compiled.successors(contexts, 3))
-        expected = (*lookup.mean(pools, (0.3, 0.7), contexts, candidates), lookup.successors(pools, contexts, 3))
+        said = (*compiled.mean(contexts, candidates), compiled.successors(contexts, 6))
+        expected = (*lookup.mean(pools, (0.3, 0.7), contexts, candidates), lookup.successors(pools, contexts, 6))
         if not all(map(np.array_equal, said, expected)):
             raise ValueError(f"{LIBRARY.name} answers wrongly")
 

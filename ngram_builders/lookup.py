@@ -63,7 +63,8 @@ def mean(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Int
     for weight, totals, likely in said:
         share = np.divide(weight, heard, out=np.zeros(slots), where=totals > 0)
         p += share[:, None] * likely
-    return p.reshape(len(contexts), ORDER_COUNT, -1), heard.reshape(len(contexts), ORDER_COUNT)
+    shape = (len(contexts), ORDER_COUNT)
+    return p.reshape(*shape, len(candidates)), heard.reshape(shape)
 
 
 def successors(pools: Pools, contexts: Ints, n: int) -> I64:

@@ -1,0 +1,111 @@
+"""Asks damaged tables through a compiled kernel, where every read or write beyond an array is a fault.
+
+Run as a process of its own: LIBRARY SEED ROUNDS. Says "survived" if it did. All arrays that the kernel gets end,
+or begin, at a page that must not be touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from ngram_builders import kernel, lookup
+from ngram_builders.counts import count_streams
+from ngram_builders.kernel import Compiled, open_library
+from ngram_builders.layout import Columns
+from ngram_builders.writer import columns_of
+from tests.ngram_builders.pools import as_in_a_file
+
+PAGE = mmap.PAGESIZE
+ARRAYS = [field.name for field in fields(Columns) if field.name not in ("orders", "vocab_size")]
+zeros, empty = np.zeros, np.empty
+
+
+def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
+    """A copy between two pages that must not be touched, right beside one of them."""
+    pages = -(-max(array.nbytes, 1) // PAGE)
+    memory = mmap.mmap(-1, (pages + 2) * PAGE)
+    whole = np.frombuffer(memory, dtype=np.uint8)
+    start = PAGE + (pages * PAGE - array.nbytes if at_end else 0)
+    inside = whole[start : start + array.nbytes].view(array.dtype)
+    inside[:] = array
+    for edge in (0, (pages + 1) * PAGE):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(whole.ctypes.data + edge), PAGE, 0) == 0
+    return inside
+
+
+def table(random: np.random.Generator) -> Columns:
+    """A small table of any kind."""
+    vocab_size = int(random.choice([50, 70_000]))
+    ids = random.integers(0, 49, size=400)
+    ids[::2] = np.where(random.random(200) < 0.5, 0, ids[::2])
+    text = np.concatenate([ids, np.tile(ids[:3], 300)])
+    columns = columns_of(count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size), vocab_size)
+    return as_in_a_file(columns) if random.random() < 0.6 else columns
+
+
+def damaged(columns: Columns, random: np.random.Generator) -> Columns:
+    """One or two arrays with flipped bits, noise, extremes, or cut short."""
+    changed = {}
+    for name in random.choice(ARRAYS, size=2):
+        array = getattr(columns, name).copy()
+        raw = array.view(np.uint8)
+        kind = random.integers(5) if len(array) else 4
+        if kind == 0:
+            raw[random.integers(0, len(raw), size=3)] ^= np.uint8(1 << random.integers(8))
+        elif kind == 1:
+            raw[:] = random.integers(0, 256, size=len(raw))
+        elif kind == 2:
+            raw[:] = random.choice([0, 0x7F, 0x80, 0xFF])
+        elif kind == 3:
+            array = array[: random.integers(0, len(array) + 1)]
+        else:
+            array = array[:0]
+        changed[name] = array
+    orders = dict(columns.orders)
+    if random.random() < 0.2:
+        orders[3] = tuple(int(n) for n in random.choice([-1, 0, 1, 7, 13, 40, 63, 2**31, 2**62], size=2))
+    return replace(columns, **changed, orders=orders)
+
+
+def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
+    """One query of damaged pools; numpy must bear them too."""
+    at_end = bool(random.random() < 0.5)
+    pools = [[damaged(table(random), random) for _ in range(random.integers(1, 3))] for _ in range(2)]
+    fenced = [
+        [replace(one, **{name: guarded(getattr(one, name), at_end) for name in ARRAYS}) for one in pool]
+        for pool in pools
+    ]
+    contexts = random.integers(-1, 50, size=(random.integers(0, 5), random.integers(0, 10)))
+    contexts[:, -1:] = np.where(random.random(contexts[:, -1:].shape) < 0.5, 0, contexts[:, -1:])
+    candidates = random.choice([-1, 2**31, 65_535, *range(50)], size=random.integers(0, 60))
+    with np.errstate(all="ignore"):
+        for answers in (Compiled(library, fenced, [0.3, 0.7]), kernel.Query(fenced, [0.3, 0.7]), lookup):
+            pools_too = (fenced, [0.3, 0.7]) if answers is lookup else ()
+            p, heard = answers.mean(*pools_too, contexts, candidates)
+            ids = answers.successors(*pools_too[:1], contexts, int(random.integers(0, 30)))
+            assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all()
+            assert np.isfinite(heard).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
+
+
+def main(path: str, seed: str, rounds: str) -> None:
+    """Ask again and again; the kernel's own memory is fenced as well."""
+    library = open_library(Path(path))
+    kernel.np = type("Fenced", (), {**vars(np), "zeros": fence(zeros), "empty": fence(empty)})  # type: ignore[assignment]
+    for number in range(int(rounds)):
+        ask(library, np.random.default_rng([int(seed), number]))
+    sys.stdout.write("survived\n")
+
+
+def fence(allocate):
+    """The same memory, fenced."""
+    return staticmethod(lambda size, dtype=np.float64: guarded(allocate(size, dtype=dtype), at_end=True))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -109,7 +109,8 @@ def complete(
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     completer = load_completer(settings, tell, ngrams=ngrams)
     language = language_of(path)
-    answer = completer.complete(source, cursor, language, path.resolve(), forced=True)
+    path = path.resolve()
+    answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=True)
     for problem in answer.problems:
         tell(problem)
     click.echo(as_object(answer, model) if as_json else as_table(answer))
@@ -154,6 +155,9 @@ def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams:
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate
     from spd_lsp.completer import Completer
     from spd_lsp.interpolation import Domains
+    from spd_lsp.live import Live
+    from spd_lsp.rebuild import Rebuilder
+    from spd_lsp.retokenise import Retokeniser
     from spd_lsp.tokens import Tokens
 
     folder = locate(settings.model, report)
@@ -162,9 +166,14 @@ def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams:
     from spd_lsp.model import load
 
     model = load(folder, settings.device, report)
-    built_in = built_in_domains(folder) if ngrams and settings.model == STARTER else {}
+    built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-    domains = Domains(registry if ngrams else None, tokens.fingerprint, built_in)
+    if not ngrams:
+        return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
+    live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
+    again = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
+    rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.refresh else None
+    domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder)
     return Completer(model, tokens, domains, settings)
 
 

@@ -6,7 +6,7 @@ Knows neither LSP nor files nor tensors; what it is made of is handed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,7 @@ from typing import Protocol
 from spd_lsp.context import trim
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
+from spd_lsp.inbox import News, Open
 from spd_lsp.interpolation import Domains
 from spd_lsp.items import Completion, Place, ending, rank
 from spd_lsp.settings import Settings
@@ -64,15 +65,20 @@ class Completer:
         language: str | None,
         path: Path | None = None,
         *,
+        name: str = "",
         forced: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Suggest up to k texts to insert at the cursor, an offset in code points, best first.
 
-        `forced` asks even where a suggestion is rarely wanted. `check` is called before every pass; what it
-        raises ends the work.
+        `name` tells open documents apart; without it the text is not counted. `forced` asks even where a
+        suggestion is rarely wanted. `check` is called before every pass; what it raises ends the work.
         """
         started = time.perf_counter()
+        live = self.domains.live if name else None
+        opened = Open(name, path, language, source)
+        if live:
+            live.attend(opened, cursor)
         view = trim(source, cursor, language, self.room, self.tokens.count, forced=forced)
         if view.shape == "nothing":
             return Answer([], reason="there is text right of the cursor")
@@ -91,6 +97,8 @@ class Completer:
         drafts = DECODERS[self.settings.decoder](self.model, start, self.settings, check)
         found = [(self.text(draft.ids, prompt), draft.mean_score) for draft in [*drafts.best, *drafts.spare]]
         completions = rank(found, place)[: self.settings.drafts]
+        if live:
+            live.offered(opened, cursor, [completion.text for completion in completions])
         return Answer(
             completions,
             passes=drafts.passes,
@@ -101,6 +109,15 @@ class Completer:
             reason="" if completions else "every draft was empty",
             problems=tuple(self.domains.problems),
         )
+
+    def hear(self, news: Mapping[str, News], asked: str = "") -> None:
+        """Take over what became of open documents; the one that is asked for next need not be counted yet."""
+        if self.domains.live:
+            self.domains.live.hear(news, asked)
+
+    def tidy(self, seconds: float) -> bool:
+        """Work for about so long on what no request waits for; whether there is more to do."""
+        return self.domains.tidy(seconds)
 
     @property
     def room(self) -> int:

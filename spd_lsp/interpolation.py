@@ -16,9 +16,12 @@ import numpy.typing as npt
 
 from ngram_builders.counts import HIGHEST_ORDER
 from ngram_builders.layout import Columns
-from ngram_builders.registry import Domain, Registry
+from ngram_builders.registry import WEIGHT, Domain, Registry
+from ngram_builders.store import read_contents
 from ngram_builders.tables import Table, query
 from ngram_builders.weights import row_of
+from spd_lsp.live import Live
+from spd_lsp.rebuild import Rebuilder, behind
 from spd_lsp.settings import UserError
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -36,6 +39,7 @@ ROWS = (
     (0.019, 0.056, 0.119, 0.092),
     (0.005, 0.035, 0.075, 0.123, 0.383),
 )
+OPEN_FILES = "open files"  # what they say stands beside the domains under this name
 BUILT_IN_WEIGHT = 0.1  # against 0.7 for a person's own code: less surprised on unseen packages than with more
 
 
@@ -105,7 +109,8 @@ class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
     Tables are opened once and opened again when the registry says that something was rebuilt. What cannot be
-    used is left out; `problems` says why.
+    used is left out; `problems` says why. With `live`, what was edited since a table was built counts as well, and
+    what is open; with `rebuilder`, a table that fell far behind is replaced.
     """
 
     def __init__(
@@ -113,33 +118,63 @@ class Domains:
         registry: Registry | None,
         fingerprint: str,
         built_in: dict[str, Path],
+        live: Live | None = None,
+        rebuilder: Rebuilder | None = None,
     ) -> None:
         self.registry = registry
         self.fingerprint = fingerprint
         self.built_in = built_in
+        self.live = live
+        self.rebuilder = rebuilder
         self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
 
     def serving(self, file: Path | None, language: str | None) -> Mixture | None:
-        """What is known of code like this file's, or None if no table serves it."""
+        """What is known of code like this file's, or None if nothing is."""
         self.refresh()
-        sources = [(domain.name, domain.path, weight) for domain, weight in self.chosen(file, language)]
-        if language in self.built_in:
-            sources.append((language, self.built_in[language], BUILT_IN_WEIGHT))
-        found = [(name, table, weight) for name, path, weight in sources if (table := self.open(path))]
+        found: list[tuple[str, Sequence[Columns], float]] = []
+        for domain, weight in self.chosen(file, language):
+            if table := self.open(domain.path):
+                found.append((domain.name, (table.columns, *self.changes(domain)), weight))
+        if language in self.built_in and (table := self.open(self.built_in[language])):
+            found.append((language, (table.columns,), BUILT_IN_WEIGHT))
+        if self.live and (columns := self.live.open_files(language)):
+            found.append((OPEN_FILES, columns, WEIGHT))
         if not found:
             return None
-        names, tables, weights = zip(*found, strict=True)
-        return Mixture([[table.columns] for table in tables], weights, names)
+        names, pools, weights = zip(*found, strict=True)
+        return Mixture(pools, weights, names)
+
+    def changes(self, domain: Domain) -> Sequence[Columns]:
+        """What changed since a domain's table was built."""
+        if self.live is None:
+            return ()
+        return self.live.columns(
+            domain, lambda: read_contents(domain.path.parent, domain.path.name, self.fingerprint)
+        )
+
+    def tidy(self, seconds: float) -> bool:
+        """Bring the changes up to date for about so long, while nobody waits; whether there is more to do."""
+        if self.live is None:
+            return False
+        more, outgrown = self.live.tidy(seconds), self.live.outgrown()
+        problems = [behind(domain) for domain in outgrown]
+        if self.rebuilder is not None:
+            self.rebuilder.tend(outgrown)
+            problems = self.rebuilder.problems
+        self.problems += [problem for problem in problems if problem not in self.problems]
+        return more
 
     def refresh(self) -> None:
         """Forget what was opened if anything was rebuilt, chosen or removed since."""
         if self.registry and (generation := self.registry.generation()) != self.generation:
             self.generation = generation
             self.opened = {}
-            faults = [self.registry.fault(), *(domain.fault for domain in self.registry.domains())]
-            self.problems = [fault for fault in faults if fault]
+            domains = self.registry.domains()
+            self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
+            if self.live:
+                self.live.keep(domain.name for domain in domains)
 
     def chosen(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
         """The registry's word, if there is a registry."""

@@ -94,7 +94,7 @@ class Live:
         self.loose: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
         self.serial = itertools.count()
         self.late: dict[str, None] = {}  # documents that are read between requests
-        self.due: dict[str, float] = {}  # when each domain is to be scanned
+        self.due: dict[str, float] = {}  # when each domain is to be scanned, or asked for again
         self.queue: deque[Work] = deque()
 
     # What the editor says.
@@ -129,14 +129,18 @@ class Live:
 
         `read` says what the table contains. If that is not known there is nothing to start from, and no overlay.
         """
-        if self.tables.get(domain.name) != domain.path:
-            self.tables[domain.name] = domain.path
-            self.followed.pop(domain.name, None)
+        name, now = domain.name, time.monotonic()
+        if self.tables.get(name) != domain.path or (name not in self.followed and self.due[name] <= now):
+            self.tables[name], self.due[name] = domain.path, now + REST
+            self.followed.pop(name, None)
             self.queue.append(self.following(domain, read))
             if domain.files <= FEW:
                 next(self.queue[-1], None)
-        one = self.followed.get(domain.name)
-        return one.ledger.overlay.columns if one else ()
+        return self.followed[name].ledger.overlay.columns if name in self.followed else ()
+
+    def outgrown(self) -> list[Domain]:
+        """The domains that are better built again."""
+        return [one.domain for one in self.followed.values() if one.outgrown]
 
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
         """What open files of such a language say that belong to no domain."""

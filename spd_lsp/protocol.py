@@ -111,6 +111,11 @@ class SpdProtocol(LanguageServerProtocol):
         """The open document of that URI, or None."""
         return self.workspace.opened(uri) if isinstance(self.workspace, LspWorkspace) else None
 
+    def documents(self) -> list[LspDocument]:
+        """All open documents."""
+        found = self.workspace.text_documents.values() if self._workspace is not None else ()
+        return [document for document in found if isinstance(document, LspDocument)]
+
     def structure_message(self, data: dict[str, Any]) -> Any:
         """The typed message, or Malformed: pygls would leave the sender waiting, and log the values."""
         if "jsonrpc" not in data:

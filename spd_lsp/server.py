@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -24,11 +23,14 @@ from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
-from spd_lsp.documents import LspDocument, may_hold_secrets, path_of
-from spd_lsp.offers import Client, Place, inline_items, menu_items
+from spd_lsp.documents import LspDocument, may_hold_secrets
+from spd_lsp.inbox import Inbox
+from spd_lsp.offers import Client, inline_items, menu_items
 from spd_lsp.protocol import SpdProtocol, Wire, log_to_stderr, progress, reply_to, trail
+from spd_lsp.questions import Question, counted, place_in, question, with_selected
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
 from spd_lsp.settings import Settings, UserError, parse_options
+from spd_lsp.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from spd_lsp.completer import Answer, Completer
@@ -46,17 +48,6 @@ LONGEST_PAUSE = 0.05  # seconds
 LONGEST_WAIT = 5.0  # seconds; Emacs gives a request up after ten
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """All that a completion depends on: two requests that agree in it share one answer."""
-
-    source: str
-    cursor: int  # offset in code points
-    language: str | None
-    path: Path | None
-    forced: bool
 
 
 @dataclass(slots=True)
@@ -86,6 +77,8 @@ class SpdServer(LanguageServer):
         self.loading = Cancel()
         self.loaded = asyncio.Event()
         self.completer: Completer | None = None
+        self.inbox = Inbox()
+        self.upkeep = Upkeep(self.worker, lambda: self.latest.busy, self._tidy)
         self.client = Client()
         self.started_with: object = None
         self.configured: object = None
@@ -124,6 +117,8 @@ class SpdServer(LanguageServer):
         if cancel.reason is None:
             self.status = Status("error", problem) if problem else Status("normal")
             self.show_once(problem)
+            self.inbox.forget()
+            self.look_around()
             self.loaded.set()
 
     def _load(self, settings: Settings, report: Report) -> str:
@@ -150,6 +145,7 @@ class SpdServer(LanguageServer):
             self.status.reason = objection
             return []
         pause = min(LONGEST_PAUSE, self.status.seconds / 4) if automatic else 0.0
+        self.look_around()
         work = partial(self._answer, question)
         try:
             answer = await self.latest.ask(document.uri, question, work, pause=pause, anew=not automatic)
@@ -170,6 +166,18 @@ class SpdServer(LanguageServer):
             self.show_once(problem, types.MessageType.Warning)
         return answer.completions
 
+    def look_around(self) -> None:
+        """Have the worker hear of the documents that changed, and do what is left to do."""
+        self.inbox.look(counted(self.protocol.documents(), self.settings.languages_off))
+        self.upkeep.nudge()
+
+    def _tidy(self, seconds: float) -> bool:
+        """In the worker: what no request waits for; whether there is more to do."""
+        if self.completer is None:
+            return False
+        self.completer.hear(self.inbox.take())
+        return self.completer.tidy(seconds)
+
     async def model_or_reason(self) -> str:
         """Wait for the model: a person asked, and would rather wait than ask again, but not for ever."""
         try:
@@ -184,7 +192,10 @@ class SpdServer(LanguageServer):
         if self.completer is None:
             return None
         q = question
-        answer = self.completer.complete(q.source, q.cursor, q.language, q.path, forced=q.forced, check=check)
+        self.completer.hear(self.inbox.take(), q.name)
+        answer = self.completer.complete(
+            q.source, q.cursor, q.language, q.path, name=q.name, forced=q.forced, check=check
+        )
         count, milliseconds = len(answer.completions), answer.seconds * 1000
         sizes = (count, answer.passes, answer.prompt_tokens, milliseconds)
         log.info("completion: %d drafts, %d passes, %d prompt tokens, %.0f ms", *sizes)
@@ -217,6 +228,7 @@ class SpdServer(LanguageServer):
         """Stop the work within one step."""
         self.loading.cancel(Reason.SHUTDOWN)
         self.latest.drop_all(Reason.SHUTDOWN)
+        self.upkeep.stop()
         self.worker.shutdown(wait=False, cancel_futures=True)
         super().shutdown()  # type: ignore[no-untyped-call]
 
@@ -228,6 +240,8 @@ def create_server(load: Load, settings: Settings | None = None) -> SpdServer:
         types.INITIALIZE: (initialize, None),
         types.INITIALIZED: (initialized, None),
         types.SHUTDOWN: (stop, None),
+        types.TEXT_DOCUMENT_DID_OPEN: (did_open, None),
+        types.TEXT_DOCUMENT_DID_SAVE: (did_save, None),
         types.TEXT_DOCUMENT_DID_CLOSE: (did_close, None),
         types.WORKSPACE_DID_CHANGE_CONFIGURATION: (did_change_configuration, None),
         types.TEXT_DOCUMENT_COMPLETION: (complete, types.CompletionOptions(trigger_characters=["."])),
@@ -292,6 +306,19 @@ def stop(ls: SpdServer, params: None) -> None:
 def did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
     """Nobody waits for this document's answer any more."""
     ls.latest.drop(params.text_document.uri, Reason.CLIENT)
+    ls.look_around()
+
+
+def did_open(ls: SpdServer, params: types.DidOpenTextDocumentParams) -> None:
+    """Count what the document says before something is asked in it."""
+    ls.look_around()
+
+
+def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
+    """The disk says now what the document said."""
+    if (document := ls.protocol.opened(params.text_document.uri)) is not None:
+        ls.inbox.save(document.uri)
+        ls.look_around()
 
 
 async def complete(ls: SpdServer, params: types.CompletionParams) -> types.CompletionList | None:
@@ -329,28 +356,6 @@ async def complete_inline(
     if drafts is None:
         return None
     return types.InlineCompletionList(inline_items(drafts, edit or types.Range(cursor, cursor), typed))
-
-
-def question(document: LspDocument, cursor: int, forced: bool) -> Question:
-    """What is asked of the completer. Half characters, which no tokenizer reads, become question marks."""
-    source = document.source
-    if not source.isascii():
-        source = source.encode("utf-8", "replace").decode()
-    return Question(source, cursor, document.language_id or None, path_of(document.uri), forced)
-
-
-def with_selected(asked: Question, document: LspDocument, selected: types.SelectedCompletionInfo) -> Question:
-    """The question as if the menu's selected item had been accepted: ghost text must go on from it."""
-    start = document.offset_at_position(selected.range.start)
-    end = max(start, document.offset_at_position(selected.range.end))
-    source = asked.source[:start] + selected.text + asked.source[end:]
-    return dataclasses.replace(asked, source=source, cursor=start + len(selected.text))
-
-
-def place_in(document: LspDocument, cursor: int) -> Place:
-    """What the items need to know of the cursor's line."""
-    position = document.client_position_at_offset(cursor)
-    return Place(position, document.line_before(cursor), document.language_id or "")
 
 
 def status(ls: SpdServer, params: None) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Settings:
         ("plaintext", "markdown", "git-commit", "gitcommit", "git-rebase", "dotenv"),
         "languages without completions",
     )
+    refresh: bool = setting(True, "build n-gram tables that fell far behind their files again in the background")
     data_dir: str = setting("", "folder of the n-gram registry; empty for the user's data folder")
 
 
@@ -89,8 +90,8 @@ def fault(known: dataclasses.Field[Any], value: object) -> str | None:
     if wanted is tuple:
         strings = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
         return None if strings else f"expected a list of strings, found {value!r}"
-    fits = isinstance(value, (int, float) if wanted is float else wanted) and not isinstance(value, bool)
-    if not fits:
+    fits = isinstance(value, (int, float) if wanted is float else wanted)
+    if not fits or isinstance(value, bool) != (wanted is bool):
         return f"expected {wanted.__name__}, found {value!r}"
     if known.metadata["choices"] and value not in known.metadata["choices"]:
         return f"expected one of {', '.join(known.metadata['choices'])}, found {value!r}"

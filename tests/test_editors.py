@@ -20,7 +20,7 @@ from spd_lsp.settings import Settings, parse_options
 EDITORS = Path(__file__).parents[1] / "editors"
 MANIFEST = json.loads((EDITORS / "vscode" / "package.json").read_text(encoding="utf-8"))
 PROPERTIES: dict[str, dict[str, Any]] = MANIFEST["contributes"]["configuration"]["properties"]
-TYPES = {"string": str, "integer": int, "number": float, "array": list}
+TYPES = {"string": str, "integer": int, "number": float, "array": list, "boolean": bool}
 SERVERS = {key: value for key, value in PROPERTIES.items() if key not in OWN}
 
 

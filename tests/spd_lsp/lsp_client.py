@@ -7,7 +7,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from pygls.io_ import run_async
 
 from spd_lsp.completer import Answer
+from spd_lsp.inbox import News
 from spd_lsp.items import Completion
 from spd_lsp.server import SpdServer, create_server
 from spd_lsp.settings import Settings
@@ -175,10 +176,27 @@ class FakeCompleter:
         self.taken = 0
         self.ended = 0
         self.answered = 0
+        self.heard: dict[str, News] = {}  # of each document, the newest
+        self.tidied = 0
         self.error: Exception | None = None
 
+    def hear(self, news: Mapping[str, News], asked: str = "") -> None:
+        self.heard.update(news)
+
+    def tidy(self, seconds: float) -> bool:
+        self.tidied += 1
+        return False
+
     def complete(
-        self, source: str, cursor: int, language: str | None, path: Path | None, *, forced: bool, check: Any
+        self,
+        source: str,
+        cursor: int,
+        language: str | None,
+        path: Path | None,
+        *,
+        name: str,
+        forced: bool,
+        check: Any,
     ) -> Answer:
         self.asked.append((source, cursor, language, path, forced))
         try:

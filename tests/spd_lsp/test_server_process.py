@@ -28,7 +28,13 @@ import os, sys, time
 from spd_lsp import server
 
 class Endless:
-    def complete(self, *question, forced, check):
+    def hear(self, news, asked=""):
+        pass
+
+    def tidy(self, seconds):
+        return False
+
+    def complete(self, *question, name, forced, check):
         print("code on stdout")
         os.write(2, b"decoding" + bytes([10]))
         while True:

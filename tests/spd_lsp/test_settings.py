@@ -22,6 +22,7 @@ def test_both_spellings_are_read():
     [
         ({"drafts": "three"}, "expected int, found 'three'"),
         ({"drafts": True}, "expected int, found True"),
+        ({"refresh": 1}, "expected bool, found 1"),
         ({"drafts": 0}, "expected 1 to 16, found 0"),
         ({"alpha": 2}, "expected 0.0 to 1.0, found 2"),
         ({"languagesOff": "python"}, "expected a list of strings"),

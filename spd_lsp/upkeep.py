@@ -1,0 +1,43 @@
+"""Work that no request waits for, done in the worker thread in small pieces while no request is there.
+
+In: the work, which takes seconds and says whether more is left. Knows nothing of what it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+__all__ = ["Upkeep"]
+
+SLICE = 0.005  # seconds that a request may find the worker busy
+PAUSE = 0.01  # seconds between two slices; work is put off while requests are answered
+
+
+class Upkeep:
+    """One task on the event loop, that sleeps while there is nothing to do."""
+
+    def __init__(self, worker: Executor, busy: Callable[[], bool], work: Callable[[float], bool]) -> None:
+        self.worker = worker
+        self.busy = busy
+        self.work = work
+        self.running: asyncio.Task[None] | None = None
+
+    def nudge(self) -> None:
+        """There may be something to do."""
+        if self.running is None or self.running.done():
+            self.running = asyncio.ensure_future(self.run())
+
+    def stop(self) -> None:
+        """Do no more."""
+        if self.running is not None:
+            self.running.cancel()
+
+    async def run(self) -> None:
+        """Work until nothing is left."""
+        more = True
+        while more:
+            await asyncio.sleep(PAUSE)
+            if not self.busy():
+                more = await asyncio.get_running_loop().run_in_executor(self.worker, self.work, SLICE)

@@ -193,7 +193,7 @@ def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
 def read_record(file: Path) -> dict[str, Any]:
     """A small msgpack file; OSError, TypeError or ValueError if it is none."""
     try:
-        return dict(msgpack.unpackb(file.read_bytes()))
+        return dict(msgpack.unpackb(file.read_bytes(), strict_map_key=False))
     except msgpack.UnpackException as error:
         raise ValueError(file) from error
 

@@ -53,7 +53,7 @@ MANY = 255  # this count and all above stand in the overflow sections
 WIDE = 32  # rows with so many entries have their total written down
 BUCKET = 4  # contexts to a directory entry, about
 FINGERPRINT_BITS = 32
-REBUILD = "run: spd-lsp build-ngrams REPO"
+REBUILD = "run: spd-lsp ngrams rebuild"
 
 Ints = npt.NDArray[np.integer]
 # Row: the highest order whose context was seen; column: the order that its weight is for; both from order 2 on.

@@ -46,9 +46,18 @@ def build_ngrams(
             registry=open_registry(settings),
             orders=parse_orders(orders),
             language=language,
+            model=lasting(model),
             report=report,
         )
     click.echo(describe_build(summary))
+
+
+def lasting(model: str) -> str:
+    """A model's name that means the same wherever it is built again: folders in full."""
+    from spd_lsp.checkpoints import STARTER
+
+    folder = Path(model).expanduser()
+    return str(folder.resolve()) if model != STARTER and folder.is_dir() else model
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import click
 from spd_lsp import __version__
 from spd_lsp.build_command import build_ngrams
 from spd_lsp.ngram_commands import ngrams
+from spd_lsp.rebuild_command import rebuild
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
@@ -234,3 +235,4 @@ def doctor(settings: Settings, model: str, device: str) -> None:
 
 main.add_command(build_ngrams)
 main.add_command(ngrams)
+ngrams.add_command(rebuild)

@@ -12,10 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ngram_builders.registry import Registry
+from ngram_builders.registry import Domain, Registry
 from ngram_builders.tables import Table
 from spd_lsp import __version__
 from spd_lsp.checkpoints import built_in_domains, locate
+from spd_lsp.ngram_commands import open_registry
+from spd_lsp.ngram_listing import megabytes, mend, sources_gone
 from spd_lsp.settings import Settings, UserError
 from spd_lsp.tokens import Tokens
 
@@ -87,31 +89,63 @@ def model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
 
 
 def tables(settings: Settings, tokens: Tokens, folder: Path) -> Iterator[Finding]:
-    """Every n-gram table, read whole, and whether new ones can be written."""
-    registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+    """Every n-gram table, read whole, who uses them, what is left over, and whether new ones can be written."""
+    registry = open_registry(settings)
     for language, path in built_in_domains(folder).items():
-        yield table(f"n-grams {language} (built in)", path, tokens.fingerprint)
+        yield table(f"n-grams {language} (built in)", path)
     if fault := registry.fault():
         yield Finding("n-grams in use", "wrong", fault)
-    for domain in registry.domains():
-        subject = f"n-grams {domain.name}"
-        if domain.fault:
-            yield Finding(subject, "wrong", domain.fault)
-        else:
-            yield table(subject, domain.path, tokens.fingerprint)
+    domains = registry.domains()
+    for domain in domains:
+        yield checked(domain, settings.model, tokens.fingerprint)
+    if unknown := registry.uses().names() - {domain.name for domain in domains}:
+        found = f"expected the tables that were chosen, found no {', '.join(sorted(unknown))}"
+        yield Finding("n-grams in use", "wrong", f"{found}; to forget the choice, run: spd-lsp ngrams prune")
+    yield from leftovers(registry)
     yield writable(registry.folder)
 
 
-def table(subject: str, path: Path, fingerprint: str) -> Finding:
+def checked(domain: Domain, model: str, fingerprint: str) -> Finding:
+    """One domain: its index, its table's every byte, its tokenizer, its sources."""
+    subject = f"n-grams {domain.name}"
+    if domain.fault:
+        return Finding(subject, "wrong", mend(domain))
+    if domain.fingerprint != fingerprint:
+        todo = f"run: spd-lsp ngrams rebuild --model {model}"
+        if "imported" in domain.recipe:
+            todo = f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
+        return Finding(
+            subject, "wrong", f"built with tokenizer {domain.fingerprint}, {model} uses {fingerprint}; {todo}"
+        )
+    found = table(subject, domain.path)
+    if found.state == "ok" and (gone := sources_gone(domain)):
+        where = ", ".join(map(str, gone))
+        return Finding(
+            subject, "ok", f"{found.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
+        )
+    return found
+
+
+def table(subject: str, path: Path) -> Finding:
     """Read one table whole and compare its checksums."""
     try:
-        opened = Table.open(path, fingerprint=fingerprint)
+        opened = Table.open(path)
         opened.verify()
     except UserError as error:
         return Finding(subject, "wrong", str(error))
-    return Finding(
-        subject, "ok", f"{opened.summary.tokens:,} tokens, {path.stat().st_size / 2**20:.1f} MiB, checksums right"
-    )
+    size = megabytes(path.stat().st_size)
+    return Finding(subject, "ok", f"{opened.summary.tokens:,} tokens, {size}, checksums right")
+
+
+def leftovers(registry: Registry) -> Iterator[Finding]:
+    """What nobody needs; no fault, only space."""
+    try:
+        found, _ = registry.prune(dry_run=True)
+    except UserError:
+        return  # a folder that cannot be written is named by `writable`
+    if found:
+        size = megabytes(sum(leftover.size for leftover in found))
+        yield Finding("leftovers", "ok", f"{size} that nobody needs; to free them, run: spd-lsp ngrams prune")
 
 
 def writable(folder: Path) -> Finding:

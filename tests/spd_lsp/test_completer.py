@@ -111,7 +111,7 @@ def test_a_truncated_table_is_named_and_the_rest_still_completes(network, tokens
     assert answer.completions
     assert answer.ngrams == ("python",)
     assert len(answer.problems) == 1
-    assert "run: spd-lsp build-ngrams" in answer.problems[0]
+    assert "run: spd-lsp ngrams rebuild" in answer.problems[0]
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])

@@ -1,0 +1,123 @@
+"""The command `ngrams rebuild`: builds tables again from what the registry recorded of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spd_lsp.build_command import describe_build, lasting, progress
+from spd_lsp.ngram_commands import example, open_registry
+from spd_lsp.ngram_listing import sources_gone
+from spd_lsp.settings import Settings, UserError
+
+if TYPE_CHECKING:
+    from ngram_builders.build import Summary
+    from ngram_builders.registry import Domain, Registry
+    from spd_lsp.tokens import Tokens
+
+
+@click.command("rebuild", epilog=example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--model", metavar="M", help="Whose tokens are counted (default: as each was built).")
+@click.option("--all", "everything", is_flag=True, help="Every table, whether it can serve or not.")
+@click.option("--fresh", is_flag=True, help="Use nothing that earlier builds kept, such as token ids.")
+@click.pass_obj
+def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, everything: bool, fresh: bool) -> None:
+    """Build tables again from their repositories, as they were asked for.
+
+    Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer.
+    """
+    registry = open_registry(settings)
+    if names:
+        domains = [registry.find(name) for name in dict.fromkeys(names)]
+    else:
+        domains = [domain for domain in registry.domains() if everything or unfit(domain, model)]
+    if not domains:
+        click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
+    failed = 0
+    for domain in domains:
+        try:
+            click.echo(describe_build(again(registry, domain, model, fresh)))
+        except UserError as error:
+            failed += 1
+            click.echo(f"{domain.name} was not rebuilt: {error}", err=True)
+    if failed:
+        raise UserError(f"{failed} of {len(domains)} tables could not be rebuilt, see above")
+
+
+def unfit(domain: Domain, model: str | None) -> bool:
+    """Whether a table cannot serve a model, or the one that it was built for."""
+    if domain.fault:
+        return True
+    if model is None and "imported" in domain.recipe:
+        return False
+    return domain.fingerprint != load_tokens(model or model_of(domain)).fingerprint
+
+
+def model_of(domain: Domain) -> str:
+    """The model that a table was built for."""
+    return str(domain.recipe.get("model") or "starter")
+
+
+@cache
+def load_tokens(model: str) -> Tokens:
+    """A model's tokenizer."""
+    from spd_lsp.checkpoints import locate
+    from spd_lsp.tokens import Tokens
+
+    return Tokens(locate(model))
+
+
+def again(registry: Registry, domain: Domain, model: str | None, fresh: bool) -> Summary:
+    """Build one table from its recorded roots and recipe."""
+    from ngram_builders.build import build
+
+    check_sources(domain)
+    chosen = model or model_of(domain)
+    tokens = load_tokens(chosen)
+    with progress() as report:
+        return build(
+            domain.roots,
+            domain.name,
+            tokens.encode_batch,
+            end_of_text=tokens.end_of_text,
+            fingerprint=tokens.fingerprint,
+            vocab_size=tokens.vocab_size,
+            registry=registry,
+            model=lasting(chosen),
+            fresh=fresh,
+            report=report,
+            **asked(domain),
+        )
+
+
+def asked(domain: Domain) -> dict[str, Any]:
+    """What the build was asked; what a damaged or old index does not tell is left to the build."""
+    orders = domain.recipe.get("orders") or domain.orders
+    if not orders:
+        return {}
+    least = domain.recipe.get("min_count") or [1] * len(orders)
+    return {
+        "orders": tuple(orders),
+        "min_count": dict(zip(orders, least, strict=True)),
+        "language": domain.recipe.get("language"),
+    }
+
+
+def check_sources(domain: Domain) -> None:
+    """Refuse to build what is not there."""
+    if "imported" in domain.recipe:
+        raise UserError(
+            f"expected a repository to build from, found that it was imported from {domain.recipe['imported']}; "
+            "import one that was built with this model, or run: spd-lsp ngrams remove " + domain.name
+        )
+    if not domain.roots:
+        raise UserError(domain.fault or f"no repository is recorded for {domain.name}; build it with build-ngrams")
+    if gone := sources_gone(domain):
+        raise UserError(
+            f"expected its repository at {', '.join(map(str, gone))}, found nothing; "
+            f"run: spd-lsp build-ngrams REPO --domain {domain.name} with where it is now, "
+            f"or spd-lsp ngrams remove {domain.name}"
+        )

@@ -153,7 +153,9 @@ class Job:
         )
 
     def make(self, task: Task) -> tuple[Domain, bool]:
-        """The domain with a table of these documents, and whether that is a new one."""
+        """The domain with a table of these documents, and whether that is a new one; Lost if ids are gone."""
+        if lost := set(task.digests) - task.sizes.keys():
+            raise Lost(*lost)
         domain = None if self.fresh else self.current()
         earlier = None if domain is None else self.earlier(domain)
         if domain and earlier and self.is_up_to_date(domain, earlier, task):

@@ -193,11 +193,11 @@ def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
 def read_record(file: Path) -> dict[str, Any]:
     """A small msgpack file; OSError, TypeError or ValueError if it is none."""
     try:
-        return dict(msgpack.unpackb(file.read_bytes(), strict_map_key=False))
+        return dict(msgpack.unpackb(file.read_bytes(), strict_map_key=False, unicode_errors="surrogateescape"))
     except msgpack.UnpackException as error:
         raise ValueError(file) from error
 
 
 def write_record(file: Path, record: Mapping[str, Any]) -> None:
     """Replace a small msgpack file atomically."""
-    replace_file(file, [msgpack.packb(record)])
+    replace_file(file, [msgpack.packb(record, unicode_errors="surrogateescape")])  # paths may be of any bytes

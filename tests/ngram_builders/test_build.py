@@ -1,23 +1,37 @@
-"""From a repository to a table that answers, the same bytes each time, with an account of what was left out."""
+"""From repositories to a table that answers: the same bytes however it came about, with an account of the rest."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ngram_builders.build import Summary, build, write_table
-from ngram_builders.counts import count
+from ngram_builders import counting, reading
+from ngram_builders.build import Summary, build, preview
+from ngram_builders.counts import count_streams, stream
 from ngram_builders.errors import UserError
 from ngram_builders.registry import Registry
-from ngram_builders.tables import Table, write
+from ngram_builders.spill import Counter as TokenCounter
+from ngram_builders.store import FILE, Store
+from ngram_builders.tables import Table
+from ngram_builders.writer import write_table
 
 END = 256
 OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": 257}
+CODE = b"import os\r\nprint(os.name)\r\n"
 
 
 def encode(texts: Sequence[str]) -> list[list[int]]:
@@ -25,7 +39,12 @@ def encode(texts: Sequence[str]) -> list[list[int]]:
 
 
 def run(registry: Registry, *roots: Path, domain: str | None = None, **options: Any) -> Summary:
-    return build(roots, domain, encode, registry=registry, **{**OPTIONS, **options})
+    encoder = options.pop("encode", encode)
+    return build(roots, domain, encoder, registry=registry, **{**OPTIONS, **options})
+
+
+def never(*arguments: object) -> Any:
+    raise AssertionError(arguments)
 
 
 @pytest.fixture
@@ -37,13 +56,27 @@ def registry(tmp_path: Path) -> Registry:
 def repo(tmp_path: Path) -> Path:
     root = tmp_path / "repo"
     (root / "src").mkdir(parents=True)
-    (root / "src" / "a.py").write_bytes(b"import os\r\nprint(os.name)\r\n")
+    (root / "src" / "a.py").write_bytes(CODE)
     (root / "src" / "b.go").write_bytes(b"package main\n")
-    (root / "copy.py").write_bytes(b"import os\r\nprint(os.name)\r\n")
+    (root / "copy.py").write_bytes(CODE)
     (root / "bom.py").write_bytes(b"\xef\xbb\xbfx = 1\n")
     (root / ".env").write_bytes(b"PASSWORD=1\n")
     (root / "README.md").write_bytes(b"# readme\n")
     return root
+
+
+@pytest.fixture
+def settled() -> Iterator[None]:
+    """As if the files had been written long ago."""
+    with patch.object(reading, "SETTLED", -(10**18)):
+        yield
+
+
+def fresh_bytes(tmp_path: Path, *roots: Path, **options: Any) -> bytes:
+    """What the table is if nothing was built before."""
+    folder = tmp_path / "fresh"
+    shutil.rmtree(folder, ignore_errors=True)
+    return run(Registry(folder), *roots, domain="fresh", **options).path.read_bytes()
 
 
 def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry, repo: Path) -> None:
@@ -51,32 +84,27 @@ def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry
     domain = registry.find("repo")
     assert (summary.domain, summary.path, summary.bytes) == ("repo", domain.path, domain.size)
     assert summary.files == domain.files == 3
-    assert summary.tokens == len("import os\r\nprint(os.name)\r\n") + len("package main\n") + len("x = 1\n") + 3
+    assert summary.tokens == len(CODE) + len("package main\n") + len("x = 1\n") + 3
+    assert summary.encoded == summary.tokens - 3
     assert summary.left_out == {"duplicate": 1, "not source code": 1, "secret": 1}
+    assert summary.changed
     assert domain.languages == ("go", "python")
     assert domain.roots == (repo.resolve(),)
-    assert names(registry, repo / "src" / "new.py") == ["repo"]
-
-
-def names(registry: Registry, file: Path) -> list[str]:
-    return [domain.name for domain, _ in registry.serving(file, None)]
+    assert domain.recipe == {"orders": [2, 3, 4, 5, 6], "min_count": [1] * 5, "language": None, "model": ""}
+    assert [served.name for served, _ in registry.serving(repo / "src" / "new.py", None)] == ["repo"]
 
 
 def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
-    """Line ends stay, a byte order mark goes, every text ends with end_of_text."""
-    texts = ["x = 1\n", "import os\r\nprint(os.name)\r\n", "package main\n"]
-    counts = count([np.array([*text.encode(), END]) for text in texts], end_of_text=END, vocab_size=257)
-    write(tmp_path / "expected", counts, fingerprint="bytes", sources={"python": 2, "go": 1})
-    assert run(registry, repo).path.read_bytes() == (tmp_path / "expected").read_bytes()
-
-
-def test_the_start_of_a_file_is_known(registry: Registry, repo: Path) -> None:
-    table = Table.open(run(registry, repo).path)
-    p, seen = table.lookup(np.array([[-1, -1, -1, -1, END]]), np.frombuffer(b"ipxz", np.uint8).astype(np.int64))
-    np.testing.assert_allclose(p[0, 0], [1 / 3, 1 / 3, 1 / 3, 0])
-    assert seen[0].tolist() == [True, False, False, False, False]
+    """Line ends stay, a byte order mark goes, an end of text stands before and after every text."""
+    texts = [b"x = 1\n", CODE, b"package main\n"]
+    orders = (2, 3, 4, 5, 6)
+    counted = count_streams([stream(list(text), END) for text in texts], orders=orders, vocab_size=257)
+    expected = tmp_path / "expected"
+    facts = {"tokens": sum(map(len, texts)) + 3, "files": 3, "sources": {"go": 1, "python": 2}}
+    write_table(expected, [counted], fingerprint="bytes", vocab_size=257, orders=orders, min_count={}, **facts)
+    assert run(registry, repo).path.read_bytes() == expected.read_bytes()
 
 
 def test_the_same_repository_gives_the_same_bytes(tmp_path: Path, repo: Path) -> None:
@@ -85,10 +113,31 @@ def test_the_same_repository_gives_the_same_bytes(tmp_path: Path, repo: Path) ->
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_several_roots_make_one_domain_and_overlaps_count_once(registry: Registry, repo: Path) -> None:
-    both = run(registry, repo, repo / "src", domain="both")
+def test_roots_in_any_order_give_the_same_bytes_and_overlaps_count_once(
+    registry: Registry, repo: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "c.rs").write_bytes(CODE)
+    both = run(registry, repo, tmp_path / "other", repo / "src", domain="both")
+    assert both.path.read_bytes() == fresh_bytes(tmp_path, tmp_path / "other", repo)
     assert both.tokens == run(registry, repo).tokens
-    assert registry.find("both").roots == (repo.resolve(), (repo / "src").resolve())
+    assert registry.find("both").roots == (
+        repo.resolve(),
+        (tmp_path / "other").resolve(),
+        (repo / "src").resolve(),
+    )
+
+
+@pytest.mark.parametrize("memory", [1, 200, 3000])
+def test_counts_that_do_not_fit_into_memory_give_the_same_bytes(
+    registry: Registry, repo: Path, tmp_path: Path, memory: int
+) -> None:
+    expected = fresh_bytes(tmp_path, repo)
+    with patch.object(counting, "Counter", partial(TokenCounter, memory=memory, block=10)):
+        summary = run(registry, repo)
+    assert summary.path.read_bytes() == expected
+    assert {file.name for file in summary.path.parent.iterdir()} >= {summary.path.name, FILE}
+    assert not [file for file in summary.path.parent.iterdir() if "spill" in file.name or "tmp" in file.name]
 
 
 def test_one_language_can_be_chosen(registry: Registry, repo: Path) -> None:
@@ -96,42 +145,327 @@ def test_one_language_can_be_chosen(registry: Registry, repo: Path) -> None:
     assert summary.files == 1
     assert summary.left_out["other language"] == 3
     assert registry.find("repo").languages == ("go",)
+    assert registry.find("repo").recipe["language"] == "go"
 
 
-def test_orders_and_pruning_are_passed_on(registry: Registry, repo: Path) -> None:
-    table = Table.open(run(registry, repo, orders=(2, 3), min_count={3: 2}).path)
-    assert table.orders == (2, 3)
-    assert table.summary.min_count == (1, 2)
+def test_orders_and_pruning_are_passed_on(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"orders": (3, 2), "min_count": {3: 2}}
+    table = Table.open(run(registry, repo, **options).path)
+    assert (table.summary.orders, table.summary.min_count) == ((2, 3), (1, 2))
+    (repo / "d.py").write_text("import os\n")
+    assert run(registry, repo, **options).path.read_bytes() == fresh_bytes(tmp_path, repo, **options)
+
+
+EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none() | st.text("ab \n", max_size=30))
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(st.lists(EDIT, min_size=1, max_size=3), min_size=1, max_size=4), data=st.data())
+def test_after_any_edits_the_table_is_the_one_of_a_fresh_build(
+    steps: list[list[tuple[str, str | None]]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("edits")
+    repo, registry = tmp_path / "repo", Registry(tmp_path / "ngrams")
+    (repo / "c").mkdir(parents=True)
+    (repo / "kept.py").write_text("abba ab\n" * 5)
+    share = data.draw(st.sampled_from([0.2, 100.0]), "share of the tokens that may change")
+    with patch.object(counting, "CHANGED", share):
+        for edits in steps:
+            for name, text in edits:
+                if text is None:
+                    (repo / name).unlink(missing_ok=True)
+                else:
+                    (repo / name).write_text(text)
+            summary = run(registry, repo)
+            assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_a_small_change_is_added_to_the_table_of_before(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    (repo / "large.py").write_text("\n".join(f"name_{i} = {i * i}" for i in range(300)))
+    run(registry, repo)
+    (repo / "new.py").write_text("import os, sys\n")
+    (repo / "bom.py").unlink()
+    with patch.object(counting, "apply_change", wraps=counting.apply_change) as changing:
+        summary = run(registry, repo)
+    assert changing.call_count == 1
+    assert summary.changed
+    assert summary.encoded == len("import os, sys\n")
+    assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+@pytest.mark.usefixtures("settled")
+def test_nothing_new_means_nothing_is_read_tokenised_or_written(registry: Registry, repo: Path) -> None:
+    first = run(registry, repo)
+    before = first.path.stat()
+    with patch.object(reading, "read", never):
+        second = run(registry, repo, encode=never)
+    assert not second.changed
+    assert second.reused == 4
+    assert (second.path, second.path.stat()) == (first.path, before)
+    assert (second.files, second.tokens, second.left_out) == (first.files, first.tokens, first.left_out)
+
+
+def test_files_written_just_now_are_read_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    """Within one tick of the clock a file can change without a trace."""
+    run(registry, repo)
+    before = (repo / "src" / "b.go").stat()
+    (repo / "src" / "b.go").write_bytes(b"package boat\n")
+    os.utime(repo / "src" / "b.go", ns=(before.st_atime_ns, before.st_mtime_ns))
+    again = run(registry, repo)
+    assert again.reused == 0
+    assert again.path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_renamed_or_touched_file_is_not_tokenised_again(registry: Registry, repo: Path) -> None:
+    first = run(registry, repo)
+    (repo / "src" / "b.go").rename(repo / "src" / "c.go")
+    os.utime(repo / "src" / "a.py", ns=(1, 1))
+    second = run(registry, repo, encode=never)
+    assert second.path == first.path
+    assert not second.changed
+    with Store(first.path.parent / FILE, "bytes") as store:
+        recorded = {Path(d.path).name: d.mtime_ns for d in store.contents(first.path.name)}
+    assert recorded.keys() == {"a.py", "bom.py", "c.go", "copy.py"}
+    assert recorded["a.py"] == 1
+
+
+def test_one_of_two_copies_can_go(registry: Registry, repo: Path) -> None:
+    first = run(registry, repo)
+    (repo / "copy.py").unlink()
+    second = run(registry, repo)
+    assert second.path == first.path
+    assert "duplicate" not in second.left_out
+
+
+def test_deleted_code_is_forgotten(registry: Registry, repo: Path) -> None:
+    home = run(registry, repo).path.parent
+    (repo / "src" / "b.go").unlink()
+    run(registry, repo)
+    with Store(home / FILE, "bytes") as store:
+        assert sorted(store.known().values()) == sorted([len(CODE), len("x = 1\n")])
+        assert {Path(path).name for path in store.states()} <= {"a.py", "bom.py", "copy.py"}
+    assert b"package main" not in (home / FILE).read_bytes()
+
+
+def test_other_roots_or_another_model_are_written_down(registry: Registry, repo: Path) -> None:
+    run(registry, repo, domain="d")
+    run(registry, repo, repo / "src", domain="d", model="other")
+    assert registry.find("d").roots == (repo.resolve(), (repo / "src").resolve())
+    assert registry.find("d").recipe["model"] == "other"
+
+
+@pytest.mark.parametrize("place", [-1, 5000, 100])
+def test_a_damaged_table_is_not_counted_on_with(
+    registry: Registry, repo: Path, tmp_path: Path, place: int
+) -> None:
+    (repo / "large.py").write_text("\n".join(f"name_{i} = {i * i}" for i in range(300)))
+    path = run(registry, repo).path
+    data = bytearray(path.read_bytes())
+    data[place - 64 if place < 0 else place] ^= 1
+    path.write_bytes(data)
+    for change in ("", "x = 2\n"):
+        (repo / "bom.py").write_text(f"x = 1\n{change}")
+        assert run(registry, repo).path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_a_fresh_build_uses_nothing_of_before(registry: Registry, repo: Path) -> None:
+    first = run(registry, repo)
+    again = run(registry, repo, fresh=True)
+    assert (again.reused, again.encoded) == (0, first.encoded)
+    assert again.path == first.path
+
+
+def test_a_damaged_store_costs_time_only_and_is_said(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    home = run(registry, repo).path.parent
+    (home / FILE).write_bytes(b"damaged " * 4000)
+    (repo / "bom.py").unlink()
+    summary = run(registry, repo)
+    assert "began a new file" in str(summary.problem)
+    assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
+    assert run(registry, repo).problem is None
+
+
+def test_ids_that_are_damaged_are_made_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    home = run(registry, repo).path.parent
+    base = sqlite3.connect(home / FILE)
+    base.execute("UPDATE texts SET ids = zeroblob(length(ids))")
+    base.commit()
+    base.close()
+    shutil.rmtree(home / "contents", ignore_errors=True)
+    (repo / "copy.py").write_bytes(CODE * 100)
+    assert run(registry, repo).path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_a_build_that_was_stopped_goes_on_where_it_was(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    old = run(registry, repo)
+    for number in range(20):
+        (repo / f"{number}.py").write_text(f"number = {number}\n")
+    asked: list[str] = []
+
+    def stopping(texts: Sequence[str]) -> list[list[int]]:
+        if len(asked) == 12:
+            raise KeyboardInterrupt
+        asked.extend(texts)
+        return encode(texts)
+
+    with patch.object(reading, "BATCH_FILES", 1):
+        with pytest.raises(KeyboardInterrupt):
+            run(registry, repo, encode=stopping)
+        assert registry.find("repo").path == old.path
+        Table.open(old.path).verify()
+        summary = run(registry, repo)
+    assert summary.encoded < sum(len(f"number = {number}\n") for number in range(10))
+    assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+KILLED = """
+import os, sys, threading, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[4])
+from ngram_builders.build import build
+from ngram_builders.registry import Registry
+
+def encode(texts):
+    time.sleep(0.002)
+    return [list(text.encode()) for text in texts]
+
+from ngram_builders import reading
+reading.BATCH_FILES = 2
+threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), 9)).start()
+build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
+      registry=Registry(Path(sys.argv[1])))
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_killed_at_any_point_the_old_table_serves_and_the_next_build_is_right(tmp_path: Path) -> None:
+    registry, repo = Registry(tmp_path / "ngrams"), tmp_path / "repo"
+    repo.mkdir()
+    for number in range(60):
+        (repo / f"{number}.py").write_text(f"def f{number}(x):\n    return x + {number}\n" * 9)
+    run(registry, repo, domain="d")
+    for turn, seconds in enumerate(np.linspace(0.0, 0.25, 8)):
+        for number in range(60):
+            (repo / f"{number}.py").write_text(f"def f{number}(x):\n    return x + {turn}\n" * 9)
+        arguments = [str(registry.folder), str(repo), str(seconds), str(Path(__file__).parents[2])]
+        done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True)
+        assert done.returncode in (0, -9), done.stderr
+        domain = Registry(registry.folder).find("d")
+        assert domain.fault is None
+        Table.open(domain.path).verify()
+    assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_two_builds_at_once_end_with_one_sound_table(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    made: list[Summary] = []
+    threads = [threading.Thread(target=lambda: made.append(run(registry, repo))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 3
+    assert len({summary.path for summary in made}) == 1
+    assert registry.find("repo").path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from ngram_builders.build import build
+from ngram_builders.errors import UserError
+from ngram_builders.registry import Registry
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
+try:
+    build([Path(sys.argv[2])], "d", lambda texts: [list(text.encode()) for text in texts], end_of_text=256,
+          fingerprint="bytes", vocab_size=257, registry=Registry(Path(sys.argv[1])))
+except UserError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit")
+@pytest.mark.parametrize("room", [4_096, 20_000, 300_000])
+def test_without_room_the_old_table_serves_and_the_error_says_how_much_is_needed(
+    tmp_path: Path, room: int
+) -> None:
+    registry, repo = Registry(tmp_path / "ngrams"), tmp_path / "repo"
+    repo.mkdir()
+    (repo / "a.py").write_text("x = 1\n")
+    old = run(registry, repo, domain="d")
+    for number in range(50):
+        (repo / f"{number}.py").write_text("\n".join(f"name_{number}_{i} = {i * i}" for i in range(100)))
+    arguments = [str(registry.folder), str(repo), str(Path(__file__).parents[2]), str(room)]
+    done = subprocess.run([sys.executable, "-c", LIMITED, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "free" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert registry.find("d").path == old.path
+    Table.open(old.path).verify()
+    assert not [file for file in old.path.parent.iterdir() if file.suffix == ".tmp"]
+    assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_a_store_that_fails_half_way_costs_time_only(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    run(registry, repo)
+    (repo / "new.py").write_text("y = 2\n")
+
+    def damaging(texts: Sequence[str]) -> list[list[int]]:
+        (registry.folder / "repo" / FILE).write_bytes(b"damaged " * 4000)
+        return encode(texts)
+
+    summary = run(registry, repo, encode=damaging)
+    assert "began a new file" in str(summary.problem)
+    assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_a_repository_that_vanishes_does_not_take_its_table_along(registry: Registry, repo: Path) -> None:
+    old = run(registry, repo)
+    (repo / "new.py").write_text("y = 2\n")
+
+    def vanishing(texts: Sequence[str]) -> list[list[int]]:
+        shutil.rmtree(repo)
+        return encode(texts)
+
+    with pytest.raises(UserError, match="found it gone while it was read"):
+        run(registry, repo, encode=vanishing)
+    assert registry.find("repo").path == old.path
+    with pytest.raises(UserError, match="found nothing at"):
+        run(registry, repo)
+
+
+def test_files_that_vanish_or_change_meanwhile_are_accounted_for(registry: Registry, repo: Path) -> None:
+    def changing(texts: Sequence[str]) -> list[list[int]]:
+        (repo / "src" / "b.go").unlink(missing_ok=True)
+        (repo / "src" / "a.py").write_bytes(b"\xff")
+        return encode(texts)
+
+    with patch.object(reading, "BATCH_FILES", 1), patch.object(reading, "ahead", iter):
+        summary = run(registry, repo, encode=changing)
+    assert summary.files == 2
+    assert summary.left_out["unreadable"] == 1
+    assert summary.left_out["not UTF-8"] == 1
 
 
 def test_a_repository_without_source_is_refused_with_what_was_there(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("text")
-    (tmp_path / "docs" / "b.md").write_text("text")
-    (tmp_path / "docs" / ".env").write_text("text")
+    for name in ("a.md", "b.md", ".env"):
+        (tmp_path / "docs" / name).write_text("text")
     with pytest.raises(
         UserError, match=r"expected source code in .*docs, found none \(left out: 2 not source code, 1 sec"
     ):
         run(registry, tmp_path / "docs")
     assert not registry.folder.exists()
+    (tmp_path / "docs" / "c.py").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="1 not UTF-8"):
+        run(registry, tmp_path / "docs")
+    assert registry.domains() == []
 
 
-def test_an_unreadable_file_is_left_out_and_the_build_goes_on(tmp_path: Path, repo: Path) -> None:
-    left_out: Counter[str] = Counter()
-    (repo / "src" / "b.go").write_bytes(b"\xff")
-    files = [repo / "gone.py", repo / "src", repo / "src" / "a.py", repo / "src" / "b.go"]
-    summary = write_table(files, tmp_path / "t.ngt", encode, left_out=left_out, **OPTIONS)
-    assert summary.files == 1
-    assert left_out == {"unreadable": 3}
-
-
-def test_only_unreadable_files_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="1 unreadable"):
-        write_table([tmp_path / "gone.py"], tmp_path / "t.ngt", encode, **OPTIONS)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_many_files_are_encoded_in_batches(tmp_path: Path, registry: Registry) -> None:
+def test_many_files_are_encoded_in_batches_and_progress_is_told(tmp_path: Path, registry: Registry) -> None:
     (tmp_path / "many").mkdir()
     for i in range(150):
         (tmp_path / "many" / f"{i}.py").write_text(f"x = {i}\n")
@@ -142,21 +476,12 @@ def test_many_files_are_encoded_in_batches(tmp_path: Path, registry: Registry) -
         return encode(texts)
 
     stages: list[tuple[str, int, int]] = []
-    summary = build(
-        [tmp_path / "many"],
-        None,
-        encode_some,
-        registry=registry,
-        report=lambda *stage: stages.append(stage),
-        **OPTIONS,
-    )
+    with patch.object(reading, "BATCH_FILES", 64):
+        summary = run(registry, tmp_path / "many", encode=encode_some, report=lambda *stage: stages.append(stage))
     assert summary.files == sum(sizes) == 150
     assert max(sizes) == 64
-    assert [stage for stage in stages if stage[1] == stage[2]] == [
-        ("survey", 1, 1),
-        ("tokens", 150, 150),
-        ("write", 1, 1),
-    ]
+    assert [stage[0] for stage in stages if stage[1] == stage[2]] == ["survey", "files", "bytes", "counting"]
+    assert [stage[1] for stage in stages if stage[0] == "files"] == [64, 128, 150]
 
 
 def test_repositories_of_one_name_do_not_replace_each_other(
@@ -173,16 +498,31 @@ def test_repositories_of_one_name_do_not_replace_each_other(
     assert [domain.name for domain in registry.domains()] == ["repo", second]
 
 
-@pytest.mark.parametrize(("folder", "domain"), [("my repo!", "my-repo"), (".dots.", "dots"), ("ä", "repository")])
-def test_a_folder_with_an_unusual_name_gets_a_usual_one(
-    registry: Registry, tmp_path: Path, folder: str, domain: str
-) -> None:
-    (tmp_path / folder).mkdir()
-    (tmp_path / folder / "a.py").write_text("x = 1\n")
+@pytest.mark.parametrize("folder", ["my repo!", ".dots.", "ä", os.fsdecode(b"caf\xe9")])
+def test_a_folder_with_an_unusual_name_gets_a_usual_one(registry: Registry, tmp_path: Path, folder: str) -> None:
+    domain = {"my repo!": "my-repo", ".dots.": "dots", "ä": "repository"}.get(folder, "caf")
+    try:
+        (tmp_path / folder).mkdir()
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    (tmp_path / folder / os.fsdecode(b"\xc3\xa4.py")).write_text("x = 1\n")
     assert run(registry, tmp_path / folder).domain == domain
+    assert registry.find(domain).roots == ((tmp_path / folder).resolve(),)
 
 
 def test_a_bad_domain_name_is_refused_before_the_work(registry: Registry, repo: Path) -> None:
     with pytest.raises(UserError, match="expected a domain name"):
-        run(registry, repo, domain="../evil")
+        run(registry, repo, domain="../evil", encode=never)
     assert not registry.folder.exists()
+
+
+def test_a_preview_says_what_a_build_would_count_and_writes_nothing(registry: Registry, repo: Path) -> None:
+    shown = preview([repo])
+    assert shown.files == {"go": 1, "python": 2}
+    assert shown.bytes == {"go": len("package main\n"), "python": len(CODE) + len("\ufeffx = 1\n".encode())}
+    summary = run(registry, repo)
+    assert shown.left_out == summary.left_out
+    assert sum(shown.files.values()) == summary.files
+    assert preview([repo], "go").files == {"go": 1}
+    with pytest.raises(UserError, match="expected source code in"):
+        preview([repo], "rust")

@@ -100,18 +100,26 @@ def as_object(domain: Domain, uses: Uses) -> dict[str, Any]:
         "tokens": domain.tokens,
         "ngrams": domain.ngrams,
         "orders": list(domain.orders),
-        "minCounts": list(summary.min_count) if summary else None,
+        "min_counts": list(summary.min_count) if summary else None,
         "bytes": domain.size,
-        "bytesPerNgram": round(domain.size / domain.ngrams, 2) if domain.ngrams else None,
+        "cache_bytes": cache(domain),
+        "bytes_per_ngram": round(domain.size / domain.ngrams, 2) if domain.ngrams else None,
         "tokenizer": domain.fingerprint,
         "model": domain.recipe.get("model"),
         "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(domain.built)),
         "weight": domain.weight,
-        "orderWeights": getattr(summary, "weights", None),
-        "usedBy": users(domain, uses),
+        "order_weights": getattr(summary, "weights", None),
+        "used_by": users(domain, uses),
         "table": str(domain.path),
         "fault": mend(domain) or None,
     }
+
+
+def cache(domain: Domain) -> int:
+    """Bytes that builds keep beside the table."""
+    from ngram_builders.leftovers import size_of
+
+    return max(0, size_of(domain.path.parent) - domain.size)
 
 
 def users(domain: Domain, uses: Uses) -> dict[str, dict[str, float]]:
@@ -138,7 +146,7 @@ def as_paragraph(domain: Domain, uses: Uses) -> str:
     facts: dict[str, object] = {
         "name": domain.name,
         "sources": origin(domain),
-        "built": built(domain),
+        "built": f"not recorded, imported {built(domain)}" if "imported" in domain.recipe else built(domain),
         "model": domain.recipe.get("model", "not recorded"),
         "tokenizer": domain.fingerprint,
         "languages": ", ".join(domain.languages),
@@ -148,6 +156,7 @@ def as_paragraph(domain: Domain, uses: Uses) -> str:
         "orders": ", ".join(map(str, domain.orders)),
         "min counts": ", ".join(map(str, least)),
         "size": f"{megabytes(domain.size)}, {domain.size / max(domain.ngrams, 1):.1f} bytes an n-gram",
+        "cache": f"{megabytes(cache(domain))} of token ids, for the next build",
         "weight": f"{domain.weight:g}",
         "used by": served(domain, uses),
         "table": domain.path,

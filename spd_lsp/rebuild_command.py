@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("rebuild", epilog=example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--model", metavar="M", help="Whose tokens are counted (default: as each was built).")
-@click.option("--all", "everything", is_flag=True, help="Every table, whether it can serve or not.")
+@click.option("--all", "everything", is_flag=True, help="Every table that was built here.")
 @click.option("--fresh", is_flag=True, help="Use nothing that earlier builds kept, such as token ids.")
 @click.pass_obj
 def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, everything: bool, fresh: bool) -> None:
@@ -33,7 +33,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     if names:
         domains = [registry.find(name) for name in dict.fromkeys(names)]
     else:
-        domains = [domain for domain in registry.domains() if everything or unfit(domain, model)]
+        domains = [one for one in registry.domains() if unfit(one, model) or (everything and has_sources(one))]
     if not domains:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
     failed = 0
@@ -51,9 +51,14 @@ def unfit(domain: Domain, model: str | None) -> bool:
     """Whether a table cannot serve a model, or the one that it was built for."""
     if domain.fault:
         return True
-    if model is None and "imported" in domain.recipe:
+    if model is None and not has_sources(domain):
         return False
     return domain.fingerprint != load_tokens(model or model_of(domain)).fingerprint
+
+
+def has_sources(domain: Domain) -> bool:
+    """Whether a table was built here, not imported."""
+    return "imported" not in domain.recipe
 
 
 def model_of(domain: Domain) -> str:
@@ -108,7 +113,7 @@ def asked(domain: Domain) -> dict[str, Any]:
 
 def check_sources(domain: Domain) -> None:
     """Refuse to build what is not there."""
-    if "imported" in domain.recipe:
+    if not has_sources(domain):
         raise UserError(
             f"expected a repository to build from, found that it was imported from {domain.recipe['imported']}; "
             "import one that was built with this model, or run: spd-lsp ngrams remove " + domain.name

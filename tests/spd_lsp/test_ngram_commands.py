@@ -97,6 +97,7 @@ def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):
     assert shown["table"] == str(domain.path)
     run("ngrams", "use", "till=0.5", "--workspace", tmp_path)
     run("ngrams", "use", "till=0.2", "--language", "python")
+    assert shown["cache"].startswith("0.0 MiB of token ids")
     told = f"used by    files in {tmp_path} (0.5), python files (0.2), files in its sources (0.7)"
     assert told in run("ngrams", "show", "till")
 
@@ -113,8 +114,8 @@ def test_programs_read_the_same_as_people(run, teach, repository, data):
         "languages": {"python": {"till": 0.2}},
         "problem": None,
     }
-    assert shown["usedBy"] == {"workspaces": {str(repository): 0.5}, "languages": {"python": 0.2}}
-    assert (shown["bytes"], shown["ngrams"], shown["minCounts"]) == (domain.size, domain.ngrams, [1] * 5)
+    assert shown["used_by"] == {"workspaces": {str(repository): 0.5}, "languages": {"python": 0.2}}
+    assert (shown["bytes"], shown["ngrams"], shown["min_counts"]) == (domain.size, domain.ngrams, [1] * 5)
     assert (shown["sources"], shown["imported"], shown["fault"]) == ([str(repository)], None, None)
     (data / "till" / "domain.msgpack").write_bytes(b"??")
     (broken,) = json.loads(run("ngrams", "list", "--json"))["domains"]
@@ -169,6 +170,7 @@ def test_a_table_travels_in_one_file_and_says_how_to_use_it(run, teach, reposito
     run("ngrams", "export", "shop", file, "--replace")
     told = run("ngrams", "import", file, "--model", "starter")
     assert f"imported from {file}" in told
+    assert re.search(r"^built +not recorded, imported \d{4}-", told, flags=re.MULTILINE)
     command = re.search(r"nothing; run: spd-lsp (.*)", told)[1]
     assert command == "ngrams use team=0.3 --language python"
     assert "python files are served by team (0.3)" in run(*shlex.split(command))

@@ -103,6 +103,7 @@ def test_a_broken_table_is_rebuilt_byte_for_byte(registry, run, shop, harm):
 def test_all_and_names_rebuild_what_could_serve(registry, run, shop):
     run("build-ngrams", shop)
     run("build-ngrams", shop, "--domain", "other")
+    registry.install("team", writer(5, fingerprint=FINGERPRINT), recipe={"imported": "team.ngt"})
     built = registry.find("shop").built
     assert len(re.findall(r"^\w+: 2 files", run("ngrams", "rebuild", "--all"), flags=re.MULTILINE)) == 2
     assert re.search(r"^shop: 2 files", run("ngrams", "rebuild", "shop", "shop"), flags=re.MULTILINE)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp import __version__
-from spd_lsp.build_command import build_ngrams
+from spd_lsp.build_command import build_ngrams, lasting
+from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
 from spd_lsp.rebuild_command import rebuild
 from spd_lsp.settings import Settings, UserError
@@ -174,7 +175,7 @@ def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams:
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     again = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.refresh else None
-    domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder)
+    domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, lasting(settings.model))
     return Completer(model, tokens, domains, settings)
 
 
@@ -235,4 +236,5 @@ def doctor(settings: Settings, model: str, device: str) -> None:
 
 main.add_command(build_ngrams)
 main.add_command(ngrams)
+ngrams.add_command(fit)
 ngrams.add_command(rebuild)

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ngram_builders.counts import HIGHEST_ORDER
-from ngram_builders.layout import Columns
+from ngram_builders.fits import read_fits
+from ngram_builders.layout import Columns, Weights
 from ngram_builders.registry import WEIGHT, Domain, Registry
 from ngram_builders.store import read_contents
 from ngram_builders.tables import Table, query
@@ -120,22 +121,27 @@ class Domains:
         built_in: dict[str, Path],
         live: Live | None = None,
         rebuilder: Rebuilder | None = None,
+        model: str = "",
     ) -> None:
         self.registry = registry
         self.fingerprint = fingerprint
         self.built_in = built_in
         self.live = live
         self.rebuilder = rebuilder
+        self.model = model  # whose fitted weights are used
         self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
+        self.fits: dict[Path, dict[str, Weights]] = {}
 
     def serving(self, file: Path | None, language: str | None) -> Mixture | None:
         """What is known of code like this file's, or None if nothing is."""
         self.refresh()
         found: list[tuple[str, Sequence[Columns], float]] = []
+        rows = None
         for domain, weight in self.chosen(file, language):
             if table := self.open(domain.path):
+                rows = rows or self.fitted(domain)
                 found.append((domain.name, (table.columns, *self.changes(domain)), weight))
         if language in self.built_in and (table := self.open(self.built_in[language])):
             found.append((language, (table.columns,), BUILT_IN_WEIGHT))
@@ -144,7 +150,14 @@ class Domains:
         if not found:
             return None
         names, pools, weights = zip(*found, strict=True)
-        return Mixture(pools, weights, names)
+        return Mixture(pools, weights, names, rows or ROWS)
+
+    def fitted(self, domain: Domain) -> Weights | None:
+        """The weights fitted for this domain and model, if any were."""
+        home = domain.path.parent
+        if home not in self.fits:
+            self.fits[home] = read_fits(home)
+        return self.fits[home].get(self.model)
 
     def changes(self, domain: Domain) -> Sequence[Columns]:
         """What changed since a domain's table was built."""
@@ -170,7 +183,7 @@ class Domains:
         """Forget what was opened if anything was rebuilt, chosen or removed since."""
         if self.registry and (generation := self.registry.generation()) != self.generation:
             self.generation = generation
-            self.opened = {}
+            self.opened, self.fits = {}, {}
             domains = self.registry.domains()
             self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
             if self.live:

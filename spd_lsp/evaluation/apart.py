@@ -119,7 +119,7 @@ def open_cold(pipe: Connection, name: str, site: Site, steps: Steps) -> None:
     """Open a structure that is not in the page cache: milliseconds to open, then to the first answer."""
     reader = READERS[name]
     made = BUILDS[reader.build]
-    asked = reader.make(site.of(made.folder))
+    asked = reader.make(site)
     for path in made.paths(site):
         evict(path)
     times = [time.perf_counter()]
@@ -141,7 +141,7 @@ def evict(path: Path) -> None:
 def serve(pipe: Connection, name: str, site: Site) -> None:
     """Answer questions until the asker goes: `time`, `probabilities`, `perplexity`, `bytes`."""
     reader = READERS[name]
-    asked = reader.make(site.of(BUILDS[reader.build].folder))
+    asked = reader.make(site)
     before = memory("VmRSS")
     asked.open()
     while True:

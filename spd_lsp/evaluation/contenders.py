@@ -5,7 +5,7 @@ Comes in: a saved stream. Goes out: files, and readers with `open`, `prepare`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,11 @@ class Site:
         folder.mkdir(exist_ok=True)
         return folder
 
+    @property
+    def vocab_size(self) -> int:
+        """The saved stream's."""
+        return Stream.load(self.folder).vocab_size
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -56,7 +61,7 @@ class Reader:
 
     how: str
     build: str
-    make: Callable[[Path], Any]
+    make: Callable[[Site], Any]
     missing: Callable[[Site], str]
     smoothed: bool = False
     loaded: bool = False  # answers from memory of its own, not from files
@@ -111,35 +116,64 @@ BUILDS: Mapping[str, Build] = {
 }
 
 
-def kenlm_reader(kind: str) -> Reader:
-    """A way of asking KenLM."""
-    return Reader(
-        "its Python module, one call per candidate",
-        f"{KENLM}: build_binary {kind}, after lmplz",
-        lambda folder: kenlm_model.KenLMModel(folder / f"{kind}.binary"),
-        lambda site: kenlm_model.missing_module(site.lmplz),
-        smoothed=True,
+def kenlm_readers(kind: str) -> Iterator[tuple[str, Reader]]:
+    """The ways of asking one of KenLM's models, by name."""
+    build, file = f"{KENLM}: build_binary {kind}, after lmplz", f"{kind}.binary"
+    yield (
+        f"{KENLM} {kind}, C++",
+        Reader(
+            "C++, one call",
+            build,
+            lambda site: kenlm_model.KenLMInCPlusPlus(site.of("kenlm") / file, site.lmplz, site.vocab_size),
+            lambda site: kenlm_model.missing_library(site.lmplz),
+            smoothed=True,
+        ),
+    )
+    yield (
+        f"{KENLM} {kind}, its Python module",
+        Reader(
+            "Python, one call per candidate",
+            build,
+            lambda site: kenlm_model.KenLMModel(site.of("kenlm") / file),
+            lambda site: kenlm_model.missing_module(site.lmplz),
+            smoothed=True,
+        ),
     )
 
 
 READERS: Mapping[str, Reader] = {
-    f"{OWN}, C": Reader("C, one call", OWN, own_table.OwnTable, lambda site: own_table.missing_kernel()),
-    f"{OWN}, numpy": Reader("numpy only", OWN, own_table.OwnTableInNumpy, nothing),
+    f"{OWN}, C": Reader(
+        "C, one call",
+        OWN,
+        lambda site: own_table.OwnTable(site.of("own")),
+        lambda site: own_table.missing_kernel(),
+    ),
+    f"{OWN}, numpy": Reader("numpy only", OWN, lambda site: own_table.OwnTableInNumpy(site.of("own")), nothing),
     f"{DICTIONARIES}, as published": Reader(
         "Python, adds a context's counts up for each candidate",
         DICTIONARIES,
-        dictionaries.AsPublished,
+        lambda site: dictionaries.AsPublished(site.of("dictionaries")),
         nothing,
         loaded=True,
     ),
     f"{DICTIONARIES}, totals kept": Reader(
-        "Python, one look-up per context", DICTIONARIES, dictionaries.WithTotals, nothing, loaded=True
+        "Python, one look-up per context",
+        DICTIONARIES,
+        lambda site: dictionaries.WithTotals(site.of("dictionaries")),
+        nothing,
+        loaded=True,
     ),
     f"{SUFFIXES}, C": Reader(
-        "C, one call", SUFFIXES, suffix_array.SuffixArrayInC, lambda site: suffix_array.missing_compiler()
+        "C, one call",
+        SUFFIXES,
+        lambda site: suffix_array.SuffixArrayInC(site.of("suffixes")),
+        lambda site: suffix_array.missing_compiler(),
     ),
     f"{SUFFIXES}, numpy": Reader(
-        "numpy only", SUFFIXES, suffix_array.SuffixArrayInNumpy, lambda site: suffix_array.missing()
+        "numpy only",
+        SUFFIXES,
+        lambda site: suffix_array.SuffixArrayInNumpy(site.of("suffixes")),
+        lambda site: suffix_array.missing(),
     ),
-    **{f"{KENLM} {kind}": kenlm_reader(kind) for kind in kenlm_model.BINARIES},
+    **{name: reader for kind in kenlm_model.BINARIES for name, reader in kenlm_readers(kind)},
 }

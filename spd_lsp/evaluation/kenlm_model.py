@@ -1,4 +1,4 @@
-"""A stream of ids -> KenLM's smoothed models, built by its own programs and asked through its Python module.
+"""A stream of ids -> KenLM's smoothed models, built by its own programs and asked in Python or C++.
 
 KenLM keeps no counts: a model gives one smoothed probability for all orders together. Ids are written as words.
 
@@ -7,9 +7,9 @@ Dimensions: K drafts, L context tokens, C candidates.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import shutil
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,22 +17,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spd_lsp.evaluation.compiling import compile_library, run
 from spd_lsp.evaluation.stream import ORDERS, Stream
 
 __all__ = [
     "ARPA",
     "BINARIES",
+    "KenLMInCPlusPlus",
     "KenLMModel",
     "binarise",
     "estimate",
+    "missing_library",
     "missing_module",
     "missing_programs",
     "write_text",
 ]
 
 ARPA = "model.arpa"
+SOURCE = Path(__file__).with_name("kenlm_step.cc")
 TEXT = "text.txt"
-BINARIES = {"probing": ["probing"], "trie": ["trie"], "trie, 8 bits": ["-q", "8", "-b", "8", "-a", "22", "trie"]}
+BINARIES = {"probing": ["probing"], "trie": ["trie"], "8-bit trie": ["-q", "8", "-b", "8", "-a", "22", "trie"]}
 
 
 def missing_programs(lmplz: Path | None) -> str:
@@ -43,6 +47,21 @@ def missing_programs(lmplz: Path | None) -> str:
 def missing_module(lmplz: Path | None) -> str:
     """What is not installed of what is needed to build and ask models."""
     return missing_programs(lmplz) or ("" if find_spec("kenlm") else "the Python module kenlm is not installed")
+
+
+def missing_library(lmplz: Path | None) -> str:
+    """What is not installed of what is needed to build models and ask them in C++."""
+    if missing := missing_module(lmplz):
+        return missing
+    if not (shutil.which("c++") and all(path.is_file() for path in library_files(lmplz))):
+        return "no C++ compiler, or KenLM's sources and libraries are not around lmplz"
+    return ""
+
+
+def library_files(lmplz: Path | None) -> tuple[Path, Path, Path]:
+    """KenLM's header and libraries, where lmplz lies in the folder that it was compiled in."""
+    built = (find_program(lmplz) or Path()).resolve().parents[1]
+    return built.parent / "lm" / "model.hh", built / "lib" / "libkenlm.a", built / "lib" / "libkenlm_util.a"
 
 
 def find_program(lmplz: Path | None) -> Path | None:
@@ -79,13 +98,6 @@ def binarise(folder: Path, lmplz: Path | None, kind: str) -> None:
     """Model as text -> model as KenLM maps it."""
     program = str((find_program(lmplz) or Path()).with_name("build_binary"))
     run([program, "-T", f"{folder}/", *BINARIES[kind], str(folder / ARPA), str(folder / f"{kind}.binary")])
-
-
-def run(command: list[str]) -> None:
-    """Run a program silently; its own words if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-500:]}")
 
 
 class KenLMModel:
@@ -136,3 +148,59 @@ class KenLMModel:
         texts = [" ".join(map(str, ids[1:-1].tolist())) for ids in documents]
         total = sum(self.model.score(text) for text in texts)
         return math.pow(10, -total / sum(len(ids) - 1 for ids in documents))
+
+
+class KenLMInCPlusPlus(KenLMModel):
+    """The same asked in C++, all candidates of a step in one call."""
+
+    def __init__(self, path: Path, lmplz: Path | None, vocab_size: int) -> None:
+        super().__init__(path)
+        self.words = [str(i).encode() for i in range(vocab_size)]
+        header, own, util = library_files(lmplz)
+        order = f"-DKENLM_MAX_ORDER={ORDERS[-1]}"  # as compiled by default, too
+        include = f"-I{header.parents[1]}"
+        linked: list[str | Path] = [own, util, "-lz", "-lbz2", "-llzma", "-lpthread"]
+        self.library = compile_library("c++", SOURCE, ["-DNDEBUG", order, include, *linked])
+        self.library.open_model.restype = ctypes.c_void_p
+        self.call = self.library.step
+        pointer, number = ctypes.c_void_p, ctypes.c_int32
+        self.call.argtypes = [pointer, pointer, pointer, number, pointer, number, pointer]
+        self.call.restype = None
+        self.state_size = self.library.state_size()
+
+    def open(self) -> None:
+        """Map the file, and look up KenLM's number of every id."""
+        words = (ctypes.c_char_p * len(self.words))(*self.words)
+        opened = self.library.open_model(str(self.path).encode(), words, len(words))
+        if not opened:
+            raise RuntimeError(f"KenLM cannot open {self.path}")
+        self.opened = ctypes.c_void_p(opened)
+
+    def prepare(self, contexts: npt.NDArray[np.integer], candidates: npt.NDArray[np.integer]) -> Any:
+        """Its natural input: each draft's state before its newest token, and ids."""
+        states = np.zeros((len(contexts), self.state_size), dtype=np.uint8)
+        contexts = np.ascontiguousarray(contexts, dtype=np.int64)
+        for context, state in zip(contexts, states, strict=True):
+            address = ctypes.c_void_p(state.ctypes.data)
+            self.library.read(self.opened, ctypes.c_void_p(context.ctypes.data), len(context) - 1, address)
+        return states, np.ascontiguousarray(contexts[:, -1]), candidates
+
+    def step(self, prepared: Any) -> Any:
+        """log10 p of every candidate after every draft, [K, C]."""
+        states, newest, candidates = prepared
+        logs = np.empty((len(newest), len(candidates)), dtype=np.float32)
+        self.call(
+            self.opened,
+            states.ctypes.data,
+            newest.ctypes.data,
+            len(newest),
+            candidates.ctypes.data,
+            len(candidates),
+            logs.ctypes.data,
+        )
+        return logs
+
+    def perplexity(self, documents: list[npt.NDArray[np.integer]]) -> float:
+        """Of whole documents, their ends included."""
+        super().open()
+        return super().perplexity(documents)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from spd_lsp.evaluation.compiling import compile_library
 from spd_lsp.evaluation.stream import CONTEXT, ORDERS, Stream
 
 __all__ = ["SuffixArrayInC", "SuffixArrayInNumpy", "build", "missing", "missing_compiler"]
@@ -179,11 +178,8 @@ class SuffixArrayInC(SuffixArrayInNumpy):
 
 
 def compile_step() -> Callable[..., None]:
-    """The compiled function, for this process only."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "suffix_array.so"
-        subprocess.run(["cc", "-O3", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
-        step = ctypes.CDLL(str(library)).step
+    """The compiled function."""
+    step = compile_library("cc", SOURCE).step
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     step.argtypes = [pointer, pointer, pointer, number, pointer, number, number, pointer, number, pointer, pointer]
     step.restype = None

@@ -56,7 +56,7 @@ def opened(name: str, stream: Stream, site: Site) -> object:
     if missing := reader.missing(site):
         pytest.skip(missing)
     BUILDS[reader.build].make(stream, site)
-    asked = reader.make(site.of(BUILDS[reader.build].folder))
+    asked = reader.make(site)
     asked.open()
     return asked
 
@@ -96,13 +96,31 @@ def test_what_ends_one_document_is_not_followed_by_the_next(name: str, documents
     np.testing.assert_allclose(p[0], [[0, ones, 1 - ones]] + [[0, 0, 0]] * 4, atol=1e-12)
 
 
+def estimate(stream: Stream, site: Site) -> None:
+    """What every binary model is made from."""
+    folder = site.of("kenlm")
+    kenlm_model.write_text(stream, folder)
+    kenlm_model.estimate(folder, site.lmplz, site.memory, ["--arpa", str(folder / kenlm_model.ARPA)])
+
+
+@pytest.mark.parametrize("kind", kenlm_model.BINARIES)
+def test_kenlm_says_the_same_in_python_and_in_cpp(kind: str, stream: Stream, site: Site) -> None:
+    names = [name for name in SMOOTHED if name.startswith(f"KenLM {kind}, ")]
+    if missing := next(filter(None, (READERS[name].missing(site) for name in names)), ""):
+        pytest.skip(missing)
+    estimate(stream, site)
+    one, other = (opened(name, stream, site) for name in names)
+    for contexts, candidates in sample_steps(stream, drafts=3, candidates=10, number=5, seed=0):
+        logs = [np.array(asked.step(asked.prepare(contexts, candidates))) for asked in (one, other)]
+        np.testing.assert_allclose(logs[0], logs[1], atol=1e-6)
+    assert one.perplexity(stream.held_out) == other.perplexity(stream.held_out)
+
+
 @pytest.mark.parametrize("name", SMOOTHED)
 def test_a_smoothed_structure_predicts_better_than_chance(name: str, stream: Stream, site: Site) -> None:
     if missing := READERS[name].missing(site):
         pytest.skip(missing)
-    folder = site.of("kenlm")
-    kenlm_model.write_text(stream, folder)
-    kenlm_model.estimate(folder, site.lmplz, site.memory, ["--arpa", str(folder / kenlm_model.ARPA)])
+    estimate(stream, site)
     asked = opened(name, stream, site)
     contexts, candidates = next(iter(sample_steps(stream, drafts=3, candidates=VOCABULARY, number=1, seed=0)))
     logs = np.array(asked.step(asked.prepare(contexts, candidates)))

@@ -1,12 +1,14 @@
-"""The command `build-ngrams`: counts repositories into a table, and says what it did."""
+"""The command `build-ngrams`: counts repositories into a table, and says what it did, would do, and why."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,42 +16,133 @@ from spd_lsp.ngram_commands import open_registry
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
-    from ngram_builders.build import Summary
+    from ngram_builders.build import Preview, Summary
 
 Report = Callable[[str, int, int], None]
 
+ENGINES = ("local", "datatrove")
+MANY = 50_000  # n-grams
+PATIENCE = 1.0  # seconds before a build shows how far it is
 
-@click.command("build-ngrams")
+
+@click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --domain mine --dry-run")
 @click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--domain", metavar="NAME", help="Name of the table (default: the folder's name).")
-@click.option("--orders", default="2-6", show_default=True, help="Lengths of the n-grams.")
 @click.option("--language", metavar="L", help="Count only this language, such as python.")
+@click.option("--orders", default="2-6", show_default=True, help="Lengths of the n-grams.")
+@click.option(
+    "--min-count", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Drop rarer n-grams."
+)
+@click.option("--engine", type=click.Choice(ENGINES), default=ENGINES[0], show_default=True, help="What counts.")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="Whose tokens are counted.")
-@click.pass_obj
+@click.option("--fresh", is_flag=True, help="Use nothing that earlier builds kept.")
+@click.option("--dry-run", is_flag=True, help="Say what would be counted and left out; write nothing.")
+@click.option("--why", metavar="FILE", type=click.Path(path_type=Path), help="Say why this file is in or out.")
+@click.pass_context
 def build_ngrams(
-    settings: Settings, repos: tuple[Path, ...], domain: str | None, orders: str, language: str | None, model: str
+    context: click.Context,
+    /,
+    repos: tuple[Path, ...],
+    language: str | None,
+    dry_run: bool,
+    why: Path | None,
+    orders: str,
+    **options: Any,
 ) -> None:
-    """Teach completions a repository: count the n-grams of its source files."""
-    from ngram_builders.build import build
+    """Teach completions your code: count the n-grams of the sources in repositories and folders."""
+    check_language(language)
+    if why is not None:
+        click.echo(explain(why, repos, language))
+        return
+    try:
+        with progress() as report:
+            if dry_run:
+                from ngram_builders.build import preview
+
+                told = describe_preview(preview(repos, language, report))
+            else:
+                asked = {"orders": parse_orders(orders), "language": language, **options}
+                told = describe_build(count(context.obj, repos, report, **asked))
+    except KeyboardInterrupt:
+        click.echo("interrupted: the table is as it was, and the same command goes on from here", err=True)
+        context.exit(130)
+    click.echo(told)
+
+
+def count(
+    settings: Settings,
+    repos: Sequence[Path],
+    report: Report,
+    *,
+    domain: str | None,
+    engine: str,
+    model: str,
+    **options: Any,
+) -> Summary:
+    """Run the build."""
     from spd_lsp.checkpoints import locate
     from spd_lsp.tokens import Tokens
 
     tokens = Tokens(locate(model))
-    with progress() as report:
-        summary = build(
-            repos,
-            domain,
-            tokens.encode_batch,
-            end_of_text=tokens.end_of_text,
-            fingerprint=tokens.fingerprint,
-            vocab_size=tokens.vocab_size,
-            registry=open_registry(settings),
-            orders=parse_orders(orders),
-            language=language,
-            model=lasting(model),
-            report=report,
-        )
-    click.echo(describe_build(summary))
+    facts: dict[str, Any] = {
+        "end_of_text": tokens.end_of_text,
+        "fingerprint": tokens.fingerprint,
+        "vocab_size": tokens.vocab_size,
+        "registry": open_registry(settings),
+        "report": report,
+    }
+    if engine == "datatrove":
+        return count_in_tasks(repos, domain, model, **facts, **options)
+    from ngram_builders.build import build
+
+    return build(repos, domain, tokens.encode_batch, model=lasting(model), **facts, **options)
+
+
+def count_in_tasks(
+    repos: Sequence[Path], domain: str | None, model: str, *, fresh: bool, **options: Any
+) -> Summary:
+    """Run the build on datatrove."""
+    try:
+        from ngram_builders.distributed import build
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"expected the package {error.name} for --engine datatrove, found none; "
+            "run: pip install 'spd-lsp[distributed]'"
+        ) from error
+    made = build(repos, domain, partial(encoder, model), **options).summary
+    if made is None:
+        raise UserError("another machine makes the table of this build")
+    return made
+
+
+def encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
+    """What turns texts into a model's ids; a task on another machine finds it by its name."""
+    from spd_lsp.checkpoints import locate
+    from spd_lsp.tokens import Tokens
+
+    return Tokens(locate(model)).encode_batch
+
+
+def check_language(language: str | None) -> None:
+    """Refuse a language that no file is in."""
+    from ngram_builders.uses import KNOWN_LANGUAGES
+
+    if language is not None and language not in KNOWN_LANGUAGES:
+        known = ", ".join(sorted(KNOWN_LANGUAGES))
+        raise UserError(f"expected a language, one of {known}; found {language!r}")
+
+
+def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
+    """Why a file is counted or not, in a line."""
+    from ngram_builders.files import OTHER_LANGUAGE, akin, language_of, shown, why
+
+    around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
+    fault, rule = why(file, (around or repos)[0])
+    if fault is None and language is not None and language_of(file) not in akin(language):
+        fault = OTHER_LANGUAGE
+    if fault is None:
+        return f"{shown(file)}: counted as {language_of(file)}"
+    return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
 
 
 def lasting(model: str) -> str:
@@ -62,20 +155,40 @@ def lasting(model: str) -> str:
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """A bar on standard error for each stage of the build."""
+    """Bars on standard error for the stages of a build that takes a while; nothing without a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        stages = {}
+    console = Console(stderr=True)
+    columns = ("{task.description:<9}", BarColumn(), TextColumn("{task.fields[amount]}"), TimeElapsedColumn())
+    bars = Progress(*columns, console=console, transient=True)
+    stages: dict[str, Any] = {}
+    began = time.monotonic()
 
-        def report(stage: str, done: int, total: int) -> None:
-            if stage not in stages:
-                stages[stage] = bars.add_task(stage, total=total)
-            bars.update(stages[stage], completed=done, total=total)
+    def report(stage: str, done: int, total: int) -> None:
+        if not console.is_terminal or time.monotonic() < began + PATIENCE:
+            return
+        if not stages:
+            bars.start()
+        if stage not in stages:
+            stages[stage] = bars.add_task(stage, amount="")
+        bars.update(stages[stage], completed=done, total=total, amount=amount(stage, done, total))
 
+    try:
         yield report
+    finally:
+        if stages:
+            bars.stop()
+
+
+def amount(stage: str, done: int, total: int) -> str:
+    """How much of a stage is done. Example: `12.1 MB of 40.0 MB`, `3 of 17`."""
+    return f"{size(done)} of {size(total)}" if stage == "bytes" else f"{done:,} of {total:,}"
+
+
+def size(number: int) -> str:
+    """Bytes, readable. Example: 12345 -> `12.3 kB`."""
+    return f"{number / 1e6:,.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"
 
 
 def parse_orders(text: str) -> tuple[int, ...]:
@@ -87,14 +200,45 @@ def parse_orders(text: str) -> tuple[int, ...]:
     return tuple(range(low, high + 1))
 
 
+def describe_preview(preview: Preview) -> str:
+    """What would be counted and left out."""
+    by_language = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
+    parts = [f"{preview.files[of]:,} {of} ({size(preview.bytes[of])})" for of in by_language]
+    total = f"{sum(preview.files.values()):,} files, {size(sum(preview.bytes.values()))}"
+    return f"would count {total}: {', '.join(parts) or 'none'}\n{describe_rest(preview.left_out)}"
+
+
 def describe_build(summary: Summary) -> str:
-    """What was counted, what was left out and why, and where the table is."""
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.left_out.items()))
-    return "\n".join(
-        [
-            f"{summary.domain}: {summary.files:,} files, {summary.tokens:,} tokens, {summary.ngrams:,} n-grams, "
-            f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s",
-            f"left out: {left_out or 'nothing'}",
-            f"table: {summary.path}",
-        ]
+    """What was counted, what that took, what was left out and why, and where the table is."""
+    lines = [
+        f"{summary.domain}: {summary.files:,} files, {summary.tokens:,} tokens, {summary.ngrams:,} n-grams, "
+        f"{describe_size(summary)}, {summary.seconds:.1f} s",
+        *describe_work(summary),
+        describe_rest(summary.left_out),
+        f"table: {summary.path}",
+    ]
+    return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)
+
+
+def describe_size(summary: Summary) -> str:
+    """How large the table is; for an n-gram too, where that is not only what every table takes."""
+    each = f" ({summary.bytes / summary.ngrams:.1f} bytes each)" if summary.ngrams >= MANY else ""
+    return f"{summary.bytes / 2**20:.1f} MiB{each}"
+
+
+def describe_work(summary: Summary) -> list[str]:
+    """What was new, if that is known."""
+    if not summary.changed:
+        return ["nothing has changed since it was built"]
+    if not summary.encoded and not summary.reused:
+        return []
+    speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
+    told = f"tokenised: {summary.encoded:,} tokens in {summary.encoding_seconds:.1f} s, {speed:,.0f} a second"
+    return [told + (f"; {summary.reused:,} files are as they were" if summary.reused else "")]
+
+
+def describe_rest(left_out: dict[str, int]) -> str:
+    """What was left out and why."""
+    return "left out: " + (
+        ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) or "nothing"
     )

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ class Commands(click.Group):
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
     """Complete code locally: several drafts for one model pass per token."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # paths are printed as they are, whatever bytes they have
     ctx.obj = Settings(data_dir=data_dir)
 
 

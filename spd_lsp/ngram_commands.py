@@ -46,7 +46,7 @@ def list_domains(settings: Settings, as_json: bool) -> None:
     problem, domains, uses = registry.fault(), registry.domains(), registry.uses()
     if as_json:
         listed = {"domains": [as_object(domain, uses) for domain in domains], **uses_object(registry)}
-        click.echo(json.dumps({**listed, "problem": problem}, ensure_ascii=False))
+        click.echo(json.dumps({**listed, "problem": problem}))
     else:
         lines = [as_line(domain) for domain in domains]
         if not lines and not problem:
@@ -78,7 +78,7 @@ def show_domain(settings: Settings, name: str, as_json: bool) -> None:
     registry = open_registry(settings)
     domain, uses = registry.find(name), registry.uses()
     if as_json:
-        click.echo(json.dumps(as_object(domain, uses), ensure_ascii=False))
+        click.echo(json.dumps(as_object(domain, uses)))
     if domain.fault:
         raise UserError(f"n-gram table {name} is broken: {mend(domain)}")
     if not as_json:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,8 @@ from spd_lsp.ngram_commands import ngrams
 from spd_lsp.tokens import Tokens
 from tests.ngram_builders.small_tables import writer
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+README_PATH = Path(__file__).parents[2] / "README.md"
+README = README_PATH.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -63,14 +67,6 @@ def teach(registry, repository):
         return registry.install(name, write, roots=roots, **options)
 
     return teach
-
-
-def test_build_says_what_was_counted_and_what_was_left_out_and_why(run, repository, data):
-    counted, left_out, table = run("build-ngrams", repository).strip().splitlines()[-3:]
-    assert re.fullmatch(r"shop: 1 files, \d+ tokens, \d+ n-grams, \d+\.\d MiB, \d+\.\d s", counted)
-    assert "1 ignored by .gitignore" in left_out
-    assert "secret" in left_out
-    assert table.removeprefix("table: ").startswith(str(data))
 
 
 def test_list_and_show_and_remove(run, teach):
@@ -121,6 +117,21 @@ def test_programs_read_the_same_as_people(run, teach, repository, data):
     (broken,) = json.loads(run("ngrams", "list", "--json"))["domains"]
     assert "file that cannot be read" in broken["fault"]
     assert "is broken" in run("ngrams", "show", "till", "--json", status=1)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are of any bytes on Linux")
+def test_a_repository_of_any_name_is_listed(teach, data, tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    teach("cafe", roots=(folder,))
+    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(data), "ngrams", "list"]
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    printed = subprocess.run(command, env=strict, capture_output=True, check=True, cwd=README_PATH.parent).stdout
+    assert os.fsencode(folder) in printed
+    listed = subprocess.run(
+        [*command, "--json"], env=strict, capture_output=True, check=True, cwd=README_PATH.parent
+    )
+    assert json.loads(listed.stdout.decode("ascii"))["domains"][0]["sources"] == [str(folder)]
 
 
 def test_use_chooses_tables_for_a_workspace_or_a_language(run, teach, tmp_path, monkeypatch):
@@ -224,7 +235,7 @@ def test_a_file_in_place_of_the_data_folder_is_named(run, data):
 @pytest.mark.parametrize("name", sorted(ngrams.commands))
 def test_every_command_has_an_example_that_it_takes_and_a_place_in_the_readme(name):
     command = ngrams.commands[name]
-    example = shlex.split(command.epilog.split("Example: ")[1])
+    example = shlex.split(f"{command.help}\n{command.epilog or ''}".split("Example: ")[1])
     assert example[:3] == ["spd-lsp", "ngrams", name]
     command.make_parser(command.context_class(command)).parse_args(example[3:])
     rows = [line for line in README.splitlines() if line.startswith("| `spd-lsp ngrams")]

@@ -353,7 +353,10 @@ def clean(text: str) -> str:
 
 def place_of(opened: Open) -> str:
     """What a domain knows a document's file by."""
-    return str(opened.path.resolve()) if opened.path else opened.name
+    try:
+        return str(opened.path.resolve()) if opened.path else opened.name
+    except (OSError, RuntimeError):  # links in a circle
+        return opened.name
 
 
 def line_around(text: str, cursor: int) -> Hole:

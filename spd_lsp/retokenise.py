@@ -23,7 +23,9 @@ Ids = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
 AGREE = 4  # tokens that must be the same beyond an anchor
-WINDOWS = (128, 1024)  # tokens looked at on each side of a change for an anchor, before the whole text is encoded
+# Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair is
+# tried where the first finds none or does not agree; after that the whole text is encoded.
+TRIES = ((2, 128), (64, 1024))
 STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
 
 
@@ -105,17 +107,20 @@ class Retokeniser:
             before = common_prefix(as_array(old.data), as_array(data))
             rest = as_array(old.data)[before:], as_array(data)[before:]
             after = common_prefix(rest[0][::-1], rest[1][::-1])
-            for reach in WINDOWS:
-                ids = self.patch(old, data, before, after, reach)
+            for away, reach in TRIES:
+                ids = self.patch(old, data, (before, after), away, reach)
                 if ids is not None:
                     return self.spelled(data, ids)
         return self.encode(text)
 
-    def patch(self, old: Encoded, data: bytes, before: int, after: int, reach: int) -> Ids | None:
-        """The ids with the window around a change encoded anew; None if it finds no anchors or does not agree."""
+    def patch(self, old: Encoded, data: bytes, alike: tuple[int, int], away: int, reach: int) -> Ids | None:
+        """The ids with the window around a change encoded anew; None if it finds no anchors or does not agree.
+
+        alike: how many bytes are the same at the start and at the end.
+        """
         assert old.ends is not None
-        first = self.left_anchor(old, before, reach)
-        last = self.right_anchor(old, len(old.data) - after, reach)
+        first = self.left_anchor(old, alike[0], away, reach)
+        last = self.right_anchor(old, len(old.data) - alike[1], away, reach)
         if first is None or last is None:
             return None
         start = int(old.ends[first - 1]) if first else 0
@@ -138,20 +143,20 @@ class Retokeniser:
             return None
         return np.concatenate((old.ids[:first], new[:at], old.ids[last:]))
 
-    def left_anchor(self, old: Encoded, before: int, reach: int) -> int | None:
+    def left_anchor(self, old: Encoded, before: int, away: int, reach: int) -> int | None:
         """The nearest anchor with some unchanged tokens between it and the first change; 0 is the text's start."""
         assert old.ends is not None
-        last = cut(old.ends, before) - AGREE
+        last = cut(old.ends, before) - AGREE - away
         first = max(1, last - reach)
         places = self.anchors(old.ids, first, last + 1)
         if len(places):
             return int(places[-1])
         return 0 if last - reach < 1 else None
 
-    def right_anchor(self, old: Encoded, after: int, reach: int) -> int | None:
+    def right_anchor(self, old: Encoded, after: int, away: int, reach: int) -> int | None:
         """The second anchor beyond the last change, or the end of the text."""
         assert old.ends is not None
-        first = cut(old.ends, after - 1) + 2
+        first = cut(old.ends, after - 1) + away
         places = self.anchors(old.ids, first, first + reach)
         if len(places) > 1:
             return int(places[1])

@@ -6,10 +6,15 @@ In: the work, which takes seconds and says whether more is left. Knows nothing o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from spd_lsp.protocol import trail
+
 __all__ = ["Upkeep"]
+
+log = logging.getLogger(__name__)
 
 SLICE = 0.005  # seconds that a request may find the worker busy
 PAUSE = 0.01  # seconds between two slices; work is put off while requests are answered
@@ -40,4 +45,12 @@ class Upkeep:
         while more:
             await asyncio.sleep(PAUSE)
             if not self.busy():
-                more = await asyncio.get_running_loop().run_in_executor(self.worker, self.work, SLICE)
+                more = await asyncio.get_running_loop().run_in_executor(self.worker, self.slice)
+
+    def slice(self) -> bool:
+        """In the worker: one piece. What goes wrong in it costs no request its answer."""
+        try:
+            return self.work(SLICE)
+        except Exception as error:
+            log.error("upkeep failed: %s", trail(error))
+            return False

@@ -104,6 +104,25 @@ async def test_nothing_is_tidied_up_while_a_completion_runs():
         await result(reply)
 
 
+class Broken(FakeCompleter):
+    """Tidying up fails."""
+
+    def tidy(self, seconds: float) -> bool:
+        super().tidy(seconds)
+        raise ValueError("terces"[::-1])
+
+
+async def test_a_fault_between_requests_is_logged_without_its_text_and_costs_no_answer(caplog: Any):
+    fake = Broken("a")
+    async with session(fake) as editor:
+        await opened(editor)
+        await until(lambda: fake.tidied)
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
+        await until(lambda: fake.tidied > 1)
+    assert "upkeep failed: ValueError" in caplog.text
+    assert "secret" not in caplog.text
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repository"

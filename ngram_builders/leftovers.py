@@ -22,6 +22,7 @@ __all__ = ["ASIDE", "BUILDING", "Leftover", "clear", "find_leftovers", "size_of"
 
 ASIDE = ".aside"  # what cannot be read is kept here
 BUILDING = ".building"  # the lock that a build holds in its domain's folder
+COUNTING = "*.counting"  # what a count in tasks has done so far
 SCRATCH = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.tmp")
 OLD = 24 * 3600.0  # seconds after which a scratch file or an unfinished build counts as forgotten
 
@@ -54,6 +55,9 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
             yield Leftover(home, "its index cannot be read", size_of(home), aside)
             continue
         yield from scratch_files(home)
+        for counted in sorted(home.glob(COUNTING)):
+            if is_forgotten(counted) and not is_busy(home):
+                yield Leftover(counted, "a count in tasks that nobody goes on with", size_of(counted))
         for other in sorted(home.glob(TABLES)):
             if other != table:
                 yield Leftover(other, "no index names this table", size_of(other))
@@ -68,7 +72,7 @@ def scratch_files(folder: Path) -> Iterator[Leftover]:
 
 
 def is_forgotten(home: Path) -> bool:
-    """Whether nothing in an unfinished domain's folder changed for long."""
+    """Whether nothing in a folder changed for long."""
     return all(age(path) > OLD for path in [home, *home.rglob("*")])
 
 

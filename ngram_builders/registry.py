@@ -211,7 +211,7 @@ class Registry:
     def homeless(self) -> Iterator[Leftover]:
         """Domains all of whose repositories are gone."""
         for domain in self.domains():
-            if domain.roots and not any(root.is_dir() for root in domain.roots):
+            if domain.roots and not any(root.exists() for root in domain.roots):
                 home = self.folder / domain.name
                 yield Leftover(home, f"its repository is gone: {', '.join(map(str, domain.roots))}", size_of(home))
 

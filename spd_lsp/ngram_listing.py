@@ -194,4 +194,4 @@ def order_weights(orders: tuple[int, ...], weights: Any) -> list[str]:
 
 def sources_gone(domain: Domain) -> list[Path]:
     """The repositories of a domain that are not there any more."""
-    return [root for root in domain.roots if not root.is_dir()]
+    return [root for root in domain.roots if not root.exists()]

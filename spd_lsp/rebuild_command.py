@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.build_command import describe_build, lasting, progress
+from spd_lsp.build_command import count, describe_build, progress
 from spd_lsp.ngram_commands import example, open_registry
 from spd_lsp.ngram_listing import sources_gone
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
     from ngram_builders.build import Summary
-    from ngram_builders.registry import Domain, Registry
+    from ngram_builders.registry import Domain
     from spd_lsp.tokens import Tokens
 
 
@@ -39,7 +39,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     failed = 0
     for domain in domains:
         try:
-            click.echo(describe_build(again(registry, domain, model, fresh)))
+            click.echo(describe_build(again(settings, domain, model, fresh)))
         except UserError as error:
             failed += 1
             click.echo(f"{domain.name} was not rebuilt: {error}", err=True)
@@ -75,25 +75,18 @@ def load_tokens(model: str) -> Tokens:
     return Tokens(locate(model))
 
 
-def again(registry: Registry, domain: Domain, model: str | None, fresh: bool) -> Summary:
+def again(settings: Settings, domain: Domain, model: str | None, fresh: bool) -> Summary:
     """Build one table from its recorded roots and recipe."""
-    from ngram_builders.build import build
-
     check_sources(domain)
-    chosen = model or model_of(domain)
-    tokens = load_tokens(chosen)
     with progress() as report:
-        return build(
+        return count(
+            settings,
             domain.roots,
-            domain.name,
-            tokens.encode_batch,
-            end_of_text=tokens.end_of_text,
-            fingerprint=tokens.fingerprint,
-            vocab_size=tokens.vocab_size,
-            registry=registry,
-            model=lasting(chosen),
+            report,
+            domain=domain.name,
+            engine=str(domain.recipe.get("engine") or "local"),
+            model=model or model_of(domain),
             fresh=fresh,
-            report=report,
             **asked(domain),
         )
 

@@ -93,6 +93,16 @@ def test_a_forgotten_token_cache_goes_and_that_of_a_build_under_way_stays(regist
     assert (registry.folder / "under-way" / "tokens.sqlite").exists()
 
 
+def test_a_count_in_tasks_goes_once_nobody_goes_on_with_it(registry: Registry) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    for name in ("new", "old"):
+        (home / f"{name}.counting" / "counts").mkdir(parents=True)
+        (home / f"{name}.counting" / "counts" / "1").write_bytes(b"run")
+    age(*(home / "old.counting").rglob("*"), home / "old.counting")
+    assert set(told(registry)) == {"mine/old.counting"}
+    assert (home / "new.counting" / "counts" / "1").exists()
+
+
 def test_a_domain_whose_index_cannot_be_read_is_moved_aside_with_all_it_has(registry: Registry) -> None:
     home = registry.install("bad", writer(5)).path.parent
     good = registry.install("good", writer(6))

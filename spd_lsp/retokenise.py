@@ -23,8 +23,8 @@ Ids = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
 AGREE = 4  # tokens that must be the same beyond an anchor
-# Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair is
-# tried where the first finds none or does not agree; after that the whole text is encoded.
+# Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair
+# is tried where the first finds none or does not agree; after that the whole text is encoded.
 TRIES = ((2, 128), (64, 1024))
 STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
 

@@ -136,11 +136,15 @@ class Domains:
 
     def serving(self, file: Path | None, language: str | None) -> Mixture | None:
         """What is known of code like this file's, or None if nothing is."""
-        self.refresh()
+        for _ in range(2):  # a build may replace a table between the registry's word and its opening
+            self.refresh()
+            chosen = [(domain, weight, self.open(domain.path)) for domain, weight in self.chosen(file, language)]
+            if all(table for _, _, table in chosen):
+                break
         found: list[tuple[str, Sequence[Columns], float]] = []
         rows = None
-        for domain, weight in self.chosen(file, language):
-            if table := self.open(domain.path):
+        for domain, weight, table in chosen:
+            if table:
                 rows = rows or self.fitted(domain)
                 found.append((domain.name, (table.columns, *self.changes(domain)), weight))
         if language in self.built_in and (table := self.open(self.built_in[language])):

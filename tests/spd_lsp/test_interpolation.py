@@ -116,6 +116,29 @@ def test_the_built_in_domain_serves_its_language_only(tmp_path):
     assert domains.serving(tmp_path / "a.go", "go") is None
 
 
+def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
+    """The registry named the old table, and a build has swept it away since."""
+    registry, usual = Registry(tmp_path / "data"), Registry.serving
+
+    def install(*ids):
+        registry.install("mine", lambda path: write_texts(path, [[*ids, END]], VOCABULARY, fingerprint="f"))
+
+    def overtaken(self, *asked):
+        found = usual(self, *asked)
+        if self is not registry and not replaced:
+            replaced.append(install(1, 3))
+        return found
+
+    replaced: list[None] = []
+    install(1, 2)
+    registry.use(tmp_path, [("mine", 0.5)])
+    monkeypatch.setattr(Registry, "serving", overtaken)
+    domains = Domains(Registry(registry.folder), "f", {})
+    mixture = domains.serving(tmp_path / "a.py", "python")
+    assert mixture.successors([[1]], 4).tolist() == [3]
+    assert domains.problems == []
+
+
 def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
     table_of(tmp_path, [[1, 2, 3]], "python", fingerprint="other")
     domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})

@@ -30,10 +30,10 @@ LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
 ZIG = "ziglang>=0.13"
 SECONDS = 300  # zig compiles some of its own parts first
 # The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
-# library, not even those that compilers add by themselves.
+# library.
 FLAGS = (
-    *("-std=c99", "-O2", "-shared", "-ffreestanding", "-ffp-contract=off", "-fvisibility=hidden"),
-    *("-fno-stack-protector", "-fno-tree-loop-distribute-patterns"),
+    *("-std=c99", "-O2", "-shared", "-ffreestanding", "-ffp-contract=off"),
+    *("-fvisibility=hidden", "-fno-stack-protector"),
 )
 # Where the kernel is linked against nothing, it runs with every C library: these are the oldest names for that.
 ANY_LIBC = "manylinux_2_17_{0}.musllinux_1_1_{0}"

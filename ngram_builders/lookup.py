@@ -183,9 +183,9 @@ def between(borders: Ints, places: I64, most: int) -> tuple[I64, I64]:
 def bisect(values: Ints, starts: I64, widths: I64, needles: Ints) -> I64:
     """The last of each slice's ascending values that is not above its needle, or the slice's first.
 
-    starts, widths, needles broadcast against each other: all slices are halved together.
+    starts and widths, of one shape, broadcast against needles: all slices are halved together.
     """
-    places: I64 = np.broadcast_arrays(starts, widths, needles)[0].copy()
+    places = starts + np.zeros(needles.shape, dtype=np.int64)
     left = widths
     for _ in range(int(widths.max(initial=1) - 1).bit_length()):
         half = left >> 1
@@ -236,5 +236,6 @@ def matching(keys: Ints, values: Ints, needles: I64, default: I64 | np.int64) ->
     length = min(len(keys), len(values))
     if not (length and len(needles)):
         return np.broadcast_to(default, needles.shape)
-    at = bisect(keys, np.zeros(1, dtype=np.int64), np.array([length]), needles)
+    # The needles need the keys' type: of another, searchsorted would copy all keys.
+    at = np.searchsorted(keys[:length], needles.astype(keys.dtype)).clip(max=length - 1)
     return np.where(keys.take(at) == needles, values.take(at).astype(np.int64), default)

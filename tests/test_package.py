@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from ngram_builders import compile_kernel
 from spd_lsp import __version__
 
 ROOT = Path(__file__).parent.parent
+KERNEL = f"ngram_builders/{compile_kernel.LIBRARY}"
+
+
+def build(target: str, folder: Path, **environment: str) -> tuple[Path, str]:
+    """What a build of the source tree makes, and what it says."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("spd_lsp*")
+    return path, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (path,) = folder.glob("*.whl")
-    return path
+    return build("wheel", tmp_path_factory.mktemp("wheel"))[0]
+
+
+@pytest.fixture
+def compiler(tmp_path):
+    """Some compiler that can."""
+    library, failure = compile_kernel.compile_kernel(ROOT, tmp_path)
+    if not library:
+        pytest.skip(failure)
 
 
 def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
@@ -33,6 +52,48 @@ def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
 def test_the_wheel_holds_neither_tests_nor_editors(wheel):
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert tops == {"spd_lsp", "ngram_builders", f"spd_lsp-{__version__}.dist-info"}
+
+
+def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, compiler, tmp_path):
+    """One wheel for every Python of a system, and only for that system."""
+    assert wheel.name.startswith(f"spd_lsp-{__version__}-py3-none-")
+    assert not wheel.name.endswith("-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
+    assert KERNEL in names
+    assert not {"ngram_builders/kernel.c", "ngram_builders/compile_kernel.py"} & names
+    code = "from ngram_builders import kernel; print(kernel.__file__, kernel.why_not())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert said.stdout == f"{tmp_path / 'installed' / 'ngram_builders' / 'kernel.py'} \n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"SPD_LSP_NO_KERNEL": "1"}, "SPD_LSP_NO_KERNEL is set"),
+        ({"CC": "", "PATH": ""}, "no C compiler found"),
+        ({"CC": f"{sys.executable} -c raise(SystemExit(3))", "PATH": ""}, "status 3"),
+    ],
+)
+def test_without_a_kernel_the_wheel_is_pure_and_the_build_says_why(tmp_path, environment, reason):
+    if "PATH" in environment and find_spec("ziglang"):
+        pytest.skip("this Python brings a compiler")
+    path, said = build("wheel", tmp_path, **environment)
+    assert path.name == f"spd_lsp-{__version__}-py3-none-any.whl"
+    assert KERNEL not in zipfile.ZipFile(path).namelist()
+    assert re.search(f"n-gram kernel: not compiled, queries will be slower: .*{reason}", said)
+
+
+def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
+    path, _ = build("sdist", tmp_path)
+    with tarfile.open(path) as archive:
+        names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    assert {"ngram_builders/kernel.c", "ngram_builders/compile_kernel.py", "pyproject.toml"} <= names
+    assert KERNEL not in names
 
 
 def test_the_wheel_fits_a_package_index(wheel):

@@ -1,0 +1,110 @@
+"""A package is built whatever compilers there are, and never for the kernel's sake not built."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ngram_builders import compile_kernel, kernel
+from ngram_builders.compile_kernel import CompileKernel
+
+ROOT = Path(kernel.__file__).parent.parent
+
+
+@pytest.fixture
+def hook(tmp_path):
+    """The hook as hatchling makes it, for a source tree of its own."""
+    package = tmp_path / "ngram_builders"
+    package.mkdir()
+    (package / "kernel.c").write_bytes((ROOT / "ngram_builders" / "kernel.c").read_bytes())
+    return CompileKernel(str(tmp_path), {}, None, None, "", "wheel")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    monkeypatch.setattr(compile_kernel, "compilers", lambda: iter(()))
+
+
+def initialize(hook: CompileKernel, version: str) -> dict:
+    data: dict = {"force_include": {}}
+    hook.initialize(version, data)
+    included = list(data["force_include"].values())
+    hook.finalize(version, data, "")
+    return {**data, "force_include": included}
+
+
+def needs_compiler(hook: CompileKernel, folder: Path) -> None:
+    library, failure = compile_kernel.compile_kernel(Path(hook.root), folder)
+    if not library:
+        pytest.skip(failure)
+
+
+def test_a_wheel_gets_the_library_and_the_tree_stays_clean(hook, tmp_path_factory) -> None:
+    needs_compiler(hook, tmp_path_factory.mktemp("probe"))
+    data = initialize(hook, "standard")
+    assert data["force_include"] == [f"ngram_builders/{compile_kernel.LIBRARY}"]
+    assert data["pure_python"] is False
+    assert data["tag"].startswith("py3-none-")
+    assert [path.name for path in Path(hook.root).rglob("*.*")] == ["kernel.c"]
+
+
+def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> None:
+    needs_compiler(hook, tmp_path_factory.mktemp("probe"))
+    assert initialize(hook, "editable") == {"force_include": []}
+    package = Path(hook.root) / "ngram_builders"
+    assert sorted(path.name for path in package.iterdir()) == ["kernel.c", compile_kernel.LIBRARY]
+    library = kernel.open_library(package / compile_kernel.LIBRARY)
+    assert library.source_digest() == kernel.source_digest((package / "kernel.c").read_bytes())
+
+
+def test_without_a_compiler_pip_is_asked_for_one(hook, no_compiler, monkeypatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert hook.dependencies() == ["ziglang>=0.13"]
+    monkeypatch.setattr(
+        platform, "machine", lambda: "mips64"
+    )  # for which pip has no zig: asking would end the build
+    assert hook.dependencies() == []
+
+
+def test_with_a_compiler_or_without_the_wish_nothing_is_asked_for(hook, tmp_path_factory, monkeypatch) -> None:
+    needs_compiler(hook, tmp_path_factory.mktemp("probe"))
+    assert hook.dependencies() == []
+    monkeypatch.setattr(compile_kernel, "compilers", lambda: iter(()))
+    monkeypatch.setenv("SPD_LSP_NO_KERNEL", "1")
+    assert hook.dependencies() == []
+
+
+def test_a_failure_is_a_line_in_the_build_and_not_its_end(hook, no_compiler, capsys) -> None:
+    assert initialize(hook, "standard") == {"force_include": []}
+    assert "n-gram kernel: not compiled, queries will be slower: no C compiler found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "broken", [["/no/such/compiler"], [sys.executable, "-c", "raise SystemExit('no can do')"]]
+)
+def test_a_compiler_that_cannot_is_followed_by_the_next(hook, tmp_path, monkeypatch, broken) -> None:
+    needs_compiler(hook, tmp_path)
+    working = list(compile_kernel.compilers())
+    monkeypatch.setattr(compile_kernel, "compilers", lambda: iter([broken, *working]))
+    assert compile_kernel.compile_kernel(Path(hook.root), tmp_path)[0]
+    monkeypatch.setattr(compile_kernel, "compilers", lambda: iter([broken]))
+    library, failure = compile_kernel.compile_kernel(Path(hook.root), tmp_path)
+    assert library is None
+    assert failure.startswith(broken[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the wheel's name promises this of Linux")
+def test_the_library_needs_no_other(hook, tmp_path) -> None:
+    """So that the wheel may be named for the oldest systems and for every C library."""
+    needs_compiler(hook, tmp_path)
+    library, _ = compile_kernel.compile_kernel(Path(hook.root), tmp_path)
+    try:
+        said = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        pytest.skip("no readelf")
+    assert "Dynamic section" in said
+    assert "NEEDED" not in said

@@ -109,6 +109,7 @@ def as_object(domain: Domain, uses: Uses) -> dict[str, Any]:
         "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(domain.built)),
         "weight": domain.weight,
         "order_weights": getattr(summary, "weights", None),
+        "fitted_for": fitted_for(domain),
         "used_by": users(domain, uses),
         "table": str(domain.path),
         "fault": mend(domain) or None,
@@ -120,6 +121,13 @@ def cache(domain: Domain) -> int:
     from ngram_builders.leftovers import size_of
 
     return max(0, size_of(domain.path.parent) - domain.size)
+
+
+def fitted_for(domain: Domain) -> list[str]:
+    """The models beside which it was fitted how much the orders are believed."""
+    from ngram_builders.fits import read_fits
+
+    return sorted(read_fits(domain.path.parent))
 
 
 def users(domain: Domain, uses: Uses) -> dict[str, dict[str, float]]:
@@ -158,6 +166,7 @@ def as_paragraph(domain: Domain, uses: Uses) -> str:
         "size": f"{megabytes(domain.size)}, {domain.size / max(domain.ngrams, 1):.1f} bytes an n-gram",
         "cache": f"{megabytes(cache(domain))} of token ids, for the next build",
         "weight": f"{domain.weight:g}",
+        "fitted for": ", ".join(fitted_for(domain)) or "no model; its orders are believed as shipped",
         "used by": served(domain, uses),
         "table": domain.path,
     }

@@ -94,6 +94,7 @@ def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):
     run("ngrams", "use", "till=0.5", "--workspace", tmp_path)
     run("ngrams", "use", "till=0.2", "--language", "python")
     assert shown["cache"].startswith("0.0 MiB of token ids")
+    assert shown["fitted for"].startswith("no model")
     told = f"used by    files in {tmp_path} (0.5), python files (0.2), files in its sources (0.7)"
     assert told in run("ngrams", "show", "till")
 

@@ -15,25 +15,31 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from ngram_builders.counting import Earlier, Lost, Task, Terms, count
+from ngram_builders.counting import FEW, Earlier, Lost, Task, Terms, count, streams_of
 from ngram_builders.counts import ORDERS, check_orders
 from ngram_builders.domains import table_name
 from ngram_builders.errors import UserError
 from ngram_builders.files import Survey, language_of_name, shown, survey
+from ngram_builders.layout import set_weights
 from ngram_builders.reading import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.registry import Domain, Registry, check_name
 from ngram_builders.sources import source_of
 from ngram_builders.store import FILE, Store, remove
 from ngram_builders.tables import Table, TableSummary
+from ngram_builders.weights import assess
 from ngram_builders.writer import write_table
 
 __all__ = ["Preview", "Summary", "build", "default_name", "nothing_found", "preview"]
 
 DUPLICATE = "duplicate"
+NO_TABLES: Mapping[str, Path] = MappingProxyType({})
+TELLING = 1000  # places; what fewer are worth says nothing
 ATTEMPTS = 3  # at reading again what the store has lost
 BYTES_A_TOKEN = 60  # on the disk while a table is made: counts put aside, sections, and the table
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -56,6 +62,8 @@ class Summary:
     encoded: int = 0  # tokens that were not known before
     encoding_seconds: float = 0.0
     problem: str | None = None  # what went wrong without harm to the table
+    # Of which tables -> among how many equally likely tokens one would choose as badly, in files not counted.
+    perplexity: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,13 +93,15 @@ def build(
     language: str | None = None,
     model: str = "",
     fresh: bool = False,
+    beside: Mapping[str, Path] = NO_TABLES,
     report: Report = silent,
 ) -> Summary:
     """Count the sources of some repositories and install their table; without a domain the folder's name is used.
 
     encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. What is as
     it was at the last build is neither read nor tokenised nor counted, unless all is to be fresh. model is only
-    written down, so that the same build can be asked for again.
+    written down, so that the same build can be asked for again. beside: tables that serve the same files; the
+    summary tells what each is worth.
     """
     started, began_ns = time.perf_counter(), time.time_ns()
     orders = check_orders(orders)
@@ -106,7 +116,7 @@ def build(
         if fresh:
             remove(home / FILE)
         with Store(home / FILE, fingerprint) as store:
-            job = Job(name, roots, recipe, terms, registry, store, fresh, report)
+            job = Job(name, roots, recipe, terms, registry, store, fresh, beside, report)
             made = job.run(chosen, encode, began_ns)
     return summarise(made, chosen, store, time.perf_counter() - started)
 
@@ -119,6 +129,7 @@ class Made:
     changed: bool  # whether there is a new table
     reading: Reading
     task: Task
+    perplexity: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,9 @@ class Job:
     registry: Registry
     store: Store
     fresh: bool
+    beside: Mapping[str, Path]
     report: Report
+    perplexity: dict[str, float] = field(default_factory=dict)
 
     def run(self, chosen: Survey, encode: Encode, began_ns: int) -> Made:
         """Read what is new, count, and install the table."""
@@ -146,7 +159,7 @@ class Job:
                 self.store.drop(lost.args)
                 continue
             self.store.forget(domain.path.name, [found.path for found in chosen.found])
-            return Made(domain, changed, reading, task)
+            return Made(domain, changed, reading, task, self.perplexity)
         raise UserError(
             f"expected to find the tokens again that were written to {FILE} of domain {self.name}, found them "
             "gone; run the same command with --fresh"
@@ -214,8 +227,26 @@ class Job:
             )
         except (OSError, UserError) as error:
             raise full_disk(error, path.parent, task) or error from error
+        summary = self.weigh(path, task) or summary
         self.store.record(table_name(path), task.documents)
         return summary
+
+    def weigh(self, path: Path, task: Task) -> TableSummary | None:
+        """Fit how much each order is believed, write that into the table, and tell what the table is worth."""
+        self.report("weights", 0, 1)
+        beside = {}
+        for name, other in self.beside.items():
+            with suppress(UserError):  # a table that cannot serve is worth nothing
+                beside[name] = Table.open(other, self.terms.fingerprint).columns
+        sample = chain.from_iterable(streams_of(sorted(task.digests), task, self.store, FEW))
+        found = assess(Table.open(path).columns, sample, self.terms.orders, beside)
+        self.report("weights", 1, 1)
+        if found is None:
+            return None
+        if found.places >= TELLING:
+            self.perplexity.update(found.perplexity)
+        set_weights(path, found.weights)
+        return Table.open(path).summary
 
 
 def look_around(roots: Sequence[Path], language: str | None, report: Report) -> Survey:
@@ -270,6 +301,7 @@ def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summa
         encoded=made.reading.encoded,
         encoding_seconds=made.reading.seconds,
         problem=store.problem,
+        perplexity=made.perplexity,
     )
 
 

@@ -14,9 +14,12 @@ from ngram_builders.spill import Counter, apply_change
 from ngram_builders.store import Document, Store
 from ngram_builders.tables import Table
 
-__all__ = ["Earlier", "Lost", "Task", "Terms", "count"]
+__all__ = ["Earlier", "Lost", "Task", "Terms", "count", "streams_of"]
 
 TEXTS = 256  # taken from the store at once
+FEW = 16  # likewise, where few are wanted
+MEMORY = 64 * 2**20  # bytes of counts held; merging takes several times as much, and more is not faster
+BLOCK = 500_000  # tokens counted at once
 CHANGED = 0.2  # of a table's tokens; with more, counting all is as quick
 CHANGED_TOKENS = 4_000_000  # a difference is held in memory
 
@@ -88,20 +91,18 @@ def change_since(earlier: Earlier, task: Task) -> tuple[list[bytes], list[bytes]
 
 def counted(digests: Sequence[bytes], task: Task, store: Store, folder: Path, report: Report) -> Counter:
     """The counts of some texts."""
-    counter, total = (
-        Counter(folder, orders=task.terms.orders, vocab_size=task.terms.vocab_size),
-        task.tokens(digests),
-    )
+    terms, total = task.terms, task.tokens(digests)
+    counter = Counter(folder, orders=terms.orders, vocab_size=terms.vocab_size, memory=MEMORY, block=BLOCK)
     for streams in streams_of(digests, task, store):
         counter.add(streams)
         report("counting", counter.tokens, total)
     return counter
 
 
-def streams_of(digests: Sequence[bytes], task: Task, store: Store) -> Iterator[list[Ids]]:
+def streams_of(digests: Sequence[bytes], task: Task, store: Store, step: int = TEXTS) -> Iterator[list[Ids]]:
     """The texts as they are counted, some at a time."""
-    for start in range(0, len(digests), TEXTS):
-        some = digests[start : start + TEXTS]
+    for start in range(0, len(digests), step):
+        some = digests[start : start + step]
         ids = store.ids(some)
         if lost := set(some) - ids.keys():
             raise Lost(*sorted(lost))

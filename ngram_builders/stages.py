@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,9 +30,11 @@ import numpy.typing as npt
 from ngram_builders.corpora import Document, documents
 from ngram_builders.counts import ORDER_SHIFT, Ids, Run, prune, stream
 from ngram_builders.errors import UserError
-from ngram_builders.layout import replace_file
+from ngram_builders.layout import replace_file, set_weights
 from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.spill import merged, read_run
+from ngram_builders.tables import Table
+from ngram_builders.weights import PLACES, assess
 from ngram_builders.writer import write_table
 
 __all__ = ["STAGES", "TABLE", "Plan", "facts_of", "prepare", "read_plan", "work_on"]
@@ -71,7 +73,7 @@ class Plan:
 
 def prepare(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
     """Lay down the plan and what each shard holds; a folder that has them keeps them."""
-    for folder in ("shards", "facts", *STAGES):
+    for folder in ("shards", "facts", "samples", *STAGES):
         (work / folder).mkdir(parents=True, exist_ok=True)
     if (work / PLAN).exists():
         return
@@ -162,6 +164,8 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
     noted = len(read_digests(work, rank)[0])
     languages: Counter[str] = Counter()
     files = 0
+    sample = Sample(PLACES)
+    digests: deque[bytes] = deque()  # of texts on their way to being counted
 
     def texts() -> Iterator[str]:
         nonlocal files
@@ -170,10 +174,14 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
                 files += 1
                 if document.language is not None:
                     languages[document.language] += 1
+                digests.append(document.digest)
                 yield document.text
 
     counter = TokenCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size)
-    counter.add(streams(texts(), encode, plan.end_of_text))
+    for ids in streams(texts(), encode, plan.end_of_text):
+        sample.add(digests.popleft(), ids)
+        counter.add([ids])
+    write_record(work / "samples" / name(rank), sample.kept())
     ngrams = write_pieces(work / "counts" / name(rank), counter.runs())
     left_out = {DUPLICATE: noted - len(wanted), CHANGED: len(wanted) - files}
     return {
@@ -222,7 +230,46 @@ def put_together(work: Path, plan: Plan) -> dict[str, Any]:
         files=sum(facts["files"] for facts in counted),
         sources=sum((Counter(facts["languages"]) for facts in counted), Counter()),
     )
+    found = assess(Table.open(work / TABLE).columns, samples(work, plan), plan.orders)
+    if found is not None:
+        set_weights(work / TABLE, found.weights)
     return {"ngrams": summary.ngrams, "bytes": summary.size}
+
+
+class Sample:
+    """The documents with the lowest digests, as many as have enough places: no order of files changes the choice."""
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self.documents: dict[bytes, Ids] = {}
+
+    def add(self, digest: bytes, ids: Ids) -> None:
+        """Offer a document."""
+        self.documents[digest] = ids
+        if sum(map(len, self.documents.values())) > 4 * self.places:
+            self.documents = dict(self.lowest())
+
+    def lowest(self) -> Iterator[tuple[bytes, Ids]]:
+        """What is needed of what was offered, lowest digest first."""
+        told = 0
+        for digest, ids in sorted(self.documents.items(), key=lambda document: document[0]):
+            if told >= self.places:
+                return
+            yield digest, ids
+            told += len(ids) - 1
+
+    def kept(self) -> list[tuple[bytes, bytes]]:
+        """What is needed, for a file."""
+        return [(digest, ids.astype("<u4").tobytes()) for digest, ids in self.lowest()]
+
+
+def samples(work: Path, plan: Plan) -> Iterator[Ids]:
+    """The documents with the lowest digests of all shards."""
+    sample = Sample(PLACES)
+    for rank in range(plan.shards):
+        for digest, data in msgpack.unpackb((work / "samples" / name(rank)).read_bytes()):
+            sample.add(digest, np.frombuffer(data, "<u4").astype(np.int64))
+    yield from (ids for _, ids in sample.lowest())
 
 
 def shard(work: Path, plan: Plan, rank: int) -> Iterator[Document]:

@@ -23,7 +23,18 @@ from ngram_builders.kernel import Query
 from ngram_builders.layout import Columns, Weights
 from ngram_builders.writer import columns_of
 
-__all__ = ["Assessment", "Observations", "assess", "fit", "mixed", "observe", "perplexity", "row_of"]
+__all__ = [
+    "PLACES",
+    "Assessment",
+    "Observations",
+    "assess",
+    "fit",
+    "join",
+    "mixed",
+    "observe",
+    "perplexity",
+    "row_of",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -135,6 +146,7 @@ def assess(
 ) -> Assessment | None:
     """Fit a table's weights on documents it was counted from, each taken back while it is judged.
 
+    No more streams are taken than have so many places. Give them in an order that mixes files, such as by digest.
     beside: other tables that would serve the same files; the perplexity is told with and without them. None if
     there is no text.
     """
@@ -160,7 +172,8 @@ def assess(
     joined = {name: join(parts) for name, parts in seen.items()}
     fitted = {name: fit(found, base) for name, found in joined.items()}
     return Assessment(
-        fitted["alone"],
+        # In four digits, so that a table's bytes do not hang on how a machine rounds.
+        tuple(tuple(round(w, 4) for w in row) for row in fitted["alone"]),
         min(told, places),
         {name: perplexity(mixed(found, base, fitted[name])) for name, found in joined.items()},
     )

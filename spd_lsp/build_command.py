@@ -80,10 +80,11 @@ def count(
     **options: Any,
 ) -> Summary:
     """Run the build."""
-    from spd_lsp.checkpoints import locate
+    from spd_lsp.checkpoints import STARTER, built_in_domains, locate
     from spd_lsp.tokens import Tokens
 
-    tokens = Tokens(locate(model))
+    folder = locate(model)
+    tokens = Tokens(folder)
     facts: dict[str, Any] = {
         "end_of_text": tokens.end_of_text,
         "fingerprint": tokens.fingerprint,
@@ -95,7 +96,8 @@ def count(
         return count_in_tasks(repos, domain, model, **facts, **options)
     from ngram_builders.build import build
 
-    return build(repos, domain, tokens.encode_batch, model=lasting(model), **facts, **options)
+    beside = built_in_domains(folder) if model == STARTER else {}
+    return build(repos, domain, tokens.encode_batch, model=lasting(model), beside=beside, **facts, **options)
 
 
 def count_in_tasks(
@@ -214,6 +216,7 @@ def describe_build(summary: Summary) -> str:
         f"{summary.domain}: {summary.files:,} files, {summary.tokens:,} tokens, {summary.ngrams:,} n-grams, "
         f"{describe_size(summary)}, {summary.seconds:.1f} s",
         *describe_work(summary),
+        *describe_worth(summary),
         describe_rest(summary.left_out),
         f"table: {summary.path}",
     ]
@@ -235,6 +238,12 @@ def describe_work(summary: Summary) -> list[str]:
     speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
     told = f"tokenised: {summary.encoded:,} tokens in {summary.encoding_seconds:.1f} s, {speed:,.0f} a second"
     return [told + (f"; {summary.reused:,} files are as they were" if summary.reused else "")]
+
+
+def describe_worth(summary: Summary) -> list[str]:
+    """What the table is worth, beside others and alone."""
+    found = [f"{value:.1f} {arm}" for arm, value in summary.perplexity.items()]
+    return [f"perplexity of its files, each judged by the others: {', '.join(found)}"] if found else []
 
 
 def describe_rest(left_out: dict[str, int]) -> str:

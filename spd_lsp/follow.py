@@ -126,6 +126,7 @@ class Followed:
                     missing.pop(path, None)
                     if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
                         yield from self.look(path)
+                        yield
                 elif verdict == UNREADABLE:
                     unread.append(path)
                 if self.ledger.overlay.full:

@@ -135,7 +135,7 @@ class Live:
             self.followed.pop(name, None)
             self.queue.append(self.following(domain, read))
             if domain.files <= FEW:
-                next(self.queue[-1], None)
+                deque(self.queue[-1], maxlen=0)
         return self.followed[name].ledger.overlay.columns if name in self.followed else ()
 
     def outgrown(self) -> list[Domain]:
@@ -150,6 +150,7 @@ class Live:
     def following(self, domain: Domain, read: Callable[[], Contents | None]) -> Work:
         """Keep a domain up to date from now on."""
         contents = read()
+        yield
         if contents is not None and self.tables.get(domain.name) == domain.path:
             self.followed[domain.name] = Followed(
                 domain,
@@ -161,7 +162,6 @@ class Live:
             )
             self.due[domain.name] = time.monotonic()
             self.place_all()
-        yield
 
     def keep(self, domains: Iterable[str]) -> None:
         """Let go of all other domains."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,8 +22,8 @@ from ngram_builders import counting, reading
 from ngram_builders.build import Summary, build, preview
 from ngram_builders.counts import count_streams, stream
 from ngram_builders.errors import UserError
+from ngram_builders.layout import set_weights
 from ngram_builders.registry import Registry
-from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.store import FILE, Store
 from ngram_builders.tables import Table
 from ngram_builders.writer import write_table
@@ -104,7 +103,38 @@ def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
     expected = tmp_path / "expected"
     facts = {"tokens": sum(map(len, texts)) + 3, "files": 3, "sources": {"go": 1, "python": 2}}
     write_table(expected, [counted], fingerprint="bytes", vocab_size=257, orders=orders, min_count={}, **facts)
-    assert run(registry, repo).path.read_bytes() == expected.read_bytes()
+    made = run(registry, repo).path
+    set_weights(expected, Table.open(made).summary.weights)
+    assert made.read_bytes() == expected.read_bytes()
+
+
+def test_a_table_comes_with_weights_that_its_files_taught(registry: Registry, repo: Path) -> None:
+    """Code that repeats itself from file to file is told by the longest contexts, not by one byte and by chance."""
+    for name in "mno":
+        (repo / f"{name}.py").write_text(f"# {name}\n" + "value = compute(first, second)\n" * 40)
+    weights = Table.open(run(registry, repo).path).summary.weights
+    row = weights[4]  # where order 6 has seen the context
+    chance, after_one_byte, longest = 1 - sum(row), row[0], row[4]
+    assert chance < 0.05 > after_one_byte
+    assert longest > 0.2
+
+
+def test_a_build_tells_what_its_table_is_worth_alone_and_beside_others(
+    registry: Registry, repo: Path, tmp_path: Path
+) -> None:
+    for number in range(9):
+        (repo / f"{number}.py").write_text(f"# {number}\n" + "value = compute(first, second)\n" * 40)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.py").write_text("nothing alike\n" * 9)
+    beside = {"other": run(registry, other).path, "gone": tmp_path / "gone.ngt"}
+    told = run(registry, repo, beside=beside).perplexity
+    assert set(told) == {"alone", "other only", "with other"}
+    assert told["alone"] < 2 < told["other only"]
+
+
+def test_few_tokens_tell_nothing_of_their_worth(registry: Registry, repo: Path) -> None:
+    assert run(registry, repo).perplexity == {}
 
 
 def test_the_same_repository_gives_the_same_bytes(tmp_path: Path, repo: Path) -> None:
@@ -133,7 +163,7 @@ def test_counts_that_do_not_fit_into_memory_give_the_same_bytes(
     registry: Registry, repo: Path, tmp_path: Path, memory: int
 ) -> None:
     expected = fresh_bytes(tmp_path, repo)
-    with patch.object(counting, "Counter", partial(TokenCounter, memory=memory, block=10)):
+    with patch.object(counting, "MEMORY", memory), patch.object(counting, "BLOCK", 10):
         summary = run(registry, repo)
     assert summary.path.read_bytes() == expected
     assert {file.name for file in summary.path.parent.iterdir()} >= {summary.path.name, FILE}
@@ -480,7 +510,13 @@ def test_many_files_are_encoded_in_batches_and_progress_is_told(tmp_path: Path, 
         summary = run(registry, tmp_path / "many", encode=encode_some, report=lambda *stage: stages.append(stage))
     assert summary.files == sum(sizes) == 150
     assert max(sizes) == 64
-    assert [stage[0] for stage in stages if stage[1] == stage[2]] == ["survey", "files", "bytes", "counting"]
+    assert [stage[0] for stage in stages if stage[1] == stage[2]] == [
+        "survey",
+        "files",
+        "bytes",
+        "counting",
+        "weights",
+    ]
     assert [stage[1] for stage in stages if stage[0] == "files"] == [64, 128, 150]
 
 

@@ -131,7 +131,8 @@ def test_what_cannot_be_done_is_named(run, shop, monkeypatch, arguments, message
 
 
 def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datatrove", None)
+    for module in ["datatrove", *(name for name in sys.modules if name.startswith("datatrove."))]:
+        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "ngram_builders.distributed", raising=False)
     monkeypatch.delitem(sys.modules, "ngram_builders.clusters", raising=False)
     told = run(shop, "--engine", "datatrove", status=1)

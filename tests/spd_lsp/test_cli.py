@@ -81,7 +81,9 @@ def test_complete_prints_drafts_their_probability_and_the_passes(run, program):
     *drafts, summary = output.splitlines()
     assert drafts
     assert all(re.match(r" +\d +\d+\.\d%  \S", line) for line in drafts)
-    assert re.fullmatch(r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python, open files", summary)
+    assert re.fullmatch(
+        r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python, open files", summary
+    )
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])

@@ -542,6 +542,16 @@ def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(re
     assert one.ledger.overlay.size > size
 
 
+def test_a_scan_pauses_after_each_changed_file(live: Live, repository: Path):
+    for number in range(30):
+        (repository / f"n{number}.py").write_text(f"v = {number}\n")
+    live.due["mine"] = 0.0
+    pauses = 0
+    while live.tidy(0.0):
+        pauses += 1
+    assert pauses >= 30
+
+
 def test_lines_end_at_line_feeds_only():
     assert [line_around("a\nbc\nd", at) for at in range(7)] == [
         (0, 2),

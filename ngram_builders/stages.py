@@ -237,7 +237,7 @@ def put_together(work: Path, plan: Plan) -> dict[str, Any]:
 
 
 class Sample:
-    """The documents with the lowest digests, as many as have enough places: no order of files changes the choice."""
+    """The documents with the lowest digests, as many as have enough places: files in any order give the same."""
 
     def __init__(self, places: int) -> None:
         self.places = places

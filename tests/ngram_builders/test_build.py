@@ -109,7 +109,7 @@ def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
 
 
 def test_a_table_comes_with_weights_that_its_files_taught(registry: Registry, repo: Path) -> None:
-    """Code that repeats itself from file to file is told by the longest contexts, not by one byte and by chance."""
+    """Code that repeats itself is told by the longest contexts, not by one byte and by chance."""
     for name in "mno":
         (repo / f"{name}.py").write_text(f"# {name}\n" + "value = compute(first, second)\n" * 40)
     weights = Table.open(run(registry, repo).path).summary.weights

@@ -3,11 +3,12 @@
 Any Hugging Face model through transformers. Comes in: ids, or ids with weights. Goes out: the next token's
 logits as a NumPy array. Knows nothing of text or drafts. One thread at a time.
 
-Legend: V vocabulary, D width, T new positions, N mixed tokens.
+Legend: V vocabulary, D width, T new positions, M mixed tokens, N rows.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class CausalModel:
         self.embed = network.get_input_embeddings()
         self.cache = DynamicCache()
         self.cached: list[int] = []  # the ids whose keys and values the cache holds, from its first position on
+        self.after: Floats | None = None  # the logits after the last of them, if they were computed [V]
+        self.rows: DynamicCache | None = None  # the cache of the last `step_rows`
 
     @property
     def device(self) -> torch.device:
@@ -51,19 +54,60 @@ class CausalModel:
         `check` is called before each chunk of the prompt; if it raises, what was read so far stays valid.
         """
         assert ids, "a prompt has at least one token"
-        kept = min(shared(self.cached, ids), len(ids) - 1)  # the last token runs again: its logits are not kept
+        kept = shared(self.cached, ids)
+        if kept == len(ids) == len(self.cached) and self.after is not None:
+            self.crop(kept)
+            return np.array(self.after)
+        kept = min(kept, len(ids) - 1)  # the last token runs again: its logits are not kept
         self.crop(kept)
         for start in range(kept, len(ids), CHUNK):
             check()
             chunk = torch.tensor([list(ids[start : start + CHUNK])], device=self.device)  # [1, T]
-            logits = self.forward(input_ids=chunk)
+            self.after = self.forward(self.cache, input_ids=chunk)[0]
             self.cached = list(ids[: start + CHUNK])
-        return logits
+        assert self.after is not None
+        return np.array(self.after)
 
     @torch.inference_mode()
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position, the superposed embedding of these ids, and give the logits after it [V]."""
-        return self.forward(inputs_embeds=self.superpose(ids, weights)[None, None])
+        assert self.rows is None, "rows have been read since the last prefill: go on with `step_rows`"
+        found: Floats = self.forward(self.cache, inputs_embeds=self.superpose(ids, weights)[None, None])[0]
+        return found
+
+    @torch.inference_mode()
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Read one more position in each of N rows and give their logits [N, V], in one forward pass.
+
+        A row is (ids, weights) to superpose; row i goes on from row `parents[i]` of the last call. Before the
+        first call there is one row, number 0: the prompt with what `step` has added.
+        """
+        self.rows = rows_of(self.cache if self.rows is None else self.rows, parents)
+        mixed = torch.stack([self.superpose(ids, weights) for ids, weights in rows])  # [N, D]
+        return self.forward(self.rows, inputs_embeds=mixed[:, None])
+
+    @torch.inference_mode()
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """log p of each token of each draft after the last prefill's prompt, all drafts in one forward pass.
+
+        The cache is as after the prefill. A draft's first token is judged by the prefill's logits.
+        """
+        assert self.after is not None, "drafts are read after a prefill"
+        self.crop(len(self.cached))
+        first = torch.as_tensor(self.after).log_softmax(dim=-1)  # [V]
+        longest = max(len(draft) for draft in drafts) - 1  # nobody asks what comes after a draft
+        if longest < 1:
+            return [first[list(draft)].numpy().astype(np.float64) for draft in drafts]
+        # Shorter drafts are filled up on the right, where no token of theirs looks.
+        filled = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
+        inputs = torch.tensor(filled, device=self.device)  # [N, T]
+        copied = rows_of(self.cache, [0] * len(drafts))
+        logits = self.network(input_ids=inputs, past_key_values=copied, use_cache=True).logits  # [N, T, V]
+        found: list[Floats] = []
+        for draft, after in zip(drafts, logits, strict=True):
+            logp = torch.cat([first[None], after[: len(draft) - 1].float().cpu().log_softmax(dim=-1)])
+            found.append(logp[range(len(draft)), list(draft)].numpy().astype(np.float64))  # [len(draft)]
+        return found
 
     @torch.inference_mode()
     def likelihoods(self, ids: Sequence[int]) -> Floats:
@@ -81,20 +125,32 @@ class CausalModel:
         mixed: torch.Tensor = gamma @ embedded
         return mixed
 
-    def forward(self, **inputs: torch.Tensor) -> Floats:
-        """One pass over new positions, appended to the cache; the last one's logits [V]."""
-        out = self.network(**inputs, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        logits: Floats = out.logits[0, -1].float().cpu().numpy()
+    def forward(self, cache: DynamicCache, **inputs: torch.Tensor) -> Floats:
+        """One pass over new positions of N rows, appended to their cache; the logits after the last [N, V]."""
+        out = self.network(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        logits: Floats = out.logits[:, -1].float().cpu().numpy()
         return logits
 
     def crop(self, length: int) -> None:
-        """Forget all positions from `length` on, the superposed ones with them."""
+        """Forget all positions from `length` on, the superposed ones and the rows with them."""
         surplus = self.cache.get_seq_length() - length
-        self.cached = self.cached[:length]
+        self.rows = None
+        if length < len(self.cached):
+            self.cached, self.after = self.cached[:length], None
         if length == 0:
             self.cache = DynamicCache()
         elif surplus > 0:
             self.cache.crop(-surplus)  # negative: so many positions less
+
+
+def rows_of(cache: DynamicCache, parents: Sequence[int]) -> DynamicCache:
+    """A cache whose row i is row `parents[i]` of another; that one stays as it is."""
+    chosen = copy.copy(cache)
+    chosen.layers = [
+        copy.copy(layer) for layer in cache.layers
+    ]  # layers replace their tensors, never write in them
+    chosen.batch_select_indices(torch.tensor(list(parents)))
+    return chosen
 
 
 def shared(old: Sequence[int], new: Sequence[int]) -> int:

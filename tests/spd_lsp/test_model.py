@@ -19,7 +19,7 @@ from transformers import (
     T5Config,
 )
 
-from spd_lsp.drafts import Start, superpose
+from spd_lsp.drafts import Start, log_softmax, superpose
 from spd_lsp.model import CHUNK, CausalModel, load, shared
 from spd_lsp.settings import Settings, UserError
 
@@ -92,6 +92,95 @@ def test_a_reused_prefix_gives_what_a_cold_run_gives(network, change):
     close(model.prefill(first), plain_logits(network, first))
 
 
+def one_row(network, ids, steps):
+    """The logits after each of a row's steps, read alone after a prefill."""
+    model = CausalModel(network)
+    model.prefill(ids)
+    return [model.step(mixed, np.asarray(weights)) for mixed, weights in steps]
+
+
+def test_rows_are_what_each_row_alone_would_be(network):
+    ids = ids_of(20)
+    rows = [([5], [1.0]), ([7], [1.0]), ([5, 11], [0.75, 0.25])]
+    later = [([8], [1.0]), ([9, 3], [0.5, 0.5]), ([5], [1.0])]
+    model = CausalModel(network)
+    model.prefill(ids)
+    first = model.step_rows(rows, [0, 0, 0])
+    second = model.step_rows(later, [0, 1, 2])
+    for i in range(3):
+        alone = one_row(network, ids, [rows[i], later[i]])
+        close(first[i], alone[0])
+        close(second[i], alone[1])
+
+
+def test_a_row_goes_on_from_its_parent(network):
+    ids = ids_of(20)
+    rows = [([token], [1.0]) for token in (5, 7, 9)]
+    later = [([token], [1.0]) for token in (11, 12)]
+    model = CausalModel(network)
+    model.prefill(ids)
+    model.step_rows(rows, [0, 0, 0])
+    found = model.step_rows(later, [2, 2])  # fewer rows than before
+    for i, step in enumerate(later):
+        close(found[i], one_row(network, ids, [rows[2], step])[1])
+    last = model.step_rows(rows, [1, 0, 1])  # and more
+    close(last[2], one_row(network, ids, [rows[2], later[1], rows[2]])[2])
+
+
+def test_drafts_read_at_once_are_read_token_by_token(network):
+    ids = ids_of(20)
+    drafts = [ids_of(4, seed=1), ids_of(1, seed=2), ids_of(7, seed=3)]
+    model = CausalModel(network)
+    logits = model.prefill(ids)
+    model.step([3], np.ones(1))  # what was written after the prompt does not count
+    found = model.read_drafts(drafts)
+    for draft, logp in zip(drafts, found, strict=True):
+        after = [logits, *one_row(network, ids, [([token], [1.0]) for token in draft[:-1]])]
+        close(logp, [log_softmax(each)[token] for each, token in zip(after, draft, strict=True)])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_drafts_of_one_token_take_no_pass(network, n):
+    model = CausalModel(network)
+    logits = model.prefill(ids_of(5))
+    for found in model.read_drafts([[7]] * n):
+        close(found, [log_softmax(logits)[7]])
+
+
+def test_after_rows_and_drafts_the_cache_holds_the_prompt(network):
+    ids = ids_of(20)
+    longer = [*ids, 4, 5, 6]
+    model = CausalModel(network)
+    model.prefill(ids)
+    model.step_rows([([5], [1.0]), ([7], [1.0])], [0, 0])
+    model.read_drafts([[3, 4, 5], [6, 7, 8]])
+    assert model.cached == ids
+    close(model.step([7], np.ones(1)), plain_logits(network, [*ids, 7]))
+    model.step_rows([([5], [1.0]), ([7], [1.0])], [0, 0])
+    expected = plain_logits(network, longer)
+    assert passes(model, lambda: close(model.prefill(longer), expected)) == [3]
+
+
+def test_the_same_prompt_takes_no_pass(network):
+    model = CausalModel(network)
+    ids = ids_of(20)
+    cold = model.prefill(ids)
+    model.step([5], np.ones(1))
+    assert passes(model, lambda: close(model.prefill(ids), cold)) == []
+    close(model.step([7], np.ones(1)), plain_logits(network, [*ids, 7]))
+
+
+def passes(model, work):
+    """How many positions each pass reads that some work takes."""
+    lengths = []
+    hook = model.network.register_forward_pre_hook(
+        lambda module, args, inputs: lengths.append(inputs["input_ids"].shape[1]), with_kwargs=True
+    )
+    work()
+    hook.remove()
+    return lengths
+
+
 def test_one_draft_is_what_generate_gives_greedily(network):
     ids = ids_of(12)
     found = superpose(CausalModel(network), Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=10))
@@ -124,13 +213,7 @@ def test_only_what_is_new_runs_through_the_model(network):
     model = CausalModel(network)
     ids = ids_of(100)
     model.prefill(ids)
-    lengths = []
-    hook = network.register_forward_pre_hook(
-        lambda module, args, inputs: lengths.append(inputs["input_ids"].shape[1]), with_kwargs=True
-    )
-    model.prefill([*ids, 3, 4, 5, 6, 7])
-    hook.remove()
-    assert lengths == [5]
+    assert passes(model, lambda: model.prefill([*ids, 3, 4, 5, 6, 7])) == [5]
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,13 @@ from ngram_builders.registry import Domain, Registry, check_name
 from ngram_builders.sources import source_of
 from ngram_builders.store import FILE, Store, remove
 from ngram_builders.tables import Table, TableSummary
-from ngram_builders.weights import assess
+from ngram_builders.weights import TELLING, assess
 from ngram_builders.writer import write_table
 
 __all__ = ["Preview", "Summary", "build", "default_name", "nothing_found", "preview"]
 
 DUPLICATE = "duplicate"
 NO_TABLES: Mapping[str, Path] = MappingProxyType({})
-TELLING = 1000  # places; what fewer are worth says nothing
 ATTEMPTS = 3  # at reading again what the store has lost
 BYTES_A_TOKEN = 60  # on the disk while a table is made: counts put aside, sections, and the table
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

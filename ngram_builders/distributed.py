@@ -31,7 +31,7 @@ from ngram_builders.tables import Table, TableSummary
 
 __all__ = ["EXECUTORS", "Cluster", "Cost", "Outcome", "build"]
 
-FORMAT = 1  # of what lies in a shared folder
+FORMAT = 2  # of what lies in a shared folder
 SHARD_BYTES = (
     64_000_000  # of text a task, about 17 M tokens; the larger, the fewer n-grams stand in several shards
 )
@@ -103,14 +103,21 @@ def build(
         raise nothing_found(roots, left_out)
     name = name_of(domain, folders, registry)
     orders = check_orders(orders)
+    least = min_count if isinstance(min_count, Mapping) else dict.fromkeys(orders, min_count)
+    recipe = {
+        "engine": "datatrove",
+        "orders": list(orders),
+        "min_count": [least.get(order, 1) for order in orders],
+        "language": language,
+        "model": model,
+        "rows": [os.path.abspath(root) for root in roots if root not in folders],  # noqa: PTH100, patterns too
+    }
     size = sum(one.weight for one in inputs)
     plan = Plan(
         shards=min(len(inputs), max(FEWEST_SHARDS, -(-size // SHARD_BYTES))),
         parts=1 << (size // PART_BYTES).bit_length(),
         orders=orders,
-        min_count={
-            order: min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders
-        },
+        min_count={order: least.get(order, 1) for order in orders},
         vocab_size=vocab_size,
         end_of_text=end_of_text,
         fingerprint=fingerprint,
@@ -121,9 +128,10 @@ def build(
     if not run(work, plan, cluster, make_encode, report):
         return Outcome(None, ())
     costs = tuple(cost(work, plan, stage) for stage in STAGES)
+    perplexity = facts_of(work, "table")[0]["perplexity"]
     for facts in [*facts_of(work, "digests"), *facts_of(work, "counts")]:
         left_out.update(facts["left_out"])
-    made = registry.install(name, lambda scratch: adopt(work / TABLE, scratch), roots=folders)
+    made = registry.install(name, lambda scratch: adopt(work / TABLE, scratch), roots=folders, recipe=recipe)
     for old in (
         work,
         *registry.home(name).glob("*.counting"),
@@ -139,6 +147,7 @@ def build(
             seconds=time.perf_counter() - started,
             left_out=dict(sorted(left_out.items())),
             path=made.path,
+            perplexity=perplexity,
         ),
         costs,
     )

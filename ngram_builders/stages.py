@@ -34,7 +34,7 @@ from ngram_builders.layout import replace_file, set_weights
 from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.spill import merged, read_run
 from ngram_builders.tables import Table
-from ngram_builders.weights import PLACES, assess
+from ngram_builders.weights import PLACES, TELLING, assess
 from ngram_builders.writer import write_table
 
 __all__ = ["STAGES", "TABLE", "Plan", "facts_of", "prepare", "read_plan", "work_on"]
@@ -233,7 +233,8 @@ def put_together(work: Path, plan: Plan) -> dict[str, Any]:
     found = assess(Table.open(work / TABLE).columns, samples(work, plan), plan.orders)
     if found is not None:
         set_weights(work / TABLE, found.weights)
-    return {"ngrams": summary.ngrams, "bytes": summary.size}
+    told = found.perplexity if found is not None and found.places >= TELLING else {}
+    return {"ngrams": summary.ngrams, "bytes": summary.size, "perplexity": told}
 
 
 class Sample:

@@ -25,6 +25,7 @@ from ngram_builders.writer import columns_of
 
 __all__ = [
     "PLACES",
+    "TELLING",
     "Assessment",
     "Observations",
     "assess",
@@ -40,6 +41,7 @@ Floats = npt.NDArray[np.float64]
 
 WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
 PLACES = 20_000  # places of text that weights are fitted on; more changes the third digit
+TELLING = 1000  # places; what fewer say of a table's worth is chance
 ROUNDS = 40
 PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
 CHUNK = 64

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from spd_lsp.cluster_build import OPTIONS as WHERE
+from spd_lsp.cluster_build import cluster_options, count_in_tasks
 from spd_lsp.ngram_commands import open_registry
 from spd_lsp.settings import Settings, UserError
 
@@ -38,6 +40,7 @@ PATIENCE = 1.0  # seconds before a build shows how far it is
 @click.option("--fresh", is_flag=True, help="Use nothing that earlier builds kept.")
 @click.option("--dry-run", is_flag=True, help="Say what would be counted and left out; write nothing.")
 @click.option("--why", metavar="FILE", type=click.Path(path_type=Path), help="Say why this file is in or out.")
+@cluster_options
 @click.pass_context
 def build_ngrams(
     context: click.Context,
@@ -62,7 +65,9 @@ def build_ngrams(
                 told = describe_preview(preview(repos, language, report))
             else:
                 asked = {"orders": parse_orders(orders), "language": language, **options}
-                told = describe_build(count(context.obj, repos, report, **asked))
+                where = {name: value for name in WHERE if (value := asked.pop(name)) is not None}
+                made, stages = count(context.obj, repos, report, where=where, **asked)
+                told = "\n".join([describe_build(made), *stages])
     except KeyboardInterrupt:
         click.echo("interrupted: the table is as it was, and the same command goes on from here", err=True)
         context.exit(130)
@@ -77,9 +82,10 @@ def count(
     domain: str | None,
     engine: str,
     model: str,
+    where: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
-) -> Summary:
-    """Run the build."""
+) -> tuple[Summary, list[str]]:
+    """Run the build; what was made, and lines on what it took beside that."""
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate
     from spd_lsp.tokens import Tokens
 
@@ -93,36 +99,15 @@ def count(
         "report": report,
     }
     if engine == "datatrove":
-        return count_in_tasks(repos, domain, model, **facts, **options)
+        return count_in_tasks(repos, domain, lasting(model), where={**WHERE, **where}, **facts, **options)
+    if where:
+        option = "--" + next(iter(where)).replace("_", "-")
+        raise UserError(f"expected {option} beside --engine datatrove, found another engine; name that engine")
     from ngram_builders.build import build
 
     beside = built_in_domains(folder) if model == STARTER else {}
-    return build(repos, domain, tokens.encode_batch, model=lasting(model), beside=beside, **facts, **options)
-
-
-def count_in_tasks(
-    repos: Sequence[Path], domain: str | None, model: str, *, fresh: bool, **options: Any
-) -> Summary:
-    """Run the build on datatrove."""
-    try:
-        from ngram_builders.distributed import build
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"expected the package {error.name} for --engine datatrove, found none; "
-            "run: pip install 'spd-lsp[distributed]'"
-        ) from error
-    made = build(repos, domain, partial(encoder, model), **options).summary
-    if made is None:
-        raise UserError("another machine makes the table of this build")
-    return made
-
-
-def encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
-    """What turns texts into a model's ids; a task on another machine finds it by its name."""
-    from spd_lsp.checkpoints import locate
-    from spd_lsp.tokens import Tokens
-
-    return Tokens(locate(model)).encode_batch
+    made = build(repos, domain, tokens.encode_batch, model=lasting(model), beside=beside, **facts, **options)
+    return made, []
 
 
 def check_language(language: str | None) -> None:

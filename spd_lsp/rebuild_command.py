@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,9 +80,9 @@ def again(settings: Settings, domain: Domain, model: str | None, fresh: bool) ->
     """Build one table from its recorded roots and recipe."""
     check_sources(domain)
     with progress() as report:
-        return count(
+        made, _ = count(
             settings,
-            domain.roots,
+            [*domain.roots, *map(Path, domain.recipe.get("rows", ()))],
             report,
             domain=domain.name,
             engine=str(domain.recipe.get("engine") or "local"),
@@ -89,6 +90,7 @@ def again(settings: Settings, domain: Domain, model: str | None, fresh: bool) ->
             fresh=fresh,
             **asked(domain),
         )
+    return made
 
 
 def asked(domain: Domain) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def check_sources(domain: Domain) -> None:
             f"expected a repository to build from, found that it was imported from {domain.recipe['imported']}; "
             "import one that was built with this model, or run: spd-lsp ngrams remove " + domain.name
         )
-    if not domain.roots:
+    if not domain.roots and not domain.recipe.get("rows"):
         raise UserError(domain.fault or f"no repository is recorded for {domain.name}; build it with build-ngrams")
     if gone := sources_gone(domain):
         raise UserError(

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.build import Summary
+from ngram_builders.registry import Registry
 from spd_lsp.build_command import describe_build, parse_orders, progress, size
 from spd_lsp.cli import main
 from spd_lsp.settings import UserError
@@ -121,6 +122,9 @@ def test_several_folders_make_one_table_of_the_orders_and_counts_asked_for(run, 
         ([".", "--domain", "../evil"], "expected a domain name .*evil"),
         ([".", "--model", "no-such-model"], "expected a model's folder"),
         ([".", "--language", "pyton"], "expected a language, one of .*python.*; found 'pyton'"),
+        ([".", "--workers", "2"], "expected --workers beside --engine datatrove, found another engine"),
+        ([".", "--engine", "datatrove", "--share", "3/2"], "expected --share such as 1/2 or 2/2, found '3/2'"),
+        ([".", "--engine", "datatrove", "--executor", "slurm"], "name it with --slurm-partition"),
         ([".", "--why", "missing.py"], "no such file: missing.py"),
         ([".", "--why", "../elsewhere.py"], "expected a file below .*shop, found ../elsewhere.py"),
     ],
@@ -139,6 +143,32 @@ def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatc
     assert re.search(
         r"expected the package datatrove.*, found none; run: pip install 'spd-lsp\[distributed\]'", told
     )
+
+
+def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop, data, tmp_path):
+    pytest.importorskip("datatrove", reason="needs the extra `distributed`")
+    run(shop, "--domain", "here")
+    told = run(
+        shop, "--domain", "there", "--engine", "datatrove", "--workers", "2", "--shared-folder", tmp_path / "w"
+    )
+    here, there = (next((data / name).glob("*.ngt")).read_bytes() for name in ("here", "there"))
+    assert here == there
+    assert [line.split(":")[0] for line in told.splitlines()[-4:]] == ["digests", "counts", "merge", "table"]
+    assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d a million tokens\), \d+ MB at most in one", told)
+    assert not list((tmp_path / "w").iterdir()), "nothing is left of the work"
+
+
+def test_a_table_counted_in_tasks_is_built_again_in_tasks(run, shop, data, monkeypatch):
+    pytest.importorskip("datatrove", reason="needs the extra `distributed`")
+    row = '{"text": "x = 1\\n", "path": "a.py"}\n'
+    (shop / "rows.jsonl").write_text(row, encoding="utf-8")
+    monkeypatch.chdir(shop)
+    run(".", "rows.jsonl", "--domain", "shop", "--engine", "datatrove", "--workers", "1")
+    (shop / "rows.jsonl").write_text(row + row.replace("1", "2"), encoding="utf-8")
+    again = CliRunner().invoke(main, ["--data-dir", str(data), "ngrams", "rebuild", "shop"])
+    assert again.exit_code == 0, again.output
+    domain = Registry(data).find("shop")
+    assert (domain.files, domain.recipe["engine"]) == (4, "datatrove")
 
 
 def test_an_interrupt_ends_with_one_line_and_leaves_the_table(run, shop, data, monkeypatch):

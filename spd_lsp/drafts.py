@@ -25,13 +25,19 @@ LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate 
 
 
 class Model(Protocol):
-    """A language model with a cache. Both methods give the next token's logits [V]."""
+    """A language model with a cache, which gives the next token's logits."""
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
-        """Read this prompt, from the first token on; `check` may raise to stop in between."""
+        """Read this prompt, from the first token on; `check` may raise to stop in between. -> [V]."""
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read one more position: the embeddings of `ids`, mixed by `weights`, which sum to 1."""
+        """Read one more position: the embeddings of `ids`, mixed by `weights`, which sum to 1. -> [V]."""
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Read one more position in each of N rows, in one pass; each row is what `step` takes. -> [N, V].
+
+        Row i goes on from row parents[i] of the last call; all from 0 after a prefill, whose one row they share.
+        """
 
 
 class Interpolation(Protocol):
@@ -41,7 +47,7 @@ class Interpolation(Protocol):
         """p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
 
     def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
-        """Probabilities p [R], corrected by what is known of each history, longest contexts last: [K, R]."""
+        """Probabilities p [R] or [K, R], corrected by what is known of each history: [K, R]."""
 
     def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
         """Up to n likely next tokens of each history."""
@@ -67,6 +73,7 @@ class Drafts:
     best: list[Draft]
     passes: int  # forward passes, the prompt's counted as one
     longest: int  # tokens of the longest draft written, be it among the best or not
+    rows: int = 0  # positions that the model read after the prompt: one a pass, or one for each row of a batch
     spare: list[Draft] = field(default_factory=list)  # finished beyond k, should some of the best read the same
 
 
@@ -105,7 +112,7 @@ def superpose(model: Model, start: Start, settings: Settings, check: Callable[[]
         finished = by_mean_score([*finished, *ended])
     best = by_mean_score([*finished[:k], *live])[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return Drafts(best, passes, longest, spare=finished[k:])
+    return Drafts(best, passes, longest, rows=passes - 1, spare=finished[k:])
 
 
 def first_step(logits: Floats, start: Start, settings: Settings) -> list[Draft]:
@@ -174,17 +181,19 @@ def both_sides(
     """Beyond the paper: candidates of the model and of the n-grams, mixed linearly, so that neither has a veto.
 
     The paper lets n-grams choose among the model's top tokens only; a small model has seldom seen the names that a
-    repository uses. -> ids [C], log p_f [K, C].
+    repository uses. Logits [V] of all drafts, or [K, V] of each its own. -> ids [C], log p_f [K, C].
     """
-    p = np.exp(log_softmax(logits / settings.temperature))  # [V]
+    rows = np.atleast_2d(logits) / settings.temperature  # [1 or K, V]
     theirs = interpolation.successors(histories, settings.candidates)
     if allowed is None:
-        candidates = np.union1d(top(logits, settings.candidates), theirs)
+        own = [top(row, settings.candidates) for row in rows]
     else:
-        own = allowed[top(logits[allowed], settings.candidates)]
-        candidates = np.union1d(own, np.intersect1d(theirs, allowed))
+        own = [allowed[top(row[allowed], settings.candidates)] for row in rows]
+        theirs = np.intersect1d(theirs, allowed)
+    candidates = np.unique(np.concatenate([*own, theirs]))
+    p = np.stack([np.exp(log_softmax(row)[candidates]) for row in rows])  # [1 or K, C]
     with np.errstate(divide="ignore"):  # a probability too small for a float is none
-        return candidates, np.log(interpolation.nest(histories, candidates, p[candidates]))
+        return candidates, np.log(interpolation.nest(histories, candidates, p))
 
 
 def select(

@@ -67,7 +67,9 @@ class Mixture:
         return np.asarray(np.einsum("n,knc->kc", LAMBDAS, p_n))
 
     def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
-        """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history. [C] -> [K, C].
+        """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
+
+        [C] or [K, C] -> [K, C].
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
         """

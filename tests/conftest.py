@@ -22,7 +22,9 @@ class TinyModel:
         self.embedding = random.normal(size=(vocabulary, width))
         self.recurrent = random.normal(size=(width, width)) / width**0.5
         self.state = np.zeros(width)
+        self.states = [self.state]  # of the rows of a batch
         self.passes = 0
+        self.rows = 0
         self.max_positions = 512
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
@@ -30,12 +32,24 @@ class TinyModel:
         self.state = np.zeros_like(self.state)
         for i in ids:
             logits = self.read(self.embedding[i])
+        self.states = [self.state]
         self.passes += 1
         return logits
 
     def step(self, ids: Sequence[int], weights: np.ndarray) -> np.ndarray:
         self.passes += 1
         return self.read(np.asarray(weights) @ self.embedding[list(ids)])
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], np.ndarray]], parents: Sequence[int]) -> np.ndarray:
+        self.passes += 1
+        self.rows += len(rows)
+        states, logits = [], []
+        for (ids, weights), parent in zip(rows, parents, strict=True):
+            self.state = self.states[parent]
+            logits.append(self.read(np.asarray(weights) @ self.embedding[list(ids)]))
+            states.append(self.state)
+        self.states = states
+        return np.stack(logits)
 
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)

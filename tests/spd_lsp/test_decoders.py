@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoders import DECODERS, TOP_P, draw
-from spd_lsp.drafts import Start, superpose
+from spd_lsp.decoders import DECODERS
+from spd_lsp.drafts import Start
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
 
@@ -50,25 +50,26 @@ def test_every_decoder_is_a_setting(name):
     assert Settings(decoder=name).decoder in DECODERS
 
 
-def test_superposed_costs_one_draft_and_the_others_k():
-    passes = {
-        name: decode(TinyModel(1), Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None).passes
+@every_decoder
+@pytest.mark.parametrize("rule", ["nested", "paper"])
+def test_every_decoder_begins_with_an_allowed_token(name, rule):
+
+    start = Start([1, 2], never, allowed=np.array([11, 12]))
+    chosen = Settings(drafts=3, max_tokens=4, interpolation=rule)
+    found = DECODERS[name](TinyModel(), start, chosen, lambda: None)
+    assert {draft.ids[0] for draft in found.best} <= {11, 12}
+
+
+def test_passes_and_positions_of_each():
+    found = {
+        name: decode(TinyModel(1), Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
         for name, decode in DECODERS.items()
     }
-    assert passes == {"superposed": 6, "greedy": 6, "nucleus": 18, "nucleus-superposed": 18}
-
-
-def test_nucleus_superposed_finishes_each_sample_as_superpose_would():
-    chosen = Settings(drafts=1, max_tokens=8)
-    (draft,) = DECODERS["nucleus-superposed"](TinyModel(2), Start([1, 2], never), chosen, lambda: None).best
-    start = Start([1, 2], never).after(draft.ids[:3])
-    rest = superpose(TinyModel(2), start, Settings(drafts=1, max_tokens=5))
-    assert draft.ids[3:] == rest.best[0].ids
-
-
-def test_draw_keeps_to_the_fewest_that_hold_the_mass():
-    random = np.random.default_rng(1)
-    drawn = [draw(np.log([0.6, 0.35, 0.05]), random) for _ in range(2000)]
-    assert TOP_P < 0.95
-    assert set(drawn) == {0, 1}
-    assert drawn.count(0) / 2000 == pytest.approx(0.6 / 0.95, abs=0.05)
+    assert {name: (drafts.passes, drafts.rows) for name, drafts in found.items()} == {
+        "superposed": (6, 5),
+        "greedy": (6, 5),
+        "nucleus": (6, 15),
+        "beam": (6, 15),
+        "branches": (6, 15),
+        "nucleus-superposed": (3 + 3 * 3, 2 * 3 + 3 * (3 + 2)),
+    }

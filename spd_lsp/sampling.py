@@ -1,0 +1,76 @@
+"""Drafts by chance: k nucleus samples as k rows of a batch, and samples finished by superposed decoding.
+
+Sampling begins from the same seed each time, so that the same input gives the same drafts.
+
+Legend: N rows, C candidate tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from spd_lsp.batch import EMPTY, Batch, Check, grow, longest
+from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, by_mean_score, log_softmax, superpose
+from spd_lsp.settings import Settings
+
+TOP_P = 0.9  # the mass that nucleus sampling keeps, as in the paper's comparisons
+SAMPLED = 3  # tokens that nucleus x superposed samples before it superposes the rest
+
+
+def nucleus(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+    """k samples, each token drawn from the fewest that hold TOP_P of p_f; a text drawn twice counts once."""
+    samples, batch = sample(model, start, settings, check)
+    return Drafts(distinct(samples, settings.drafts), batch.passes, longest(samples), rows=batch.rows)
+
+
+def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+    """k samples of a few tokens, each finished with k superposed drafts; the best k of all (section 4.5)."""
+    beginning = replace(settings, max_tokens=min(SAMPLED, settings.max_tokens))
+    rest = replace(settings, max_tokens=max(1, settings.max_tokens - SAMPLED))
+    samples, batch = sample(model, start, beginning, check)
+    found: list[Draft] = []
+    passes, rows = batch.passes, batch.rows
+    for sampled in samples:
+        if start.stop(sampled.ids) or len(sampled.ids) == settings.max_tokens:
+            found.append(sampled)
+            continue
+        drafts = superpose(model, start.after(sampled.ids), rest, check)
+        passes, rows = passes + drafts.passes, rows + drafts.rows + len(sampled.ids)
+        found += [Draft((*sampled.ids, *draft.ids), sampled.score + draft.score) for draft in drafts.best]
+    return Drafts(distinct(found, settings.drafts), passes, longest(found), rows=rows)
+
+
+def sample(model: Model, start: Start, settings: Settings, check: Check) -> tuple[list[Draft], Batch]:
+    """k samples from one prompt, and the batch they were rows of."""
+    random = np.random.default_rng(0)
+    batch = Batch(model, start, settings, check)
+    options = batch.begin()
+    live, parents = [EMPTY], [0] * settings.drafts
+    done: list[Draft] = []
+    while True:
+        drawn = [grow(live, options, row, draw(options[1][row], random)) for row in parents]
+        ends = [len(draft.ids) == settings.max_tokens or start.stop(draft.ids) for draft in drawn]
+        done += [draft for draft, ended in zip(drawn, ends, strict=True) if ended]
+        live = [draft for draft, ended in zip(drawn, ends, strict=True) if not ended]
+        if not live:
+            return done, batch
+        options = batch.go_on(live, [row for row, ended in zip(parents, ends, strict=True) if not ended])
+        parents = list(range(len(live)))
+
+
+def draw(logp: Floats, random: np.random.Generator) -> int:
+    """A place drawn from the fewest that hold TOP_P; `logp` [C] in any order.
+
+    Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
+    """
+    order = np.argsort(-logp, kind="stable")
+    p = np.exp(log_softmax(logp[order]))
+    kept = int(np.searchsorted(np.cumsum(p), TOP_P)) + 1
+    return int(order[np.searchsorted(np.cumsum(p[:kept]), random.random() * p[:kept].sum(), side="right")])
+
+
+def distinct(drafts: list[Draft], k: int) -> list[Draft]:
+    """The k best, each text once."""
+    return by_mean_score(list({draft.ids: draft for draft in drafts}.values()))[:k]

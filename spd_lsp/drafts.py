@@ -4,12 +4,12 @@ The paper: Shen et al., "Superposed Decoding: Multiple Generations from a Single
 Pass", NeurIPS 2024; sections are cited where they are computed.
 Knows ids and probabilities only: no text, no tokenizer, no tensor library but numpy.
 
-Legend: K live drafts, R candidate tokens, V vocabulary.
+Legend: K live drafts, R the model's candidate tokens, C candidates of model and n-grams, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +22,11 @@ Floats = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.int64]
 
 LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate is known to its n-grams
+# A floor under p_ngram^alpha, below all that drafts can pay: what the paper leaves out comes last instead, so that
+# there are always k drafts, each with a finite score.
+LOG_FLOOR = -1e6
+LEAST = 1e-300  # likewise below any probability of interest; its logarithm is finite
+WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 
 
 class Model(Protocol):
@@ -115,14 +120,15 @@ def superpose(model: Model, start: Start, settings: Settings, check: Callable[[]
     return Drafts(best, passes, longest, rows=passes - 1, spare=finished[k:])
 
 
-def first_step(logits: Floats, start: Start, settings: Settings) -> list[Draft]:
+def first_step(logits: Floats, start: Start, settings: Settings) -> Iterator[Draft]:
     """Draft i is the i-th most likely token after the prompt; the paper asks no n-grams yet (section 3.1)."""
     if start.interpolation is not None and settings.interpolation == "nested":
         return next_step(logits, [Draft((), 0.0)], start, settings)
-    ids = np.arange(len(logits)) if start.allowed is None else start.allowed  # [R]
-    logp = log_softmax(logits[ids] / settings.temperature)  # [R]
     # Twice k, so that k are left to go on if some are finished at once.
-    return [Draft((int(ids[i]),), float(logp[i])) for i in top(logp, 2 * settings.drafts)]
+    ids = top_allowed(logits, 2 * settings.drafts, start.allowed)  # [2k]
+    among = logits if start.allowed is None else logits[start.allowed]
+    logp = logits[ids].astype(np.float64) / settings.temperature - log_z(among, settings.temperature)
+    return best_first([Draft((), 0.0)], ids, logp[None])
 
 
 def superposition(live: Sequence[Draft]) -> Floats:
@@ -131,25 +137,34 @@ def superposition(live: Sequence[Draft]) -> Floats:
     return np.exp(log_softmax(scores))
 
 
-def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> list[Draft]:
-    """The K x R ways to go on, best first: each draft's score times p_f of each candidate."""
+def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
+    """The K x C ways to go on, best first: each draft's score times p_f of each candidate."""
     histories = [[*start.history, *draft.ids] for draft in live]
     if start.interpolation is None:
         candidates, logp = likeliest(logits, settings)
-        logp_f = np.broadcast_to(logp, (len(live), len(logp)))
+        logp_f = logp[None]  # [1, R]: the same for all drafts
     elif settings.interpolation == "paper":
         candidates, logp = likeliest(logits, settings)
         logp_f = fuse(logp, start.interpolation(histories, candidates), settings.alpha)
     else:
         allowed = None if live[0].ids else start.allowed
         candidates, logp_f = both_sides(logits, histories, start.interpolation, settings, allowed)
-    scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, R]
-    order = np.argsort(-scores, axis=None, kind="stable")  # [K * R], equals by draft, then by candidate
-    return [
-        Draft((*live[at // len(candidates)].ids, int(candidates[at % len(candidates)])), float(scores.flat[at]))
-        for at in order.tolist()
-        if np.isfinite(scores.flat[at])
-    ]
+    scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, C]
+    return best_first(live, candidates, scores)
+
+
+def best_first(live: Sequence[Draft], candidates: Ids, scores: Floats) -> Iterator[Draft]:
+    """Drafts with one candidate more each, by their scores [K, C]; equals by draft, then by candidate.
+
+    Only those that are asked for are made, and only the first few are sorted unless more are asked for. What the
+    model rules out, by a logit of -inf, never follows.
+    """
+    flat = scores.ravel()
+    for at in falling(flat, 4 * len(live)):
+        if flat[at] == -np.inf:
+            return
+        row, column = divmod(at, len(candidates))
+        yield Draft((*live[row].ids, int(candidates[column])), float(flat[at]))
 
 
 def likeliest(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
@@ -161,14 +176,14 @@ def likeliest(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
 def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
     """p_f = p_theta^(1 - alpha) * p_ngram^alpha over the tokens both know (section 3.2). -> [K, R].
 
-    A draft whose n-grams know no candidate takes delta * p_theta^(1 - alpha). What is left out gets -inf.
-    Example: alpha 0.5, p_theta (.5, .5), p_ngram (.5, 0) -> p_f (.5, 0).
+    A draft whose n-grams know no candidate takes delta * p_theta^(1 - alpha). What the paper leaves out, a token
+    not known beside known ones, comes after all others: its p_ngram^alpha is the floor, e^LOG_FLOOR.
+    Example: alpha 0.5, p_theta (.5, .5), p_ngram (.5, 0) -> p_f (.5, all but 0).
     """
     known = p_ngram > 0  # [K, R]
-    with np.errstate(divide="ignore"):
-        both = (1 - alpha) * logp + np.where(known, alpha * np.log(p_ngram), -np.inf)
-    alone = (1 - alpha) * logp + LOG_DELTA
-    return np.where(known.any(axis=1, keepdims=True), both, alone)
+    penalty = np.where(known.any(axis=1, keepdims=True), LOG_FLOOR, LOG_DELTA)  # [K, 1]
+    log_ngram = np.log(p_ngram, out=np.zeros_like(p_ngram), where=known)
+    return np.asarray((1 - alpha) * logp + np.where(known, alpha * log_ngram, penalty))
 
 
 def both_sides(
@@ -183,29 +198,26 @@ def both_sides(
     The paper lets n-grams choose among the model's top tokens only; a small model has seldom seen the names that a
     repository uses. Logits [V] of all drafts, or [K, V] of each its own. -> ids [C], log p_f [K, C].
     """
-    rows = np.atleast_2d(logits) / settings.temperature  # [1 or K, V]
+    rows, tau = np.atleast_2d(logits), settings.temperature  # [1 or K, V]
     theirs = interpolation.successors(histories, settings.candidates)
-    if allowed is None:
-        own = [top(row, settings.candidates) for row in rows]
-    else:
-        own = [allowed[top(row[allowed], settings.candidates)] for row in rows]
-        theirs = np.intersect1d(theirs, allowed)
-    candidates = np.unique(np.concatenate([*own, theirs]))
-    p = np.stack([np.exp(log_softmax(row)[candidates]) for row in rows])  # [1 or K, C]
-    with np.errstate(divide="ignore"):  # a probability too small for a float is none
-        return candidates, np.log(interpolation.nest(histories, candidates, p))
+    if allowed is not None:
+        theirs = theirs[np.isin(theirs, allowed)]
+    own = [top_allowed(row, settings.candidates, allowed) for row in rows]
+    candidates = distinct([*own, theirs])
+    p = np.exp(rows[:, candidates].astype(np.float64) / tau - log_z(rows, tau))  # [1 or K, C]
+    return candidates, np.log(np.maximum(interpolation.nest(histories, candidates, p), LEAST))
 
 
 def select(
-    options: Sequence[Draft], k: int, stop: Callable[[tuple[int, ...]], bool]
+    options: Iterable[Draft], k: int, stop: Callable[[tuple[int, ...]], bool]
 ) -> tuple[list[Draft], list[Draft]]:
     """From options, best first: the best k that go on, and the finished ones met on the way to them."""
     live: list[Draft] = []
     finished: list[Draft] = []
     for option in options:
+        (finished if stop(option.ids) else live).append(option)
         if len(live) == k:
             break
-        (finished if stop(option.ids) else live).append(option)
     return live, finished
 
 
@@ -227,10 +239,49 @@ def log_softmax(x: Floats) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum()))
 
 
+def log_z(logits: Floats, tau: float) -> Floats:
+    """The logarithm of sum_x exp(logit_x / tau), in the logits' own precision. [..., V] -> [..., 1]."""
+    peak = logits.max(axis=-1, keepdims=True)
+    shifted = logits - peak
+    if tau != 1:
+        shifted /= tau
+    return np.asarray(np.log(np.exp(shifted, out=shifted).sum(axis=-1, keepdims=True)) + peak / tau)
+
+
 def top(x: Floats, n: int) -> Ids:
     """The places of the n largest values, largest first, equals by place. [N] -> [n]."""
     n = min(n, len(x))
-    # All that equal the n-th largest take part: how a partition cuts between equals is not defined.
-    floor = np.partition(x, len(x) - n)[len(x) - n]
+    floor = x.min() if n == len(x) else floor_under(x, n)
+    # All that reach the floor take part: how a partition cuts between equals is not defined.
     places = np.flatnonzero(x >= floor)
-    return places[np.argsort(-x[places], kind="stable")][:n].astype(np.int64)
+    return places[np.argsort(-x[places], kind="stable")][:n].astype(np.int64, copy=False)
+
+
+def floor_under(x: Floats, n: int) -> Any:
+    """A value that at least n of x reach, and not many more: the n-th largest of the parts' maxima.
+
+    Of a vocabulary this is found several times faster than by partitioning all of it.
+    """
+    parts = len(x) // WIDE
+    if parts < 4 * n:
+        return np.partition(x, len(x) - n)[len(x) - n]
+    maxima = x[: parts * WIDE].reshape(WIDE, parts).max(axis=0)  # [parts]
+    return np.partition(maxima, parts - n)[parts - n]
+
+
+def falling(x: Floats, few: int) -> Iterator[int]:
+    """The places of all values, largest first, equals by place; the first few without sorting the rest."""
+    yield from top(x, few).tolist()
+    if few < len(x):
+        yield from np.argsort(-x, kind="stable")[few:].tolist()
+
+
+def top_allowed(logits: Floats, n: int, allowed: Ids | None) -> Ids:
+    """The n likeliest tokens, among the allowed ones if not all are. [V] -> [n]."""
+    return top(logits, n) if allowed is None else allowed[top(logits[allowed], n)]
+
+
+def distinct(parts: Sequence[Ids]) -> Ids:
+    """All ids of several arrays once each, sorted: `np.unique` without its overhead."""
+    ids = np.sort(np.concatenate(parts))
+    return ids[np.concatenate(([True], ids[1:] != ids[:-1]))]

@@ -10,7 +10,20 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.drafts import LOG_DELTA, Draft, Start, fuse, superpose, superposition, top
+from spd_lsp.drafts import (
+    LEAST,
+    LOG_DELTA,
+    LOG_FLOOR,
+    WIDE,
+    Draft,
+    Start,
+    best_first,
+    fuse,
+    select,
+    superpose,
+    superposition,
+    top,
+)
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
 
@@ -41,7 +54,7 @@ class Counts:
         return 0.5 * p + 0.5 * self(histories, candidates)
 
     def successors(self, histories, n):
-        return np.unique([np.argsort(-self.table[history[-1]])[:n] for history in histories])
+        return np.unique([np.argsort(-self.table[history[-1]], kind="stable")[:n] for history in histories])
 
 
 def naive(model, prompt, settings, stop, history=(), counts=None):
@@ -62,16 +75,35 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     def mean(draft):
         return draft[1] / len(draft[0])
 
+    def nested_options(logits, live, history):
+        p = softmax(logits, range(VOCABULARY))
+        lasts = [(*history, *ids)[-1] for ids, _ in live]
+        chosen = set(sorted(p, key=lambda i: -p[i])[: settings.candidates])
+        for last in lasts:
+            row = counts.table[last]
+            chosen |= set(sorted(range(VOCABULARY), key=lambda i: -row[i])[: settings.candidates])
+        return {
+            (*ids, x): score + math.log(0.5 * p[x] + 0.5 * counts.table[last][x])
+            for (ids, score), last in zip(live, lasts, strict=True)
+            for x in sorted(chosen)
+        }
+
     p = softmax(model.prefill(prompt), range(VOCABULARY))
     first = sorted(p, key=lambda i: -p[i])[: 2 * k]
     live, finished = keep({(i,): math.log(p[i]) for i in first})
     finished = finished[:k]
+    if settings.interpolation == "nested":
+        live, finished = keep(nested_options(model.prefill(prompt), [((), 0.0)], history))
     for _ in range(settings.max_tokens - 1):
         if not live or (len(finished) == k and max(map(mean, live)) <= min(map(mean, finished))):
             break
         shares = [math.exp(score - live[0][1]) for _, score in live]
         gamma = [share / sum(shares) for share in shares]
         logits = model.step([ids[-1] for ids, _ in live], np.array(gamma))
+        if settings.interpolation == "nested":
+            live, done = keep(nested_options(logits, live, history))
+            finished = sorted([*finished, *done], key=lambda d: -mean(d))
+            continue
         best = sorted(range(VOCABULARY), key=lambda i: -logits[i])[: settings.candidates]
         p = softmax(logits, best)
         options = {}
@@ -80,11 +112,12 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
             for x in best:
                 if counts is None:
                     options[(*ids, x)] = score + math.log(p[x])
-                elif any(known.values()) and known[x]:
+                elif known[x]:
                     p_f = p[x] ** (1 - alpha) * known[x] ** alpha
                     options[(*ids, x)] = score + math.log(p_f)
-                elif not any(known.values()):
-                    options[(*ids, x)] = score + (1 - alpha) * math.log(p[x]) + LOG_DELTA
+                else:
+                    penalty = LOG_FLOOR if any(known.values()) else LOG_DELTA
+                    options[(*ids, x)] = score + (1 - alpha) * math.log(p[x]) + penalty
         live, done = keep(options)
         finished = sorted([*finished, *done[:k]], key=lambda d: -mean(d))[:k]
     return sorted([*finished, *live], key=lambda d: -mean(d))[:k]
@@ -97,13 +130,14 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     candidates=st.integers(2, 20),
     tau=st.sampled_from([0.3, 1.0, 2.0]),
     alpha=st.sampled_from([0.2, 0.54]),
-    with_counts=st.booleans(),
+    asked=st.sampled_from(["nothing", "paper", "nested"]),
 )
-def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, with_counts):
+def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked):
+    rule = "nested" if asked == "nested" else "paper"
     chosen = Settings(
-        drafts=k, candidates=candidates, temperature=tau, alpha=alpha, max_tokens=8, interpolation="paper"
+        drafts=k, candidates=candidates, temperature=tau, alpha=alpha, max_tokens=8, interpolation=rule
     )
-    counts = Counts(seed) if with_counts else None
+    counts = None if asked == "nothing" else Counts(seed)
     found = superpose(TinyModel(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), chosen)
     expected = naive(TinyModel(seed), [1, 2, 3], chosen, at_stop, [1, 2, 3], counts)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
@@ -223,6 +257,72 @@ def test_fuse_multiplies_where_both_know_a_token_and_leaves_the_rest_out():
     found = fuse(logp, np.array([[0.1, 0.0, 0.4], [0.0, 0.0, 0.0]]), 0.5)
     assert np.exp(found[0]) == pytest.approx([(0.5 * 0.1) ** 0.5, 0.0, (0.2 * 0.4) ** 0.5])
     assert found[1] == pytest.approx(0.5 * logp + LOG_DELTA)
+
+
+def test_what_the_paper_leaves_out_comes_after_all_that_it_knows():
+    logp = np.log([0.9, 0.1 - 1e-12, 1e-12])
+    unknown, rare = fuse(logp, np.array([[0.0, 0.2, 1e-12]]), 0.54)[0, [0, 2]]
+    assert -np.inf < unknown < rare + LOG_DELTA
+
+
+@pytest.mark.parametrize("allowed", [None, np.array([11])])
+def test_the_papers_formula_too_always_has_k_drafts(allowed):
+    counts = Counts(0)
+    counts.table[:] = 0.0
+    counts.table[:, 5] = 1.0  # each history knows one token: k drafts would become one
+    chosen = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
+    found = superpose(TinyModel(), Start([1, 2], never, [2], counts, allowed), chosen)
+    assert len({draft.ids for draft in found.best}) == 6
+    assert all(math.isfinite(draft.score) for draft in found.best)
+    assert found.best[0].ids[1:] == (5, 5, 5, 5)
+
+
+def test_nested_drafts_have_finite_scores_where_nothing_is_likely():
+    class Nothing(Counts):
+        def nest(self, histories, candidates, p):
+            return np.zeros((len(histories), len(candidates)))
+
+    found = superpose(TinyModel(), Start([1, 2], never, [2], Nothing(0)), Settings(drafts=3, max_tokens=2))
+    assert [draft.mean_score for draft in found.best] == pytest.approx([math.log(LEAST)] * 3)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda k: st.lists(st.lists(st.integers(-4, 4), min_size=30, max_size=30), min_size=k, max_size=k)
+    )
+)
+def test_options_come_best_first_and_all_of_them(rows):
+    live = [Draft((i,), 0.0) for i in range(len(rows))]
+    found = list(best_first(live, np.arange(100, 130), np.array(rows, dtype=float)))
+    expected = sorted(
+        (-score, row, 100 + column) for row, scores in enumerate(rows) for column, score in enumerate(scores)
+    )
+    assert [(-draft.score, *draft.ids) for draft in found] == expected
+
+
+def test_an_option_that_the_model_rules_out_never_follows():
+    scores = np.array([[-np.inf, -1.0, -np.inf]])
+    assert [draft.ids for draft in best_first([Draft((9,), 0.0)], np.arange(3), scores)] == [(9, 1)]
+
+
+def test_as_many_options_as_needed_are_made_and_no_more():
+    made = []
+
+    def options():
+        for i in range(10):
+            made.append(i)
+            yield Draft((i,), -float(i))
+
+    live, finished = select(options(), 2, stop=lambda ids: ids[0] in (0, 2))
+    assert [draft.ids for draft in live] == [(1,), (3,)]
+    assert [draft.ids for draft in finished] == [(0,), (2,)]
+    assert made == [0, 1, 2, 3]
+
+
+@given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 2000), st.integers(1, 9))
+def test_top_of_a_vocabulary_is_the_same(seed, n, extra, values):
+    x = np.random.default_rng(seed).integers(0, values, 4 * n * WIDE + extra).astype(np.float32)
+    assert list(top(x, n)) == sorted(range(len(x)), key=lambda i: (-x[i], i))[:n]
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=60), st.integers(1, 70))

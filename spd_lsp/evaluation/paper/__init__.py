@@ -1,0 +1,1 @@
+"""The experiments of the Superposed Decoding paper, on source code, for any model."""

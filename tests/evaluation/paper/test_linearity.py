@@ -1,0 +1,103 @@
+"""The linearity experiment: what must hold for any model, on the shipped one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, against_another, trace
+from spd_lsp.evaluation.paper.linearity_report import summarise
+from spd_lsp.evaluation.paper.report import write
+from spd_lsp.tokens import Tokens
+
+STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
+CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return "
+OTHER = "class Shape:\n    def __init__(self, width, height):\n        self."
+
+
+@pytest.fixture(scope="module")
+def network():
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    return AutoModelForCausalLM.from_pretrained(STARTER, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    tokens = Tokens(STARTER)
+    return [tokens.encode(CODE), tokens.encode(OTHER)]
+
+
+@pytest.fixture(scope="module")
+def traces(network, prompts) -> list[Trace]:
+    return [trace(network, prompt, 3, 6, 1.0) for prompt in prompts]
+
+
+def naive_beams(network, prompt: Sequence[int], k: int, steps: int) -> list[list[int]]:
+    """Beam search that reads every text from its start."""
+    beams: list[tuple[float, list[int]]] = [(0.0, [])]
+    for _ in range(steps):
+        options = []
+        for score, ids in beams:
+            with torch.inference_mode():
+                logp = network(torch.tensor([[*prompt, *ids]])).logits[0, -1].float().log_softmax(-1)
+            options += [(score + float(value), [*ids, int(i)]) for value, i in zip(*logp.topk(k), strict=True)]
+        beams = sorted(options, key=lambda option: -option[0])[:k]
+    return [ids for _, ids in beams]
+
+
+def test_beams_with_a_cache_are_those_without(network, prompts) -> None:
+    with torch.inference_mode():
+        beams, _ = Beams.start(network, prompts[0], 3, 1.0)
+        for _ in range(3):
+            beams.go_on(beams.read()[1])
+    expected = naive_beams(network, prompts[0], 3, 4)
+    assert beams.ids.tolist() == [ids[-1] for ids in expected]
+
+
+def test_embeddings_are_superposed_exactly(traces: list[Trace]) -> None:
+    assert np.allclose(traces[0].cosines["superposed"][:, 0], 1, atol=1e-5)
+
+
+def test_at_the_first_timestep_all_share_the_history(traces: list[Trace]) -> None:
+    assert np.allclose(traces[0].cosines["same history"][0], 1, atol=1e-5)
+    assert traces[0].cosines["same history"][3:].min() < 0.9999  # later they do not
+
+
+def test_no_guess_beats_the_mixture(traces: list[Trace]) -> None:
+    """sum_i gamma_i KL(p_i, q) = sum_i gamma_i KL(p_i, mixture) + KL(mixture, q), whatever q is."""
+    for found in traces:
+        least = found.to_drafts[:, 3]
+        assert np.allclose(found.to_drafts - found.to_mixture, least[:, None], atol=1e-3)
+        assert np.allclose(found.to_mixture[:, 3], 0, atol=1e-4)
+        assert (found.to_mixture[:, :3] > -1e-4).all()
+
+
+def test_one_draft_with_all_the_weight_is_read_as_it_is(network, prompts) -> None:
+    """With a very sharp distribution superposing does nothing while the best draft stays the best."""
+    found = trace(network, prompts[0], 3, 1, 0.001)
+    assert found.weight[0] == pytest.approx(1, abs=1e-3)
+    assert found.cosines["superposed"][0] == pytest.approx(np.ones(7 - 1), abs=1e-4)
+    assert found.to_mixture[0] == pytest.approx(np.zeros(4), abs=1e-2)
+
+
+def test_another_text_has_less_in_common(traces: list[Trace]) -> None:
+    others = against_another(*traces)
+    assert others[:, -2].mean() < traces[0].cosines["superposed"][:, -2].mean()
+    assert np.allclose(against_another(traces[0], traces[0]), 1, atol=1e-5)
+
+
+def test_the_report_names_every_measure_and_draws(traces: list[Trace], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    report = summarise({1.0: traces}, [("a", "x.py"), ("b", "y.py")], {"model": "starter"})
+    written = write(report, tmp_path)
+    text = written[0].read_text()
+    assert all(name in text for name in MEASURES)
+    assert "timesteps 1-6" in text
+    assert [path.suffix for path in written] == [".md", ".json", ".png"]
+    assert written[2].read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,68 @@
+"""Places in repositories."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from spd_lsp.evaluation.paper.passages import Source, read_source
+from spd_lsp.settings import UserError
+from spd_lsp.tokens import Tokens
+
+STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tokens:
+    return Tokens(STARTER)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("many") / "shop"
+    folder.mkdir()
+    for n in range(12):
+        lines = [f"def price_{n}_{i}(order, tax):\n    return order.total * {i} + tax\n" for i in range(30)]
+        (folder / f"part_{n}.py").write_text("\n".join(lines))
+    (folder / "copy.py").write_text((folder / "part_0.py").read_text())
+    (folder / "notes.md").write_text("not python")
+    return folder
+
+
+def draw(repository: Path, tokens: Tokens, seed: int = 0) -> Source:
+    return read_source(repository, tokens, places=10, before=32, after=8, seed=seed)
+
+
+def test_places_have_room_and_say_what_follows(repository: Path, tokens: Tokens) -> None:
+    source = draw(repository, tokens)
+    assert len(source.passages) == 10
+    for passage in source.passages:
+        text = (repository / passage.file).read_text()
+        assert len(passage.prefix(32)) == 32
+        assert len(passage.continuation(8)) == 8
+        assert tokens.bytes_of([*passage.prefix(32), *passage.continuation(8)]).decode() in text
+
+
+def test_what_is_asked_about_is_not_counted(repository: Path, tokens: Tokens) -> None:
+    source = draw(repository, tokens)
+    assert len(source.counted) == 12 - 3  # a copy counts once; one file in six, and one, is asked about
+    counted = {tuple(ids[1:-1].tolist()) for ids in source.counted}
+    assert not counted & {passage.ids for passage in source.passages}
+
+
+def test_the_same_seed_draws_the_same_places(repository: Path, tokens: Tokens) -> None:
+    assert draw(repository, tokens).passages == draw(repository, tokens).passages
+    assert draw(repository, tokens).passages != draw(repository, tokens, seed=1).passages
+
+
+def test_places_of_one_file_do_not_overlap(repository: Path, tokens: Tokens) -> None:
+    source = draw(repository, tokens)
+    taken = sorted((passage.file, passage.at) for passage in source.passages)
+    assert all(a[0] != b[0] or b[1] - a[1] >= 8 for a, b in pairwise(taken))
+
+
+def test_a_folder_without_source_is_refused(tmp_path: Path, tokens: Tokens) -> None:
+    with pytest.raises(UserError, match=r"expected two python files or more"):
+        draw(tmp_path, tokens)

@@ -14,6 +14,7 @@ import click
 
 from spd_lsp import __version__
 from spd_lsp.build_command import build_ngrams, lasting
+from spd_lsp.eval_command import evaluate
 from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
 from spd_lsp.rebuild_command import rebuild
@@ -239,5 +240,6 @@ def doctor(settings: Settings, model: str, device: str) -> None:
 
 main.add_command(build_ngrams)
 main.add_command(ngrams)
+main.add_command(evaluate)
 ngrams.add_command(fit)
 ngrams.add_command(rebuild)

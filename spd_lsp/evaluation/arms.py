@@ -1,0 +1,218 @@
+"""The ways to complete that are compared, and how one of them is asked at a place.
+
+An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], as in `superposed`, `beam:drafts=5@built-in` or
+`superposed:interpolation=paper:temperature=0.1@none`. Prompt, n-grams, stop rule and ranking are the product's;
+only the shape is fixed: every completion ends with its line. Knows no files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spd_lsp.completer import HISTORY, BoundedModel, Completer
+from spd_lsp.context import trim
+from spd_lsp.decoders import DECODERS
+from spd_lsp.drafts import Drafts, Floats, Model, Start
+from spd_lsp.evaluation.prior import PRIORS, Prior
+from spd_lsp.interpolation import Domains, Mixture
+from spd_lsp.items import Place, rank
+from spd_lsp.settings import Settings, UserError, fault
+from spd_lsp.tokens import Prompt, Tokens
+
+__all__ = ["FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "Reply", "parse_arm", "parse_arms"]
+
+FULL: Prior = "repository+file"  # what the product knows in an indexed repository
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A decoder with the settings that go with it."""
+
+    decoder: str
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    flat: bool = False  # without a language model
+
+
+KINDS: dict[str, Kind] = {
+    **{name: Kind(name) for name in DECODERS},
+    # The decoder of the paper, with the numbers it found for Llama 2 7B.
+    "paper": Kind("superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9}),
+    "no-lm": Kind("superposed", flat=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to complete."""
+
+    label: str  # as it is written, with its prior
+    kind: str
+    prior: Prior
+    settings: Mapping[str, Any]
+
+    @property
+    def decoder(self) -> str:
+        """Its name in DECODERS."""
+        return KINDS[self.kind].decoder
+
+    @property
+    def family(self) -> str:
+        """The label without the prior: arms of one family differ in nothing else."""
+        return self.label.rpartition("@")[0]
+
+
+def parse_arms(texts: Sequence[str], priors: Sequence[str]) -> list[Arm]:
+    """The arms, each once; one that names no prior gets each of `priors`. Without a model there must be one."""
+    found: dict[str, Arm] = {}
+    for text in texts:
+        for prior in [""] if "@" in text else priors:
+            arm = parse_arm(text if "@" in text else f"{text}@{prior}")
+            if not (KINDS[arm.kind].flat and arm.prior == "none"):
+                found.setdefault(arm.label, arm)
+    return list(found.values())
+
+
+def parse_arm(text: str) -> Arm:
+    """One arm with its prior. Example: `beam:drafts=5@built-in`."""
+    written, _, prior = text.partition("@")
+    kind, *options = written.split(":")
+    if kind not in KINDS:
+        raise UserError(
+            f"expected an arm of {', '.join(KINDS)}, found {kind!r}; write DECODER[:SETTING=VALUE][@PRIOR]"
+        )
+    if prior not in PRIORS:
+        raise UserError(
+            f"arm {text!r}: expected a prior of {', '.join(PRIORS)} after @, found {prior!r}; choose one"
+        )
+    chosen = dict(KINDS[kind].settings)
+    for option in options:
+        name, _, value = option.partition("=")
+        chosen[name] = parse_value(text, name, value)
+    return Arm(text, kind, next(one for one in PRIORS if one == prior), chosen)
+
+
+def parse_value(arm: str, name: str, value: str) -> int | float | str:
+    """A setting's value in its type; what the settings refuse is refused."""
+    known = {f.name: f for f in dataclasses.fields(Settings)}
+    if name not in known or name in ("decoder", "model", "device"):
+        raise UserError(f"arm {arm!r}: {name!r} is no setting of a decoder; see the settings in the README")
+    wanted = type(known[name].default)
+    number = re.fullmatch(r"-?[\d.]+(e-?\d+)?", value) is not None
+    found = wanted(value) if wanted in (int, float) and number else value
+    if (problem := fault(known[name], found)) is not None:
+        raise UserError(f"arm {arm!r}, setting {name}: {problem}; write another value")
+    return found
+
+
+class FlatModel:
+    """No language model: every token is as likely as every other, so that n-grams alone decide."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.logits = np.zeros(vocab_size, dtype=np.float32)  # [V]
+        self.max_positions = 1 << 20
+        self.device = "none"
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
+        """Nothing is read."""
+        return self.logits
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Nothing is read."""
+        return self.logits
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Nothing is read."""
+        return np.broadcast_to(self.logits, (len(rows), len(self.logits)))
+
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """The same for every token."""
+        return [np.full(len(draft), -np.log(len(self.logits))) for draft in drafts]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked at a place, the same for all arms."""
+
+    prompt: Prompt
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An arm's drafts, best first, and what they took beyond reading the prompt."""
+
+    drafts: list[str]
+    probabilities: list[float]  # mean p_f of each draft's tokens, as the product shows it
+    passes: int  # the prompt's counted as one
+    rows: int  # positions read after the prompt
+    tokens: int  # of the longest draft written
+    wall_ms: float
+    cpu_ms: float
+
+
+class Asker:
+    """A model with its tokenizer, asked in many ways."""
+
+    def __init__(self, model: BoundedModel, tokens: Tokens, settings: Settings) -> None:
+        self.model = model
+        self.flat = FlatModel(tokens.vocab_size)
+        self.tokens = tokens
+        self.settings = settings
+        self.completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
+
+    def question(self, source: str, cursor: int, language: str) -> Question:
+        """Trim the context and lay out the prompt as for a person who asks by hand."""
+        view = trim(source, cursor, language, self.completer.room, self.tokens.count, forced=True)
+        return Question(self.tokens.prompt(view.before, view.after), Place("line", view.indent, view.after))
+
+    def warm(self, question: Question) -> float:
+        """Read the prompt, so that no arm has to: its positions are kept, and each arm finds them. -> ms"""
+        began = time.perf_counter()
+        self.model.prefill(question.prompt.ids, lambda: None)
+        return (time.perf_counter() - began) * 1000
+
+    def ask(self, arm: Arm, question: Question, mixture: Mixture | None) -> Reply:
+        """Complete with one arm. What is timed: decoding with its n-grams, and ranking."""
+        settings = dataclasses.replace(self.settings, **arm.settings)
+        wall, cpu = time.perf_counter(), time.process_time()
+        drafts = DECODERS[arm.decoder](self.of(arm), self.start(question, mixture), settings, lambda: None)
+        found = [
+            (self.completer.text(draft.ids, question.prompt), draft.mean_score)
+            for draft in [*drafts.best, *drafts.spare]
+        ]
+        completions = rank(found, question.place)[: settings.drafts]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        return Reply(
+            [completion.text for completion in completions],
+            [completion.probability for completion in completions],
+            *costs(drafts),
+            wall_ms=wall * 1000,
+            cpu_ms=cpu * 1000,
+        )
+
+    def of(self, arm: Arm) -> Model:
+        """The model that an arm asks."""
+        return self.flat if KINDS[arm.kind].flat else self.model
+
+    def start(self, question: Question, mixture: Mixture | None) -> Start:
+        """Where drafts begin, as in the product."""
+        prompt = question.prompt
+        return Start(
+            prompt.ids,
+            stop=lambda ids: self.completer.finished(ids, prompt, question.place),
+            history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],
+            interpolation=mixture,
+            allowed=prompt.allowed,
+        )
+
+
+def costs(drafts: Drafts) -> tuple[int, int, int]:
+    """Passes, rows and the longest draft's tokens."""
+    return drafts.passes, drafts.rows, drafts.longest

@@ -1,0 +1,100 @@
+"""Confidence intervals where places cluster: packages are drawn again, and files within each drawn package.
+
+In: parts and wholes of each place. Out: means with 95 % intervals, for each arm and for differences between arms,
+which are paired: all arms are drawn together. Knows numbers only. With few packages such intervals are somewhat
+too narrow, as those of all bootstraps of few clusters are.
+
+Dimensions: F files, P packages, A arms, B repetitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["REPETITIONS", "Draws", "Interval"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+REPETITIONS = 4_000
+LEVEL = 95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with the bounds of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Draws:
+    """How often each file is drawn in each repetition."""
+
+    def __init__(self, packages: Sequence[str], files: Sequence[str], seed: int = 0, b: int = REPETITIONS) -> None:
+        """`packages` and `files`: of each place, in order; a file is told by its package and its name."""
+        names = list(zip(packages, files, strict=True))
+        distinct = sorted(set(names))
+        places = {name: i for i, name in enumerate(distinct)}
+        self.file_of: Ints = np.array([places[name] for name in names], dtype=np.int64)  # [places]
+        self.counts = draw([package for package, _ in distinct], np.random.default_rng(seed), b)  # [B, F]
+
+    def by_file(self, values: Floats) -> Floats:
+        """The sums of the places' values in each file. [places, A] -> [F, A]"""
+        sums = np.zeros((self.counts.shape[1], values.shape[1]))
+        np.add.at(sums, self.file_of, values)
+        return sums
+
+    def means(self, parts: Floats, wholes: Floats) -> tuple[Floats, Floats]:
+        """Sum of parts over sum of wholes: [places, A] twice -> over all places [A], by repetition [B, A]."""
+        part, whole = self.by_file(parts), self.by_file(wholes)
+        drawn = ratio(self.counts @ part, self.counts @ whole)
+        return ratio(part.sum(axis=0), whole.sum(axis=0)), drawn
+
+    def intervals(self, parts: Floats, wholes: Floats) -> list[Interval]:
+        """Each arm's mean. -> [A]"""
+        return [interval(*both) for both in columns(*self.means(parts, wholes))]
+
+    def differences(self, parts: Floats, wholes: Floats, against: int) -> list[Interval]:
+        """Each arm's mean less that of the arm `against`. -> [A]"""
+        mean, drawn = self.means(parts, wholes)
+        return [interval(*both) for both in columns(mean - mean[against], drawn - drawn[:, [against]])]
+
+
+def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> Floats:
+    """How often each file is drawn: `packages` [F] says where it belongs. -> [B, F]
+
+    A package drawn c times has its n files drawn c times n times, with equal chances.
+    """
+    names, members = np.unique(np.array(packages), return_inverse=True)
+    times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=b)  # [B, P]
+    counts = np.zeros((b, len(packages)))
+    for p in range(len(names)):
+        files = np.flatnonzero(members == p)
+        counts[:, files] = rng.multinomial(times[:, p] * len(files), np.full(len(files), 1 / len(files)))
+    return counts
+
+
+def ratio(part: Floats, whole: Floats) -> Floats:
+    """part / whole, not a number where there is nothing."""
+    means: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return means
+
+
+def columns(mean: Floats, drawn: Floats) -> list[tuple[float, Floats]]:
+    """Each arm's mean with its repetitions."""
+    return [(float(mean[a]), drawn[:, a]) for a in range(len(mean))]
+
+
+def interval(mean: float, drawn: Floats) -> Interval:
+    """The middle 95 % of what was drawn."""
+    finite = drawn[np.isfinite(drawn)]
+    if not len(finite):
+        return Interval(mean, float("nan"), float("nan"))
+    low, high = np.percentile(finite, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    return Interval(mean, float(low), float(high))

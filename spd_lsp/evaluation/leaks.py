@@ -1,0 +1,183 @@
+"""Whether what is evaluated on was seen in training: by name, exactly, nearly, and by windows of tokens.
+
+In: packages; the training corpus if it is at hand; the model's card data; its n-gram tables. Out: findings, each
+with a verdict: `ok`, `leak`, or `not checked` where the material is missing. Nothing is concluded from what is
+missing.
+
+Dimensions: W windows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ngram_builders.counts import ORDERS, stream
+from ngram_builders.sources import source_of
+from ngram_builders.tables import Table, query
+from spd_lsp.evaluation.places import Package
+from spd_lsp.evaluation.similarity import NEAR, WINDOW, code_digest, identifiers, jaccard, windows
+from spd_lsp.tokens import Tokens
+
+__all__ = ["MOST", "Finding", "check"]
+
+U64 = npt.NDArray[np.uint64]
+Report = Callable[[int, int], None]
+
+MOST = 0.01  # of a package's windows; unrelated repositories share 0.0009 at most, true leaks 0.61 and more
+MOST_FILES = 0.02  # of a package's files may be near ones: small files of few words are alike by chance
+FEW = 8  # identifiers, below which files are alike by chance
+CONTEXT = ORDERS[-1] - 1
+SAMPLED = 4_000  # contexts of a package asked of a table
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check says."""
+
+    check: str
+    subject: str
+    verdict: str  # ok, leak, not checked, told (no limit is known)
+    text: str
+
+
+def check(
+    packages: Sequence[Package],
+    tokens: Tokens,
+    model: Path,
+    training: Path | None,
+    report: Report = lambda done, total: None,
+) -> list[Finding]:
+    """All checks that can run; `training` is the folder of source files that the model was trained on."""
+    found = [*by_name(packages, model)]
+    if training is None:
+        for name in ("exact files", "near files", f"windows of {WINDOW} tokens"):
+            found.append(Finding(name, "all", "not checked", "no training corpus was given (--training FOLDER)"))
+    else:
+        found += against_corpus(packages, tokens, training, report)
+    for path in sorted(model.glob("*.ngt")):
+        found += against_table(packages, tokens, path)
+    return found
+
+
+def by_name(packages: Sequence[Package], model: Path) -> Iterator[Finding]:
+    """Compare the packages' names with those the model's training.json says it was made from."""
+    card = model / "training.json"
+    if not card.is_file():
+        yield Finding("names", "all", "not checked", f"{model.name} does not say what it was trained on")
+        return
+    sources = json.loads(card.read_text(encoding="utf-8")).get("sources", [])
+    known = {plain_name(source["name"]) for source in sources}
+    for package in packages:
+        if plain_name(package.name) in known:
+            yield Finding("names", package.name, "leak", "the model was trained on a package of this name")
+    yield Finding("names", "all", "ok", f"compared with the {len(known)} packages of training.json")
+
+
+def plain_name(name: str) -> str:
+    """A package's name as registries compare it. Example: `Foo_Bar.baz-1.2.0` -> `foo-bar-baz`"""
+    return re.sub(r"[-_.]+", "-", re.sub(r"-v?\d[\w.]*$", "", name)).lower()
+
+
+def against_corpus(
+    packages: Sequence[Package], tokens: Tokens, training: Path, report: Report
+) -> Iterator[Finding]:
+    """Compare every file with every training file: digests, identifiers, windows of tokens."""
+    texts = list(training_texts(training, report))
+    digests = {code_digest(text) for text in texts}
+    names = [identifiers(text) for text in texts]
+    seen = np.unique(windows([np.array(ids) for ids in tokens.encode_batch(texts)]))
+    told = f"against {len(texts):,} training files"
+    for package in packages:
+        yield exact_files(package, digests, told)
+        yield near_files(package, names, told)
+        yield window_share(package, tokens, seen, told)
+
+
+def training_texts(training: Path, report: Report) -> Iterator[str]:
+    """The texts of a training corpus."""
+    paths = sorted(path for path in training.rglob("*.py") if path.is_file())
+    for number, path in enumerate(paths):
+        report(number, len(paths))
+        text, fault = source_of(str(path))
+        if fault is None:
+            yield text
+
+
+def exact_files(package: Package, digests: set[str], told: str) -> Finding:
+    """Files whose code is a training file's, comments and white space apart; nearly empty ones do not count."""
+    same = [s.name for s in package.sources if len(identifiers(s.text)) >= FEW and code_digest(s.text) in digests]
+    verdict = "leak" if same else "ok"
+    return Finding(
+        "exact files", package.name, verdict, f"{len(same)} of {len(package.sources)} {told}{listed(same)}"
+    )
+
+
+def near_files(package: Package, training: Sequence[frozenset[str]], told: str) -> Finding:
+    """Files whose identifiers are nearly a training file's."""
+    near = [s.name for s in package.sources if is_near(identifiers(s.text), training)]
+    verdict = "leak" if len(near) > MOST_FILES * len(package.sources) else "ok"
+    return Finding(
+        "near files", package.name, verdict, f"{len(near)} of {len(package.sources)} {told}{listed(near)}"
+    )
+
+
+def is_near(own: frozenset[str], training: Sequence[frozenset[str]]) -> bool:
+    """Whether any set is nearly the same; sets of other sizes cannot be."""
+    if len(own) < FEW:
+        return False
+    low, high = len(own) * NEAR, len(own) / NEAR
+    return any(low <= len(other) <= high and jaccard(own, other) >= NEAR for other in training)
+
+
+def window_share(package: Package, tokens: Tokens, seen: U64, told: str) -> Finding:
+    """The share of a package's windows that stand in the training text."""
+    share = share_of(package, tokens, seen)
+    verdict = "leak" if share > MOST else "ok"
+    return Finding(f"windows of {WINDOW} tokens", package.name, verdict, f"{share:.2%} {told}; limit {MOST:.0%}")
+
+
+def share_of(package: Package, tokens: Tokens, seen: U64) -> float:
+    """How many of the windows are among those seen, which are sorted."""
+    own = windows([np.array(ids) for ids in tokens.encode_batch([source.text for source in package.sources])])
+    if not len(own) or not len(seen):
+        return 0.0
+    places = np.searchsorted(seen, own).clip(max=len(seen) - 1)
+    return float((seen[places] == own).mean())
+
+
+def against_table(packages: Sequence[Package], tokens: Tokens, path: Path) -> Iterator[Finding]:
+    """The share of contexts of the longest order that a table knows. It keeps what many packages write, so that
+    unrelated code is known in part: the share is told, and nothing follows from it alone.
+    """
+    table = Table.open(path, tokens.fingerprint)
+    asked = query([[table.columns]], [1.0])
+    nothing = np.zeros(1, dtype=np.int64)
+    for package in packages:
+        contexts = sampled_contexts(package, tokens)
+        heard = [
+            asked.mean(contexts[i : i + 64], nothing)[1][:, CONTEXT - 1] > 0 for i in range(0, len(contexts), 64)
+        ]
+        share = float(np.concatenate(heard).mean()) if heard else 0.0
+        text = f"{path.name} knows {share:.1%} of {len(contexts):,} contexts of {CONTEXT} tokens"
+        yield Finding(f"contexts in {path.name}", package.name, "told", text)
+
+
+def sampled_contexts(package: Package, tokens: Tokens) -> npt.NDArray[np.int64]:
+    """Contexts at random places of a package's files. -> [at most SAMPLED, CONTEXT]"""
+    encoded = tokens.encode_batch([source.text for source in package.sources])
+    ids = np.concatenate([stream(one, tokens.end_of_text) for one in encoded])
+    starts = np.arange(max(0, len(ids) - CONTEXT))
+    chosen = np.random.default_rng(0).choice(starts, min(SAMPLED, len(starts)), replace=False)
+    return ids[chosen[:, None] + np.arange(CONTEXT)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names. Example: `: a.py, b.py`"""
+    return f": {', '.join(names[:3])}" if names else ""

@@ -1,0 +1,207 @@
+"""Results -> Markdown, JSON and figures. Measures nothing.
+
+Every statement names the number of drafts and the prior, and stands beside its cost. A difference is called one
+only where its 95 % interval leaves zero out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spd_lsp.evaluation.bootstrap import Interval
+from spd_lsp.evaluation.leaks import Finding
+from spd_lsp.evaluation.store import Record
+from spd_lsp.evaluation.tables import Cost, Results, Score, metric_names
+
+__all__ = ["as_json", "as_markdown", "write"]
+
+SHOWN = 12  # completions picked at random
+HOW = """\
+How it was taken: prompt, context, n-grams, stop rule and ranking are the product's; every completion ends with its
+line or after {max_tokens} tokens. At each place the prompt is read once, before the arms and untimed; then every
+arm finds its positions in the cache, in an order drawn for that place. Times are one completion's decoding, n-gram
+look-ups and ranking. EM is exact match; ES edit similarity, 1 - Levenshtein / longer length; matched: characters
+of the longest draft that can be taken as it is, of all characters. KS: keystrokes saved when lines are typed
+through (a character 1, accepting 1, each step down the list 1). In brackets: 95 % intervals, packages and files
+within them drawn again {repetitions} times. Differences are paired; only bold ones are shown, the others' intervals
+hold zero. A sampler's drafts are one draw for each place."""
+
+
+def write(
+    folder: Path, results: Results, run: Mapping[str, Any], findings: Sequence[Finding], figures: bool = True
+) -> list[Path]:
+    """Write results.json, results.md and the figures; names what was written."""
+    written = []
+    for name, text in (
+        ("results.json", as_json(results, run, findings)),
+        ("results.md", as_markdown(results, run, findings)),
+    ):
+        (folder / name).write_text(text, encoding="utf-8")
+        written.append(folder / name)
+    if figures:
+        from spd_lsp.evaluation.figures import draw
+
+        written += draw(folder, results)
+    return written
+
+
+def as_json(results: Results, run: Mapping[str, Any], findings: Sequence[Finding]) -> str:
+    """All numbers, by slice."""
+    slices = {
+        name: {
+            "places": len(records),
+            "scores": [
+                dataclasses.asdict(score)
+                for metric in metric_names(results.k)
+                for score in results.scores(metric, records)
+            ]
+            + [dataclasses.asdict(score) for score in results.keystrokes(records)],
+            "costs": [dataclasses.asdict(cost) for cost in results.costs(records)],
+        }
+        for name, records in results.slices().items()
+    }
+    leaks = [dataclasses.asdict(finding) for finding in findings]
+    return json.dumps({"run": dict(run), "leaks": leaks, "slices": slices}, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_markdown(results: Results, run: Mapping[str, Any], findings: Sequence[Finding]) -> str:
+    """The tables, what they were taken from, and completions picked at random."""
+    return "\n\n".join([*parts(results, run, findings)]) + "\n"
+
+
+def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding]) -> Iterator[str]:
+    """The report, part by part."""
+    from spd_lsp.evaluation.bootstrap import REPETITIONS
+
+    yield f"# Completions compared at {len(results.records):,} places"
+    yield "\n".join(f"- {name}: {value}" for name, value in run.items())
+    yield HOW.format(max_tokens=run.get("max_tokens", 24), repetitions=f"{REPETITIONS:,}")
+    for number, (name, records) in enumerate(results.slices().items()):
+        yield f"## {name} ({len(records):,} places)"
+        yield main_table(results, records) if number == 0 else short_table(results, records)
+        if number == 0 and (typed := results.typed(records)):
+            yield f"KS is over {len(typed):,} of these places."
+        if number == 0:
+            yield "### Differences, paired"
+            yield difference_table(results, records)
+    yield "## Leak checks"
+    yield table(
+        [["check", "package", "verdict", "found"], *([f.check, f.subject, f.verdict, f.text] for f in findings)]
+    )
+    yield f"## {SHOWN} places picked at random"
+    yield from examples(results)
+
+
+def main_table(results: Results, records: Sequence[Record]) -> str:
+    """Quality and cost of each arm."""
+    k = results.k
+    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
+    scores = [results.scores(name, records) for name in names]
+    saved = results.keystrokes(records)
+    shown = results.scores(f"shown@{k}", records)
+    rows = [["arm", "drafts", *names, "KS", "passes", "rows", "p50 ms", "p95 ms", "CPU ms"]]
+    for a, cost in enumerate(results.costs(records)):
+        cells = [percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)]
+        rows.append(
+            [
+                cost.arm,
+                f"{shown[a].value.mean:.1f}",
+                *cells,
+                percent(saved[a].value) if saved else "",
+                *spent(cost),
+            ]
+        )
+    return table(rows)
+
+
+def short_table(results: Results, records: Sequence[Record]) -> str:
+    """EM, ES and matched ratio of each arm on a part of the places."""
+    k = results.k
+    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
+    scores = [results.scores(name, records) for name in names]
+    rows = [["arm", *names, f"EM@{k} less {reference(scores[1])}"]]
+    for a, label in enumerate(results.labels):
+        difference = scores[1][a].difference
+        rows.append(
+            [
+                label,
+                *(percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)),
+                points(difference),
+            ]
+        )
+    return table(rows)
+
+
+def difference_table(results: Results, records: Sequence[Record]) -> str:
+    """Each arm less the arm it is compared with, which has the same prior."""
+    k = results.k
+    columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}")]
+    if saved := results.keystrokes(records):
+        columns.append(saved)
+    rows = [["arm", "against", *(column[0].metric for column in columns)]]
+    for a, label in enumerate(results.labels):
+        if columns[0][a].difference is not None:
+            rows.append([label, columns[0][a].against, *(points(column[a].difference) for column in columns)])
+    return table(rows)
+
+
+def reference(scores: Sequence[Score]) -> str:
+    """The family that arms are compared with."""
+    return next((score.against.rpartition("@")[0] for score in scores if score.against), "none")
+
+
+def spent(cost: Cost) -> list[str]:
+    """Costs as cells."""
+    return [
+        f"{cost.passes:.1f}",
+        f"{cost.rows:.1f}",
+        f"{cost.wall_p50:.0f}",
+        f"{cost.wall_p95:.0f}",
+        f"{cost.cpu_mean:.0f}",
+    ]
+
+
+def percent(value: Interval, *, bounds: bool = True) -> str:
+    """Example: `24.5 (20.1 to 28.9)`, in per cent."""
+    mean = f"{100 * value.mean:.1f}"
+    return f"{mean} ({100 * value.low:.1f} to {100 * value.high:.1f})" if bounds else mean
+
+
+def points(value: Interval | None) -> str:
+    """A difference in percentage points; bold where the interval leaves zero out."""
+    if value is None:
+        return ""
+    told = f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
+    return f"**{told}**" if value.low > 0 or value.high < 0 else told
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, its first row the heads."""
+    head, *body = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [head, ["---"] + ["--:" if body and numeric(cell) else "---" for cell in head[1:]], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def numeric(head: str) -> bool:
+    """Whether a column is set to the right, by its head."""
+    return head not in ("arm", "against", "package", "verdict", "found")
+
+
+def examples(results: Results) -> Iterator[str]:
+    """Places picked at random, the same for the same results, with what some arms answered."""
+    records = results.slices().get(next(iter(results.slices()), ""), [])
+    picked = random.Random(0).sample(records, min(SHOWN, len(records)))
+    for record in picked:
+        place = record["place"]
+        lines = [f"{place['stratum']}, line {record['seen']}, {place['file']}", f"target    {place['target']}"]
+        for arm in results.arms:
+            if arm.prior == "repository+file":
+                lines += [
+                    f"{arm.family:20} {draft}" for draft in record["arms"][arm.label]["drafts"] or ["(none)"]
+                ]
+        yield "```\n" + "\n".join(lines) + "\n```"

@@ -28,8 +28,8 @@ arm finds its positions in the cache, in an order drawn for that place. Times ar
 look-ups and ranking. EM is exact match; ES edit similarity, 1 - Levenshtein / longer length; matched: characters
 of the longest draft that can be taken as it is, of all characters. KS: keystrokes saved when lines are typed
 through (a character 1, accepting 1, each step down the list 1). In brackets: 95 % intervals, packages and files
-within them drawn again {repetitions} times. Differences are paired; only bold ones are shown, the others' intervals
-hold zero. A sampler's drafts are one draw for each place."""
+within them drawn again {repetitions} times. Differences are paired; only bold ones are shown, the intervals of
+the others hold zero. A sampler's drafts are one draw for each place."""
 
 
 def write(

@@ -45,7 +45,7 @@ TELLING = 1000  # places; what fewer say of a table's worth is chance
 ROUNDS = 40
 PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
 CHUNK = 64
-PERSONAL = 0.7  # what the table weighs beside others, as when it serves
+PERSONAL, OTHER = 0.7, 0.1  # what the table and those beside it weigh, as when they serve
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def assess(
     there is no text.
     """
     others = dict(beside or {})
-    shares = {"": PERSONAL} | dict.fromkeys(others, 1 - PERSONAL)
+    shares = {"": PERSONAL} | dict.fromkeys(others, OTHER)
     arms = arms_of(list(others))
     seen: dict[str, list[Observations]] = {name: [] for name in arms}
     told = 0

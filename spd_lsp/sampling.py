@@ -1,12 +1,15 @@
 """Drafts by chance: k nucleus samples as k rows of a batch, and samples finished by superposed decoding.
 
-Sampling begins from the same seed each time, so that the same input gives the same drafts.
+The prompt decides the seed: the same input gives the same drafts, and what chance does at one prompt says nothing
+of what it does at the next.
 
 Legend: N rows, C candidate tokens.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +47,7 @@ def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Ch
 
 def sample(model: Model, start: Start, settings: Settings, check: Check) -> tuple[list[Draft], Batch]:
     """k samples from one prompt, and the batch they were rows of."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed_of(start.prompt))
     batch = Batch(model, start, settings, check)
     options = batch.begin()
     live, parents = [EMPTY], [0] * settings.drafts
@@ -58,6 +61,11 @@ def sample(model: Model, start: Start, settings: Settings, check: Check) -> tupl
             return done, batch
         options = batch.go_on(live, [row for row, ended in zip(parents, ends, strict=True) if not ended])
         parents = list(range(len(live)))
+
+
+def seed_of(prompt: Sequence[int]) -> int:
+    """A number that differs from prompt to prompt."""
+    return zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes())
 
 
 def draw(logp: Floats, random: np.random.Generator) -> int:

@@ -1,7 +1,6 @@
-"""A causal language model that takes a mixture of embeddings as its next input, and keeps its cache.
+"""Language models from a folder, each run by the fastest engine that computes what transformers computes.
 
-Any Hugging Face model through transformers. Comes in: ids, or ids with weights. Goes out: the next token's
-logits as a NumPy array. Knows nothing of text or drafts. One thread at a time.
+`CausalModel` is the reference: any Hugging Face model through transformers. `load` opens the weights and chooses.
 
 Legend: V vocabulary, D width, T new positions, M mixed tokens, N rows.
 """
@@ -14,150 +13,88 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.utils import logging as transformers_logging
 
+from spd_lsp.engine.runner import Floats, Mixture, Runner
 from spd_lsp.settings import UserError
 
-Floats = npt.NDArray[np.floating[Any]]
 
-CHUNK = 128  # prompt tokens between two looks at `check`
-
-
-class CausalModel:
-    """A transformers model with one cache: the prompt's positions are kept, mixed ones are cut off again."""
+class CausalModel(Runner):
+    """A transformers model of any family: the reference for faster engines."""
 
     def __init__(self, network: Any) -> None:
         self.network = network.eval()
         self.embed = network.get_input_embeddings()
-        self.cache = DynamicCache()
-        self.cached: list[int] = []  # the ids whose keys and values the cache holds, from its first position on
-        self.after: Floats | None = None  # the logits after the last of them, if they were computed [V]
-        self.rows: DynamicCache | None = None  # the cache of the last `step_rows`
+        self.device = torch.device(network.device)
+        config = network.config.get_text_config()
+        self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
+        super().__init__()
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return torch.device(self.network.device)
-
-    @property
-    def max_positions(self) -> int:
-        """The longest text the model was made for, in tokens."""
-        return int(getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048)
+    def empty(self) -> TensorCache:
+        """As in `Runner`."""
+        return TensorCache(DynamicCache())
 
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
-        """Read a prompt and give the logits after its last token [V]; what the last prompt shared is kept.
+    def superpose(self, rows: Sequence[Mixture]) -> torch.Tensor:
+        """As in `Runner`."""
+        mixed = []
+        for ids, weights in rows:
+            embedded = self.embed(torch.tensor(list(ids), device=self.device))  # [M, D]
+            gamma = torch.as_tensor(np.asarray(weights), dtype=embedded.dtype, device=self.device)  # [M]
+            mixed.append(gamma @ embedded)
+        return torch.stack(mixed)
 
-        `check` is called before each chunk of the prompt; if it raises, what was read so far stays valid.
-        """
-        assert ids, "a prompt has at least one token"
-        kept = shared(self.cached, ids)
-        if kept == len(ids) == len(self.cached) and self.after is not None:
-            self.crop(kept)
-            return np.array(self.after)
-        kept = min(kept, len(ids) - 1)  # the last token runs again: its logits are not kept
-        self.crop(kept)
-        for start in range(kept, len(ids), CHUNK):
-            check()
-            chunk = torch.tensor([list(ids[start : start + CHUNK])], device=self.device)  # [1, T]
-            self.after = self.forward(self.cache, input_ids=chunk)[0]
-            self.cached = list(ids[: start + CHUNK])
-        assert self.after is not None
-        return np.array(self.after)
-
-    @torch.inference_mode()
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read one more position, the superposed embedding of these ids, and give the logits after it [V]."""
-        assert self.rows is None, "rows have been read since the last prefill: go on with `step_rows`"
-        found: Floats = self.forward(self.cache, inputs_embeds=self.superpose(ids, weights)[None, None])[0]
+    def forward(self, embedded: torch.Tensor, cache: TensorCache) -> Floats:
+        """As in `Runner`."""
+        found: Floats = self.run(cache, inputs_embeds=embedded[:, None])[:, 0]
         return found
 
-    @torch.inference_mode()
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read one more position in each of N rows and give their logits [N, V], in one forward pass.
-
-        A row is (ids, weights) to superpose; row i goes on from row `parents[i]` of the last call. Before the
-        first call there is one row, number 0: the prompt with what `step` has added.
-        """
-        self.rows = rows_of(self.cache if self.rows is None else self.rows, parents)
-        mixed = torch.stack([self.superpose(ids, weights) for ids, weights in rows])  # [N, D]
-        return self.forward(self.rows, inputs_embeds=mixed[:, None])
+    def read(self, ids: Sequence[Sequence[int]], cache: TensorCache, *, last: bool = False) -> Floats:
+        """As in `Runner`."""
+        inputs = torch.tensor([list(row) for row in ids], device=self.device)  # [N, T]
+        return self.run(cache, input_ids=inputs, logits_to_keep=1 if last else 0)  # 0 keeps all
 
     @torch.inference_mode()
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """log p of each token of each draft after the last prefill's prompt, all drafts in one forward pass.
-
-        The cache is as after the prefill. A draft's first token is judged by the prefill's logits.
-        """
-        assert self.after is not None, "drafts are read after a prefill"
-        self.crop(len(self.cached))
-        first = torch.as_tensor(self.after).log_softmax(dim=-1)  # [V]
-        longest = max(len(draft) for draft in drafts) - 1  # nobody asks what comes after a draft
-        if longest < 1:
-            return [first[list(draft)].numpy().astype(np.float64) for draft in drafts]
-        # Shorter drafts are filled up on the right, where no token of theirs looks.
-        filled = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
-        inputs = torch.tensor(filled, device=self.device)  # [N, T]
-        copied = rows_of(self.cache, [0] * len(drafts))
-        logits = self.network(input_ids=inputs, past_key_values=copied, use_cache=True).logits  # [N, T, V]
-        found: list[Floats] = []
-        for draft, after in zip(drafts, logits, strict=True):
-            logp = torch.cat([first[None], after[: len(draft) - 1].float().cpu().log_softmax(dim=-1)])
-            found.append(logp[range(len(draft)), list(draft)].numpy().astype(np.float64))  # [len(draft)]
-        return found
-
-    @torch.inference_mode()
-    def likelihoods(self, ids: Sequence[int]) -> Floats:
-        """How likely each id was after those before it, the first left out. One pass of its own. -> [T - 1]."""
-        read = torch.tensor([list(ids)], device=self.device)  # [1, T]
-        logits = self.network(input_ids=read, use_cache=False).logits[0, :-1].float()  # [T - 1, V]
-        p = logits.softmax(dim=-1).gather(1, read[0, 1:, None])[:, 0]
-        found: Floats = p.cpu().numpy().astype(np.float64)
-        return found
-
-    def superpose(self, ids: Sequence[int], weights: Floats) -> torch.Tensor:
-        """x~ = sum_i gamma_i z_i, with z_i the input embedding as the model itself scales it. -> [D]."""
-        embedded = self.embed(torch.tensor(list(ids), device=self.device))  # [N, D]
-        gamma = torch.as_tensor(np.asarray(weights), dtype=embedded.dtype, device=self.device)  # [N]
-        mixed: torch.Tensor = gamma @ embedded
-        return mixed
-
-    def forward(self, cache: DynamicCache, **inputs: torch.Tensor) -> Floats:
-        """One pass over new positions of N rows, appended to their cache; the logits after the last [N, V]."""
-        out = self.network(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        logits: Floats = out.logits[:, -1].float().cpu().numpy()
+    def run(self, cache: TensorCache, **inputs: Any) -> Floats:
+        """One pass over new positions, added to their cache."""
+        out = self.network(**inputs, past_key_values=cache.held, use_cache=True)
+        logits: Floats = out.logits.float().cpu().numpy()
         return logits
 
+
+class TensorCache:
+    """The cache of transformers, which can go back, be copied and become several rows.
+
+    Without a configuration it keeps all positions; models with sliding windows mask what they must not see.
+    """
+
+    def __init__(self, held: DynamicCache) -> None:
+        self.held = held
+
     def crop(self, length: int) -> None:
-        """Forget all positions from `length` on, the superposed ones and the rows with them."""
-        surplus = self.cache.get_seq_length() - length
-        self.rows = None
-        if length < len(self.cached):
-            self.cached, self.after = self.cached[:length], None
+        """As in `Cache`, layer by layer: a pass that broke off has added to some of them only."""
         if length == 0:
-            self.cache = DynamicCache()
-        elif surplus > 0:
-            self.cache.crop(-surplus)  # negative: so many positions less
+            self.held = DynamicCache()
+        layers: list[Any] = self.held.layers
+        for layer in layers:
+            surplus = layer.get_seq_length() - length
+            if surplus > 0:
+                layer.crop(-surplus)  # negative: so many positions less
 
+    def fork(self, length: int) -> TensorCache:
+        """As in `Cache`. Layers replace their tensors and never write into them, so that nothing is copied."""
+        forked = TensorCache(copy.copy(self.held))
+        forked.held.layers = [copy.copy(layer) for layer in self.held.layers]
+        forked.crop(length)
+        return forked
 
-def rows_of(cache: DynamicCache, parents: Sequence[int]) -> DynamicCache:
-    """A cache whose row i is row `parents[i]` of another; that one stays as it is."""
-    chosen = copy.copy(cache)
-    chosen.layers = [
-        copy.copy(layer) for layer in cache.layers
-    ]  # layers replace their tensors, never write in them
-    chosen.batch_select_indices(torch.tensor(list(parents)))
-    return chosen
-
-
-def shared(old: Sequence[int], new: Sequence[int]) -> int:
-    """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    both = min(len(old), len(new))
-    differing = np.flatnonzero(np.asarray(old[:both]) != np.asarray(new[:both]))
-    return int(differing[0]) if len(differing) else both
+    def rows(self, parents: Sequence[int]) -> TensorCache:
+        """As in `Cache`."""
+        chosen = self.fork(self.held.get_seq_length())
+        chosen.held.batch_select_indices(torch.tensor(list(parents)))
+        return chosen
 
 
 def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> CausalModel:

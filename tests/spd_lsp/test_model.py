@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from spd_lsp.drafts import Start, log_softmax, superpose
-from spd_lsp.model import CHUNK, CausalModel, load, shared
+from spd_lsp.engine.runner import CHUNK, shared
+from spd_lsp.model import CausalModel, load
 from spd_lsp.settings import Settings, UserError
 
 SMALL = {
@@ -154,7 +155,7 @@ def test_after_rows_and_drafts_the_cache_holds_the_prompt(network):
     model.prefill(ids)
     model.step_rows([([5], [1.0]), ([7], [1.0])], [0, 0])
     model.read_drafts([[3, 4, 5], [6, 7, 8]])
-    assert model.cached == ids
+    assert model.slots[-1].ids == ids
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids, 7]))
     model.step_rows([([5], [1.0]), ([7], [1.0])], [0, 0])
     expected = plain_logits(network, longer)
@@ -205,7 +206,7 @@ def test_a_prefill_stopped_between_chunks_leaves_a_cache_that_holds(network):
 
     with pytest.raises(Stopped):
         model.prefill(ids, check)
-    assert model.cached == ids[: 2 * CHUNK]
+    assert model.slots[-1].ids == ids[: 2 * CHUNK]
     close(model.prefill(ids), plain_logits(network, ids))
 
 

@@ -1,0 +1,187 @@
+"""What attention remembers: the keys and values of positions read before, and attention over them.
+
+A `Row` grows at its end, in memory taken ahead. `Rows` are several that share a row's positions and go on each in
+its own way; what they share is stored and read once. Knows nothing of weights.
+
+Legend: M new positions, L positions before them, N rows, T new positions a row (M = N T), S positions of a row
+after the shared ones; G key heads, Q query heads a key head, C width of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.int64]
+
+ROOM = 256  # positions a row has memory for at first
+OWN_ROOM = 16  # and one of several, after what they share
+
+
+class Memory(Protocol):
+    """Where a pass over new positions puts their keys and values, and looks for earlier ones."""
+
+    def reserve(self, count: int) -> Ints:
+        """Make room for M positions; which ones they are [M]."""
+
+    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+        """Store keys and values [M, G, C] and attend with scaled queries [M, G Q, C] to all that each may see.
+
+        -> [M, G Q C].
+        """
+
+    def advance(self, count: int) -> None:
+        """The pass is over: its M positions count from now on. One that was broken off leaves no trace."""
+
+
+class Row:
+    """Keys and values of one row of positions."""
+
+    def __init__(self, layers: int, heads: int, width: int, room: int = ROOM) -> None:
+        self.keys = np.empty((layers, heads, room, width), np.float32)  # [layers, G, room, C]
+        self.values = np.empty_like(self.keys)
+        self.length = 0
+
+    def reserve(self, count: int) -> Ints:
+        """As in `Memory`."""
+        needed = self.length + count
+        if needed > self.keys.shape[2]:
+            self.keys, self.values = (
+                widened(array, 2, max(needed, 2 * array.shape[2])) for array in (self.keys, self.values)
+            )
+        return np.arange(self.length, needed)
+
+    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+        """As in `Memory`."""
+        count, end = len(queries), self.length + len(queries)
+        self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
+        self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
+        q = by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
+        scores = q @ self.keys[layer, :, :end].swapaxes(1, 2)  # [G, M Q, L + M]
+        if count > 1:
+            hide_later(scores.reshape(len(q), count, -1, end)[..., self.length :].swapaxes(1, 2))
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        mixed = scores @ self.values[layer, :, :end]  # [G, M Q, C]
+        mixed /= scores.sum(axis=-1, keepdims=True)
+        return by_position(mixed, count)
+
+    def advance(self, count: int) -> None:
+        """As in `Memory`."""
+        self.length += count
+
+    def crop(self, length: int) -> None:
+        """Forget all positions from `length` on."""
+        self.length = min(self.length, length)
+
+    def fork(self, length: int) -> Row:
+        """Another row with the same first positions."""
+        layers, heads, _, width = self.keys.shape
+        other = Row(layers, heads, width, max(ROOM, length))
+        other.keys[:, :, :length] = self.keys[:, :, :length]
+        other.values[:, :, :length] = self.values[:, :, :length]
+        other.length = length
+        return other
+
+    def rows(self, parents: Sequence[int]) -> Rows:
+        """As many rows as there are parents, which go on from this one."""
+        return Rows(self, len(parents))
+
+
+class Rows:
+    """Keys and values of N rows that share the positions of one."""
+
+    def __init__(self, shared: Row, rows: int) -> None:
+        layers, heads, _, width = shared.keys.shape
+        self.shared = shared
+        self.keys = np.empty((layers, rows, heads, OWN_ROOM, width), np.float32)  # [layers, N, G, room, C]
+        self.values = np.empty_like(self.keys)
+        self.length = 0  # S
+
+    def rows(self, parents: Sequence[int]) -> Rows:
+        """Row i becomes row `parents[i]` of before; there may be more or fewer."""
+        if list(parents) != list(range(self.keys.shape[1])):
+            self.keys, self.values = self.keys.take(parents, axis=1), self.values.take(parents, axis=1)
+        return self
+
+    def reserve(self, count: int) -> Ints:
+        """As in `Memory`; positions are given row by row."""
+        rows = self.keys.shape[1]
+        each = count // rows  # T
+        needed = self.length + each
+        if needed > self.keys.shape[3]:
+            self.keys, self.values = (
+                widened(array, 3, max(needed, 2 * array.shape[3])) for array in (self.keys, self.values)
+            )
+        return np.tile(np.arange(self.shared.length + self.length, self.shared.length + needed), rows)
+
+    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+        """As in `Memory`. One softmax over two places: what all rows share, and what each has of its own."""
+        _, rows, heads, _, width = self.keys.shape
+        each = len(queries) // rows  # T
+        end = self.length + each
+        own_keys, own_values = self.keys[layer, :, :, :end], self.values[layer, :, :, :end]  # [N, G, S + T, C]
+        own_keys[:, :, self.length :] = keys.reshape(rows, each, heads, width).swapaxes(1, 2)
+        own_values[:, :, self.length :] = values.reshape(rows, each, heads, width).swapaxes(1, 2)
+        q = by_key_head(queries, heads)  # [G, N T Q, C]
+        q_own = q.reshape(heads, rows, -1, width).swapaxes(0, 1)  # [N, G, T Q, C]
+        length = self.shared.length
+        scores = q @ self.shared.keys[layer, :, :length].swapaxes(1, 2)  # [G, N T Q, L]
+        own = q_own @ own_keys.swapaxes(2, 3)  # [N, G, T Q, S + T]
+        if each > 1:
+            split = own.reshape(rows, heads, each, -1, end)[..., self.length :]  # [N, G, T, Q, T]
+            hide_later(split.swapaxes(2, 3))
+        as_own = scores.reshape(heads, rows, -1, length).swapaxes(0, 1)  # the same numbers, [N, G, T Q, L]
+        highest = np.maximum(as_own.max(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True))
+        as_own -= highest
+        own -= highest
+        np.exp(scores, out=scores)
+        np.exp(own, out=own)
+        mixed = (scores @ self.shared.values[layer, :, :length]).reshape(heads, rows, -1, width).swapaxes(0, 1)
+        mixed = mixed + own @ own_values  # [N, G, T Q, C]
+        mixed /= as_own.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
+        return by_position(mixed.swapaxes(0, 1).reshape(heads, -1, width), len(queries))
+
+    def advance(self, count: int) -> None:
+        """As in `Memory`."""
+        self.length += count // self.keys.shape[1]
+
+
+def by_key_head(queries: Floats, heads: int) -> Floats:
+    """Queries put beside those that read the same keys: [M, G Q, C] -> [G, M Q, C]."""
+    count, _, width = queries.shape
+    beside: Floats = queries.reshape(count, heads, -1, width).swapaxes(0, 1)  # [G, M, Q, C]
+    return beside.reshape(heads, -1, width)
+
+
+def by_position(mixed: Floats, count: int) -> Floats:
+    """And back: [G, M Q, C] -> [M, G Q C]."""
+    heads, _, width = mixed.shape
+    apart: Floats = mixed.reshape(heads, count, -1, width).swapaxes(0, 1)  # [M, G, Q, C]
+    return apart.reshape(count, -1)
+
+
+def hide_later(scores: Floats) -> None:
+    """Among T new positions, each sees itself and those before: [..., T, T], changed in place."""
+    scores += later(scores.shape[-1])
+
+
+@cache
+def later(count: int) -> Floats:
+    """-inf where a position would see a later one, else 0. [T, T]."""
+    mask: Floats = np.triu(np.full((count, count), -np.inf, np.float32), k=1)
+    return mask
+
+
+def widened(array: Floats, axis: int, room: int) -> Floats:
+    """A copy with more room along an axis; what is beyond the old end is not set."""
+    shape = list(array.shape)
+    shape[axis] = room
+    wider: Floats = np.empty(shape, array.dtype)
+    wider.swapaxes(0, axis)[: array.shape[axis]] = array.swapaxes(0, axis)
+    return wider

@@ -1,0 +1,39 @@
+"""Matrix products of a decoder's weights with a few positions at once.
+
+Comes in: positions as rows. Goes out: one row each. Knows nothing of models.
+
+Legend: M positions, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating[Any]]
+Linear = Callable[[Floats], Floats]
+
+FEW = 4  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
+
+
+class Dense:
+    """x W + b in the precision of the weights, which are [I, O] in any memory layout."""
+
+    def __init__(self, weight: Floats, bias: Floats | None = None) -> None:
+        self.weight = weight
+        self.bias = bias
+
+    def __call__(self, x: Floats) -> Floats:
+        """[M, I] -> [M, O]."""
+        out: Floats = np.empty((len(x), self.weight.shape[1]), self.weight.dtype)
+        if len(x) <= FEW:
+            for row, into in zip(x, out, strict=True):
+                np.dot(row, self.weight, out=into)
+        else:
+            np.dot(x, self.weight, out=out)
+        if self.bias is not None:
+            out += self.bias
+        return out

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp import __version__
+from spd_lsp.bench_command import bench
 from spd_lsp.build_command import build_ngrams, lasting
 from spd_lsp.eval_command import evaluate
 from spd_lsp.fit_command import fit
@@ -238,6 +239,7 @@ def doctor(settings: Settings, model: str, device: str) -> None:
         raise UserError(f"{wrong} thing{'s' * (wrong > 1)} to mend, see above")
 
 
+main.add_command(bench)
 main.add_command(build_ngrams)
 main.add_command(ngrams)
 main.add_command(evaluate)

@@ -1,0 +1,76 @@
+"""The command `bench`: how long drafts take on this machine, beside other ways to write them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from spd_lsp.build_command import progress
+from spd_lsp.settings import UserError
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+MOST_DRAFTS = 16
+
+
+@click.command("bench")
+@click.option("--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+@click.option("-k", "drafts", default="1,3,5,8", show_default=True, metavar="K,K", help="Numbers of drafts.")
+@click.option(
+    "--prompt-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Text whose end is the prompt, 512 tokens of it (default: code of this package).",
+)
+@click.option("--tokens", type=click.IntRange(2, 256), default=16, show_default=True, help="Tokens of each draft.")
+@click.option("--repeat", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rounds.")
+@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="For all contenders.")
+@click.option("--memory/--no-memory", default=True, help="Weigh contenders in processes of their own.")
+@click.option(
+    "--out",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write it to a file: .md, .json or .png; may be repeated.",
+)
+def bench(
+    model: str,
+    device: str,
+    drafts: str,
+    prompt_file: Path | None,
+    tokens: int,
+    repeat: int,
+    threads: int,
+    memory: bool,
+    out: tuple[Path, ...],
+) -> None:
+    """Time superposed decoding beside greedy, nucleus and beam search, here and in transformers.
+
+    One run, round by round, with medians and quartiles. Let the machine rest meanwhile.
+    Example: spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
+    """
+    for name in THREADS:  # read when the libraries are loaded, which is below
+        os.environ[name] = str(threads)
+    from spd_lsp.checkpoints import locate
+    from spd_lsp.evaluation.bench.report import as_markdown, write
+    from spd_lsp.evaluation.bench.session import Asked, hold
+    from spd_lsp.evaluation.comparison import check_target
+
+    for path in out:
+        check_target(path)
+    ks = parse_drafts(drafts)
+    text = (prompt_file or Path(__file__).with_name("completer.py")).read_text(encoding="utf-8", errors="replace")
+    asked = Asked(locate(model), model, device, text, ks, tokens, repeat, threads, memory)
+    with progress() as report:
+        found = hold(asked, report)
+    for path in out:
+        write(found, path)
+    click.echo(as_markdown(found), nl=False)
+
+
+def parse_drafts(text: str) -> tuple[int, ...]:
+    """Example: `3,1,8` -> (1, 3, 8)."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
+        raise UserError(f"expected -k with numbers from 1 to {MOST_DRAFTS} such as 1,3,8, found {text!r}")
+    return tuple(sorted(set(map(int, parts))))

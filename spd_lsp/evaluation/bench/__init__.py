@@ -1,0 +1,1 @@
+"""How fast drafts are written: superposed decoding beside what does the same without it, in one run."""

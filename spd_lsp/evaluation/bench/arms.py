@@ -1,0 +1,213 @@
+"""The contenders: each writes k drafts of N tokens after the same prompt, read with an empty cache.
+
+`superposed` asks n-grams; the others do not, and so are at their fastest. `greedy` is a bare loop over one row.
+All but the last three drive this project's engine; those are `generate` of transformers, batched, with its own
+cache. Nobody stops at an end of text. `reading` reads as many bytes as the model's weights take: the least that
+any of them can need for a token.
+
+Legend: V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from spd_lsp.decoders import DECODERS
+from spd_lsp.drafts import Floats, Ids, Interpolation, Start
+from spd_lsp.evaluation.bench.machine import WeightReader
+from spd_lsp.evaluation.bench.moments import Moment, Run, now
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.model import CausalModel
+
+__all__ = ["SINGLE", "Contest", "contenders", "run"]
+
+Answer = TypeVar("Answer")
+
+HISTORY = 16  # ids before the drafts that n-grams can reach back to
+TOP_P = 0.9  # of nucleus sampling, as in `sampling`
+WHOLE = np.ones(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The models and what is asked of them."""
+
+    model: CausalModel | None  # this project's engine
+    network: Any  # the same weights in transformers, or None
+    prompt: tuple[int, ...]
+    tokens: int
+    interpolation: Interpolation | None = None
+    reader: WeightReader | None = None
+
+
+class Watched:
+    """A model that notes when it is asked and how long it takes."""
+
+    def __init__(self, model: CausalModel) -> None:
+        self.model = model
+        self.begun: Moment | None = None  # when the first step was asked for: all first tokens are chosen
+        self.taken = Moment()  # by all steps
+        self.passes = 1
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
+        """Read the prompt."""
+        return self.model.prefill(ids, check)
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read one more position."""
+        return self.note(lambda: self.model.step(ids, weights))
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Read one more position in each row."""
+        return self.note(lambda: self.model.step_rows(rows, parents))
+
+    def note(self, work: Callable[[], Floats]) -> Floats:
+        """Do it with a clock."""
+        started = now()
+        self.begun = self.begun or started
+        self.passes += 1
+        logits = work()
+        self.taken += now() - started
+        return logits
+
+
+class WatchedInterpolation:
+    """N-grams with a clock, which runs once `watched` has taken its first step."""
+
+    def __init__(self, interpolation: Interpolation, watched: Watched) -> None:
+        self.interpolation = interpolation
+        self.watched = watched
+        self.taken = Moment()
+
+    def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
+        """As the n-grams say."""
+        return self.note(lambda: self.interpolation(histories, candidates))
+
+    def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
+        """As the n-grams say."""
+        return self.note(lambda: self.interpolation.nest(histories, candidates, p))
+
+    def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
+        """As the n-grams say."""
+        return self.note(lambda: self.interpolation.successors(histories, n))
+
+    def note(self, work: Callable[[], Answer]) -> Answer:
+        """Do it with a clock."""
+        started = now()
+        answer = work()
+        if self.watched.begun:
+            self.taken += now() - started
+        return answer
+
+
+def never(ids: tuple[int, ...]) -> bool:
+    """Drafts go on to their full length."""
+    return False
+
+
+def decode(name: str, contest: Contest, k: int) -> Run:
+    """One of this project's decoders, with n-grams if it superposes."""
+    assert contest.model is not None
+    contest.model.crop(0)
+    model = Watched(contest.model)
+    ngrams = None
+    if name == "superposed" and contest.interpolation is not None:
+        ngrams = WatchedInterpolation(contest.interpolation, model)
+    start = Start(contest.prompt, never, contest.prompt[-HISTORY:], ngrams)
+    settings = Settings(drafts=k, max_tokens=contest.tokens)
+    began = now()
+    drafts = DECODERS[name](model, start, settings, lambda: None)
+    ended = now()
+    assert model.begun is not None
+    assert drafts.passes == model.passes
+    taken = ngrams.taken if ngrams else Moment()
+    return Run(
+        model.begun - began, ended - model.begun, contest.tokens, drafts.passes, drafts.rows, model.taken, taken
+    )
+
+
+def greedy(contest: Contest) -> Run:
+    """The likeliest token, again and again: the least that one draft can cost in this engine."""
+    assert contest.model is not None
+    contest.model.crop(0)
+    model = Watched(contest.model)
+    began = now()
+    last = int(np.argmax(model.prefill(contest.prompt, lambda: None)))
+    for _ in range(contest.tokens - 1):
+        last = int(np.argmax(model.step([last], WHOLE)))
+    ended = now()
+    assert model.begun is not None
+    passes = contest.tokens
+    return Run(model.begun - began, ended - model.begun, passes, passes, passes - 1, model.taken)
+
+
+def generate(contest: Contest, k: int, **how: Any) -> Run:
+    """`generate` of transformers, with so many sequences in one batch."""
+    import torch
+    from transformers import GenerationConfig
+
+    marks: list[Moment] = []
+
+    def mark(ids: torch.Tensor, scores: Any, **rest: Any) -> torch.Tensor:
+        if not marks and ids.device.type == "cuda":
+            torch.cuda.synchronize()
+        marks.append(now())
+        return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
+    network = contest.network
+    config = GenerationConfig(  # type: ignore[no-untyped-call]
+        max_new_tokens=contest.tokens, num_return_sequences=k, pad_token_id=0, use_cache=True, **how
+    )
+    ids = torch.tensor([contest.prompt], device=network.device)
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        began = now()
+        found = network.generate(
+            ids, attention_mask=torch.ones_like(ids), generation_config=config, stopping_criteria=[mark]
+        )
+        found.cpu()
+        ended = now()
+    assert found.shape == (k, len(contest.prompt) + contest.tokens)
+    return Run(marks[0] - began, ended - marks[0], contest.tokens, contest.tokens, k * (contest.tokens - 1))
+
+
+def reading(contest: Contest) -> Run:
+    """All weights read once for each token, and nothing else."""
+    assert contest.reader is not None
+    began = now()
+    contest.reader.read()
+    first = now()
+    for _ in range(contest.tokens - 1):
+        contest.reader.read()
+    return Run(first - began, now() - first, contest.tokens, 0, 0)
+
+
+ARMS: dict[str, Callable[[Contest, int], Run]] = {
+    "superposed": lambda contest, k: decode("superposed", contest, k),
+    "greedy": lambda contest, k: greedy(contest),
+    "nucleus": lambda contest, k: decode("nucleus", contest, k),
+    "beam": lambda contest, k: decode("beam", contest, k),
+    "transformers greedy": lambda contest, k: generate(contest, 1, do_sample=False),
+    "transformers nucleus": lambda contest, k: generate(contest, k, do_sample=True, top_p=TOP_P, top_k=0),
+    "transformers beam": lambda contest, k: generate(contest, k, do_sample=False, num_beams=k),
+    "reading": lambda contest, k: reading(contest),
+}
+SINGLE = ("reading", "greedy", "transformers greedy")  # write one draft, whatever k
+
+
+def contenders(ks: Sequence[int]) -> list[tuple[str, int]]:
+    """All of them, by name and k. k rows of one are one row: nucleus and beam begin at 2."""
+    return [(name, 1) for name in SINGLE] + [
+        (name, k) for k in ks for name in ARMS if name not in SINGLE and (k > 1 or name == "superposed")
+    ]
+
+
+def run(name: str, k: int, contest: Contest) -> Run:
+    """One run of a contender."""
+    return ARMS[name](contest, k)

@@ -1,0 +1,250 @@
+"""What a session found -> Markdown, JSON and a figure. Measures nothing.
+
+Processor time decides, since neighbours cannot take it; on a GPU, where it says little, the wall clock does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spd_lsp.evaluation.bench.arms import SINGLE
+from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
+from spd_lsp.evaluation.bench.prefixes import COLD
+from spd_lsp.evaluation.bench.session import Found, Key
+from spd_lsp.evaluation.comparison import as_table
+
+__all__ = ["NO_DIFFERENCE", "as_json", "as_markdown", "draw", "write"]
+
+NO_DIFFERENCE = "no difference shown"
+TAKEN = (
+    "Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in an order that changed. "
+    "The prompt was read with an empty cache each time. A token: {clock} for one more token of all k drafts. "
+    "Beside greedy: the median ratio within a round; where 1 lies between its quartiles, no difference is shown. "
+    "Superposed drafts ask n-grams, the others do not."
+)
+NAMES = {
+    "superposed": "superposed decoding",
+    "greedy": "greedy, one draft",
+    "nucleus": "nucleus, batched",
+    "beam": "beam search, batched",
+    "transformers greedy": "transformers greedy, one draft",
+    "transformers nucleus": "transformers nucleus, batched",
+    "transformers beam": "transformers beam search",
+    "reading": "reading the weights (limit)",
+}
+STYLES = {
+    "superposed": "o-",
+    "nucleus": "s--",
+    "beam": "^--",
+    "transformers nucleus": "s:",
+    "transformers beam": "^:",
+}
+
+
+def wall(moment: Moment) -> float:
+    """Its wall clock."""
+    return moment.wall
+
+
+def cpu(moment: Moment) -> float:
+    """Its processor time."""
+    return moment.cpu
+
+
+def clock_of(found: Found) -> Callable[[Moment], float]:
+    """The clock that decides."""
+    return cpu if found.machine["device"].startswith("cpu") else wall
+
+
+def as_markdown(found: Found) -> str:
+    """Tables, and what they were taken from."""
+    clock = clock_of(found)
+    kind = "processor time of all threads" if clock is cpu else "wall clock"
+    parts = [
+        ["# Drafts per model pass, timed"],
+        [f"- {name}: {value}" for name, value in facts(found).items()],
+        [TAKEN.format(rounds=found.asked["rounds"], clock=kind)],
+        as_table(tokens_table(found, clock)),
+        ["How many times as long as superposed decoding with the same k:"],
+        as_table(ratio_table(found, clock)),
+        ["Where superposed decoding spends its time, and the limit of this machine:"],
+        as_table(share_table(found, clock)),
+        ["A prompt read again, by what changed since the last request:"],
+        as_table(prefix_table(found, clock)),
+    ]
+    if found.peaks:
+        parts += [["Memory, each in a process of its own:"], as_table(memory_table(found))]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def facts(found: Found) -> dict[str, str]:
+    """The circumstances, in words."""
+    before, after = found.load
+    return {
+        "model": f"{found.asked['model']}, {found.weights / 1e6:,.1f} MB of weights a token",
+        "engine": found.asked["engine"],
+        "asked": f"{found.asked['tokens']} tokens after a prompt of {found.prompt}",
+        **found.machine,
+        "load": f"{before} processes wanted to run before, {after} after",
+    }
+
+
+def title(key: Key) -> str:
+    """Example: ("beam", 3) -> beam search, batched, k = 3."""
+    name, k = key
+    return NAMES[name] if name in SINGLE else f"{NAMES[name]}, k = {k}"
+
+
+def tokens_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+    """A row for each contender."""
+    head = ["", "a token, ms", "wall clock, ms", "beside greedy", "first token, ms", "all drafts, ms"]
+    rows = [[*head, "passes", "positions read"]]
+    base = per_token(found.runs["greedy", 1], clock)
+    for key, runs in found.runs.items():
+        ended = [1e3 * clock(run.first + run.rest) for run in runs]
+        rows.append(
+            [
+                title(key),
+                milliseconds(per_token(runs, clock)),
+                milliseconds(per_token(runs, wall)),
+                "" if key[0] == "greedy" else times(ratio(per_token(runs, clock), base)),
+                milliseconds([1e3 * clock(run.first) for run in runs]) if key[0] != "reading" else "",
+                milliseconds(ended) if key[0] != "reading" else "",
+                f"{runs[0].passes or ''}",
+                f"{runs[0].rows or ''}",
+            ]
+        )
+    return rows
+
+
+def ratio_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+    """A row for each batched contender, a column for each k."""
+    ks = sorted({k for name, k in found.runs if name == "superposed"})
+    names = list(dict.fromkeys(name for name, _ in found.runs if name not in (*SINGLE, "superposed")))
+    rows = [["", *(f"k = {k}" for k in ks)]]
+    for name in names:
+        cells = [
+            times(ratio(per_token(found.runs[name, k], clock), per_token(found.runs["superposed", k], clock)))
+            if (name, k) in found.runs
+            else ""
+            for k in ks
+        ]
+        rows.append([NAMES[name], *cells])
+    return rows
+
+
+def share_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+    """What a superposed token is made of, and how near to the limit it is."""
+    limit = per_token(found.runs["reading", 1], clock)
+    speed = found.weights / Spread.of(limit).median / 1e6
+    rows = [["", "n-gram look-ups", "choosing drafts", "model", f"beside reading the weights ({speed:.1f} GB/s)"]]
+    for key, runs in found.runs.items():
+        if key[0] not in ("superposed", "greedy"):
+            continue
+        whole = [clock(run.rest) for run in runs]
+        ngrams = [clock(run.ngrams) / all_ for run, all_ in zip(runs, whole, strict=True)]
+        model = [clock(run.model) / all_ for run, all_ in zip(runs, whole, strict=True)]
+        chosen = [1 - a - b for a, b in zip(ngrams, model, strict=True)]
+        near = times(ratio(per_token(runs, clock), limit))
+        rows.append([title(key), *map(percent, (ngrams, chosen, model)), near])
+    return rows
+
+
+def prefix_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+    """A row for each kind of edit."""
+    taken = {name: [1e3 * clock(moment) for moment in moments] for name, moments in found.prefixes.items()}
+    rows = [["", "ms", "cheaper than cold"]]
+    for name, values in sorted(taken.items(), key=lambda item: -Spread.of(item[1]).median):
+        rows.append([name, milliseconds(values), "" if name == COLD else times(ratio(taken[COLD], values))])
+    return rows
+
+
+def memory_table(found: Found) -> list[list[str]]:
+    """A row for each contender that was weighed."""
+    rows = [["", "with the model loaded, MB", "more at most, MB"]]
+    for key, (held, peak) in found.peaks.items():
+        rows.append([title(key), f"{held / 1e6:,.0f}", f"{max(0, peak - held) / 1e6:,.0f}"])
+    return rows
+
+
+def milliseconds(values: Sequence[float]) -> str:
+    """Example: [1.0, 2.0, 3.0] -> 2.00 (1.50 to 2.50)."""
+    found = Spread.of(values)
+    digits = 1 if found.median >= 100 else 2 if found.median >= 1 else 3
+    return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+
+
+def times(found: Spread) -> str:
+    """A ratio with its quartiles, if it shows a difference."""
+    if not found.differs:
+        return NO_DIFFERENCE
+    return f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def percent(values: Sequence[float]) -> str:
+    """A share."""
+    return f"{Spread.of(values).median:.1%}"
+
+
+def as_json(found: Found) -> str:
+    """All numbers, none rounded: seconds and bytes."""
+    plain = {
+        "asked": found.asked,
+        "machine": found.machine,
+        "load": found.load,
+        "weights": found.weights,
+        "prompt": found.prompt,
+        "runs": [
+            {"name": name, "k": k, "rounds": list(map(dataclasses.asdict, runs))}
+            for (name, k), runs in found.runs.items()
+        ],
+        "prefixes": {name: list(map(dataclasses.asdict, moments)) for name, moments in found.prefixes.items()},
+        "peaks": [
+            {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in found.peaks.items()
+        ],
+    }
+    return json.dumps(plain, indent=1) + "\n"
+
+
+def draw(found: Found, path: Path) -> None:
+    """Time of a token by k, with quartiles."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    clock = clock_of(found)
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for name, style in STYLES.items():
+        line = sorted(
+            (k, Spread.of(per_token(runs, clock))) for (one, k), runs in found.runs.items() if one == name
+        )
+        bars = [[s.median - s.low for _, s in line], [s.high - s.median for _, s in line]]
+        axes.errorbar(
+            [k for k, _ in line], [s.median for _, s in line], yerr=bars, fmt=style, capsize=3, label=NAMES[name]
+        )
+    for name, colour in zip(SINGLE, ("0.7", "0.4", "0.1"), strict=True):
+        axes.axhline(
+            Spread.of(per_token(found.runs[name, 1], clock)).median, color=colour, lw=1, label=NAMES[name]
+        )
+    what = "processor time" if clock is cpu else "wall clock"
+    axes.set(xlabel="k, drafts written at once", ylabel=f"ms of {what} for a token of all drafts", ylim=(0, None))
+    axes.set_title(f"{found.asked['model']} on {found.machine['processor']}", fontsize=10)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+
+
+WRITERS: Mapping[str, Callable[[Found, Path], Any]] = {
+    ".md": lambda found, path: path.write_text(as_markdown(found), encoding="utf-8"),
+    ".json": lambda found, path: path.write_text(as_json(found), encoding="utf-8"),
+    ".png": draw,
+}
+
+
+def write(found: Found, path: Path) -> None:
+    """Write it as the name's ending says; `comparison.check_target` has seen the name."""
+    WRITERS[path.suffix](found, path)

@@ -1,0 +1,202 @@
+"""One session of measurements: all contenders in turn, round by round, so that disturbances meet them alike.
+
+Comes in: a model's folder and what to ask. Goes out: `Found`, for `report` to write.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from spd_lsp.evaluation.bench.arms import Contest, contenders, run
+from spd_lsp.evaluation.bench.machine import (
+    WeightReader,
+    apart,
+    describe,
+    forget_peak,
+    held_bytes,
+    load,
+    peak_bytes,
+)
+from spd_lsp.evaluation.bench.moments import Moment, Run
+from spd_lsp.evaluation.bench.prefixes import TYPED, read_again
+from spd_lsp.settings import UserError
+
+if TYPE_CHECKING:
+    from spd_lsp.interpolation import Mixture
+    from spd_lsp.tokens import Tokens
+
+__all__ = ["Asked", "Found", "hold"]
+
+Report = Callable[[str, int, int], None]
+Key = tuple[str, int]  # a contender's name and its k
+
+CONTEXT = 512  # tokens of the prompt, where model and text have so many
+LEAST_PROMPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to measure."""
+
+    folder: Path
+    model: str  # as the person named it
+    device: str
+    text: str  # whose end is the prompt
+    ks: tuple[int, ...]
+    tokens: int
+    repeat: int
+    threads: int
+    memory: bool
+
+
+@dataclass(slots=True)
+class Found:
+    """All that was measured."""
+
+    asked: dict[str, Any]
+    machine: dict[str, str]
+    load: tuple[str, str] = ("", "")  # processes that wanted to run, before and after
+    weights: int = 0  # bytes
+    prompt: int = 0  # tokens
+    runs: dict[Key, list[Run]] = field(default_factory=dict)
+    prefixes: dict[str, list[Moment]] = field(default_factory=dict)
+    peaks: dict[Key, tuple[int, int]] = field(default_factory=dict)  # bytes with the model loaded, and at most
+
+
+def hold(asked: Asked, report: Report) -> Found:
+    """Load everything, measure everything."""
+    from spd_lsp.tokens import Tokens
+
+    tokens = Tokens(asked.folder)
+    contest = prepare(asked, tokens, parts=("engine", "transformers", "reading"))
+    assert contest.model is not None
+    assert contest.reader is not None
+    found = Found(
+        {
+            "model": asked.model,
+            "tokens": asked.tokens,
+            "rounds": asked.repeat,
+            "engine": type(contest.model).__name__,
+        },
+        describe(str(contest.model.device)),
+        weights=contest.reader.size,
+        prompt=len(contest.prompt),
+    )
+    before = load()
+    compete(contest, asked, found, report)
+    found.prefixes = read_again(contest.model, [*contest.prompt, *contest.prompt[:TYPED]], asked.repeat)
+    if asked.memory and contest.model.device.type == "cpu":
+        weigh(asked, found, report)
+    found.load = (before, load())
+    return found
+
+
+def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
+    """Load what these parts need: `engine`, `transformers`, `reading`."""
+    import torch
+
+    from spd_lsp.model import load as load_model
+
+    torch.set_num_threads(asked.threads)
+    engine = load_model(asked.folder, asked.device) if "engine" in parts else None
+    network = plain_network(asked) if "transformers" in parts else None
+    longest = (engine.max_positions if engine else CONTEXT + asked.tokens + TYPED) - asked.tokens - TYPED
+    prompt = tokens.encode(asked.text)[-min(CONTEXT, longest) :]
+    if len(prompt) < LEAST_PROMPT:
+        raise UserError(
+            f"expected a prompt of {LEAST_PROMPT} tokens or more, found {len(prompt)}; name a longer file"
+        )
+    reader = None
+    if network is not None and "reading" in parts:
+        reader = WeightReader(weight_bytes(network), str(network.device))
+    return Contest(engine, network, tuple(prompt), asked.tokens, own_code(asked.folder, tokens), reader)
+
+
+def plain_network(asked: Asked) -> Any:
+    """The model as transformers loads it, with weights of its own in the same precision."""
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    from spd_lsp.model import choose_device, choose_dtype
+
+    device = choose_device(asked.device)
+    network: Any = AutoModelForCausalLM.from_pretrained(
+        asked.folder,
+        dtype=choose_dtype(device),
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    network.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]  # no token ends a text
+    return network.to(device).eval()
+
+
+def weight_bytes(network: Any) -> int:
+    """Bytes of weights that one token needs: all but a table of input embeddings that is used for nothing else."""
+    weights = {id(one): one for one in network.parameters()}
+    inputs, outputs = network.get_input_embeddings(), network.get_output_embeddings()
+    if outputs is None or inputs.weight is not outputs.weight:
+        weights.pop(id(inputs.weight), None)
+    return sum(one.numel() * one.element_size() for one in weights.values())
+
+
+def own_code(folder: Path, tokens: Tokens) -> Mixture:
+    """N-grams of this package's own code, with the table that comes with the model if one does."""
+    import numpy as np
+
+    from ngram_builders.counts import ORDERS, count_streams, stream
+    from ngram_builders.tables import Delta, Table
+    from spd_lsp.checkpoints import built_in_domains
+    from spd_lsp.interpolation import BUILT_IN_WEIGHT, Mixture
+
+    sources = sorted(Path(__file__).parents[2].rglob("*.py"))
+    encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sources])
+    streams = [stream(np.array(ids, dtype=np.int64), tokens.end_of_text) for ids in encoded]
+    run = count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size)
+    built_in = [Table.open(path, tokens.fingerprint) for path in built_in_domains(folder).values()]
+    pools = [[Delta.of(run, tokens.vocab_size).columns], *([table.columns] for table in built_in)]
+    return Mixture(pools, [1 - BUILT_IN_WEIGHT, *(BUILT_IN_WEIGHT for _ in built_in)])
+
+
+def compete(contest: Contest, asked: Asked, found: Found, report: Report) -> None:
+    """Let every contender run once a round, in an order that changes from round to round."""
+    keys = contenders(asked.ks)
+    found.runs = {key: [] for key in keys}
+    done = 0
+    for number in range(asked.repeat + 1):
+        for name, k in Random(number).sample(keys, len(keys)):
+            gc.collect()
+            gc.disable()
+            try:
+                one = run(name, k, contest)
+            finally:
+                gc.enable()
+            if number:  # the first round warms up
+                found.runs[name, k].append(one)
+            done += 1
+            report("rounds", done, len(keys) * (asked.repeat + 1))
+
+
+def weigh(asked: Asked, found: Found, report: Report) -> None:
+    """Note the memory of each contender at its largest k, each in a process of its own."""
+    largest = max(asked.ks)
+    keys = [key for key in found.runs if key[0] != "reading" and (key[1] == largest or key[0].endswith("greedy"))]
+    for done, key in enumerate(keys, 1):
+        found.peaks[key] = apart(memory_of, asked, key)
+        report("memory", done, len(keys))
+
+
+def memory_of(asked: Asked, key: Key) -> tuple[int, int]:
+    """Bytes that a process holds with the model loaded, and at most while a contender runs."""
+    from spd_lsp.tokens import Tokens
+
+    theirs = key[0].startswith("transformers")
+    contest = prepare(asked, Tokens(asked.folder), ["transformers" if theirs else "engine"])
+    forget_peak()
+    held = held_bytes()
+    run(*key, contest)
+    return held, peak_bytes()

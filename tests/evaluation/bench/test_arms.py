@@ -1,0 +1,98 @@
+"""Every contender writes what was asked, from a cold prompt, and says what it took."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spd_lsp.evaluation.bench.arms import ARMS, SINGLE, Contest, contenders, run
+from spd_lsp.evaluation.bench.session import Asked, own_code, prepare, weight_bytes
+from spd_lsp.tokens import Tokens
+from tests.conftest import STARTER, TinyModel
+
+TEXT = "import os\n\n\ndef main(path):\n    for name in os.listdir(path):\n        print(name)\n"
+TOKENS = 4
+
+
+@pytest.fixture(scope="module")
+def contest() -> Contest:
+    asked = Asked(STARTER, "starter", "cpu", TEXT, (1, 3), TOKENS, 1, 1, False)
+    return prepare(asked, Tokens(STARTER), ["engine", "transformers", "reading"])
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_each_contender_gives_its_times_and_counts(name, contest):
+    found = run(name, 3, contest)
+    assert found.tokens == TOKENS
+    assert found.first.wall > 0
+    assert found.rest.wall > 0
+    if name != "reading":
+        assert found.passes == TOKENS
+        alone = name == "superposed" or name in SINGLE
+        assert found.rows == (1 if alone else 3) * (TOKENS - 1)
+
+
+def test_one_superposed_draft_without_ngrams_costs_the_passes_of_greedy(contest):
+    alike = [run("superposed", 1, contest), run("greedy", 1, contest)]
+    assert len({(one.passes, one.rows) for one in alike}) == 1
+
+
+def test_only_superposed_decoding_asks_ngrams(contest):
+    shares = {name: run(name, 3, contest).ngrams.wall for name in ARMS}
+    assert [name for name, seconds in shares.items() if seconds] == ["superposed"]
+
+
+def test_what_the_model_and_ngrams_take_is_a_part_of_the_whole(contest):
+    found = run("superposed", 3, contest)
+    assert 0 < found.ngrams.wall < found.rest.wall
+    assert 0 < found.model.wall < found.rest.wall - found.ngrams.wall
+
+
+@pytest.mark.parametrize("name", ["superposed", "greedy"])
+def test_a_contender_reads_the_whole_prompt_again_each_time(name):
+    model = TinyModel()
+    cut = []
+    model.crop = cut.append
+    run(name, 2, Contest(model, None, (1, 2, 3), TOKENS))
+    assert cut == [0]
+    assert model.passes == TOKENS
+
+
+def test_the_engine_and_transformers_hold_the_same_weights(contest):
+    import torch
+
+    ids = torch.tensor([contest.prompt])
+    with torch.inference_mode():
+        theirs = contest.network(input_ids=ids).logits[0, -1].float().numpy()
+    assert np.allclose(contest.model.prefill(contest.prompt), theirs, atol=2e-3)
+
+
+def test_the_limit_reads_as_many_bytes_as_the_weights_take(contest):
+    size = weight_bytes(contest.network)
+    matrix = contest.reader.matrix
+    assert abs(matrix.numel() * matrix.element_size() - size) < 4096 + 1
+    assert size == 4 * sum(one.numel() for one in contest.network.parameters())  # embeddings are tied
+
+
+def test_input_embeddings_that_serve_nothing_else_are_not_read_for_a_token():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    network = LlamaForCausalLM(LlamaConfig(**shape, **heads, tie_word_embeddings=False))
+    assert weight_bytes(network) == 4 * (sum(one.numel() for one in network.parameters()) - 50 * 8)
+
+
+def test_ngrams_know_this_packages_own_code():
+    tokens = Tokens(STARTER)
+    mixture = own_code(STARTER, tokens)
+    ids = tokens.encode("from spd_lsp.settings import Settings, UserError")
+    assert mixture([ids[:-1]], np.array(ids[-1:]))[0, 0] > 0
+
+
+def test_contenders_are_one_draft_once_and_the_others_for_each_k():
+    found = contenders([1, 3])
+    assert [key for key in found if key[0] in SINGLE] == [(name, 1) for name in SINGLE]
+    assert ("superposed", 1) in found
+    assert ("beam", 1) not in found
+    assert {name for name, k in found if k == 3} == set(ARMS) - set(SINGLE)

@@ -1,0 +1,95 @@
+"""The report says what was measured and claims nothing that the spread swallows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spd_lsp.evaluation.bench.arms import contenders
+from spd_lsp.evaluation.bench.moments import Moment, Run
+from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, as_json, as_markdown, write
+from spd_lsp.evaluation.bench.session import Found
+
+SECONDS = {"superposed": 0.010, "greedy": 0.0101, "nucleus": 0.020, "reading": 0.002}
+
+
+def run_of(seconds: float) -> Run:
+    rest = Moment(11 * seconds, 10 * seconds)
+    return Run(Moment(1, 1), rest, 11, 11, 10, Moment(9 * seconds, 8 * seconds), Moment(seconds, seconds))
+
+
+@pytest.fixture
+def found() -> Found:
+    machine = {"processor": "Abacus 3000, 2 cores", "device": "cpu"}
+    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "CausalModel"}
+    result = Found(asked, machine, ("0.1", "0.2"), weights=20_000_000, prompt=512)
+    for name, k in contenders([1, 3]):
+        noise = (0.9, 1.1, 0.95, 1.05) if name == "superposed" else (1, 1, 1, 1)
+        result.runs[name, k] = [run_of(SECONDS.get(name, 0.03) * factor) for factor in noise]
+    result.prefixes = {"cold": [Moment(0.8, 0.8)] * 4, "+5 tokens": [Moment(0.1, 0.1)] * 4}
+    result.peaks = {("beam", 3): (500_000_000, 700_000_000)}
+    return result
+
+
+def row(text: str, start: str) -> list[str]:
+    line = next(line for line in text.splitlines() if line.startswith(f"| {start} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_it_names_the_machine_the_model_and_the_load(found):
+    text = as_markdown(found)
+    assert "Abacus 3000, 2 cores" in text
+    assert "starter, 20.0 MB of weights" in text
+    assert "0.1 processes wanted to run before, 0.2 after" in text
+
+
+def test_a_ratio_that_the_spread_swallows_is_not_printed(found):
+    text = as_markdown(found)
+    assert row(text, "superposed decoding, k = 3")[3] == NO_DIFFERENCE
+    assert row(text, "nucleus, batched, k = 3")[3].startswith("1.98 (")
+
+
+def test_it_compares_with_superposed_decoding_of_the_same_k(found):
+    _, one, three = row(as_markdown(found), "nucleus, batched")
+    assert one == ""
+    assert three.startswith("2.0")
+
+
+def test_it_tells_the_shares_and_the_limit(found):
+    text = as_markdown(found)
+    assert row(text, "superposed decoding, k = 3")[1].startswith("10.0")
+    shares = [line for line in text.splitlines() if "10.0%" in line]
+    assert [cell.strip() for cell in shares[-1].strip("|").split("|")][1:4] == ["10.0%", "10.0%", "80.0%"]
+    assert "10.0 GB/s" in text
+
+
+def test_it_tells_what_keeping_the_prefix_saves_and_the_memory(found):
+    text = as_markdown(found)
+    assert row(text, "+5 tokens")[2].startswith("8.00")
+    assert row(text, "beam search, batched, k = 3")
+    assert row(text[text.index("Memory") :], "beam search, batched, k = 3")[1:] == ["500", "200"]
+
+
+def test_the_object_holds_every_round(found):
+    plain = json.loads(as_json(found))
+    assert {len(one["rounds"]) for one in plain["runs"]} == {4}
+    assert plain["runs"][0]["rounds"][0]["rest"]["cpu"] > 0
+
+
+def test_it_writes_a_file_by_its_ending(found, tmp_path):
+    for name in ("bench.md", "bench.json"):
+        write(found, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 100
+
+
+def test_it_draws_time_by_k(found, tmp_path):
+    pytest.importorskip("matplotlib")
+    write(found, tmp_path / "bench.png")
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_on_a_gpu_the_wall_clock_decides(found):
+    found.machine["device"] = "cuda:0"
+    assert "wall clock for one more token" in as_markdown(found)
+    assert row(as_markdown(found), "nucleus, batched, k = 3")[1].startswith("22.0")

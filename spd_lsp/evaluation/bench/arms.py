@@ -23,9 +23,9 @@ from spd_lsp.evaluation.bench.moments import Moment, Run, now
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.model import CausalModel
+    from spd_lsp.engine.runner import Runner
 
-__all__ = ["SINGLE", "Contest", "contenders", "run"]
+__all__ = ["SINGLE", "Contest", "contenders", "forget", "run"]
 
 Answer = TypeVar("Answer")
 
@@ -38,7 +38,7 @@ WHOLE = np.ones(1)
 class Contest:
     """The models and what is asked of them."""
 
-    model: CausalModel | None  # this project's engine
+    model: Runner | None  # this project's engine
     network: Any  # the same weights in transformers, or None
     prompt: tuple[int, ...]
     tokens: int
@@ -49,7 +49,7 @@ class Contest:
 class Watched:
     """A model that notes when it is asked and how long it takes."""
 
-    def __init__(self, model: CausalModel) -> None:
+    def __init__(self, model: Runner) -> None:
         self.model = model
         self.begun: Moment | None = None  # when the first step was asked for: all first tokens are chosen
         self.taken = Moment()  # by all steps
@@ -106,6 +106,12 @@ class WatchedInterpolation:
         return answer
 
 
+def forget(model: Runner) -> None:
+    """Let a model know no prompt any more."""
+    del model.slots[:-1]
+    model.crop(0)
+
+
 def never(ids: tuple[int, ...]) -> bool:
     """Drafts go on to their full length."""
     return False
@@ -114,7 +120,7 @@ def never(ids: tuple[int, ...]) -> bool:
 def decode(name: str, contest: Contest, k: int) -> Run:
     """One of this project's decoders, with n-grams if it superposes."""
     assert contest.model is not None
-    contest.model.crop(0)
+    forget(contest.model)
     model = Watched(contest.model)
     ngrams = None
     if name == "superposed" and contest.interpolation is not None:
@@ -135,7 +141,7 @@ def decode(name: str, contest: Contest, k: int) -> Run:
 def greedy(contest: Contest) -> Run:
     """The likeliest token, again and again: the least that one draft can cost in this engine."""
     assert contest.model is not None
-    contest.model.crop(0)
+    forget(contest.model)
     model = Watched(contest.model)
     began = now()
     last = int(np.argmax(model.prefill(contest.prompt, lambda: None)))

@@ -7,25 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
 
-from spd_lsp.drafts import Floats
+from spd_lsp.engine.runner import Runner
+from spd_lsp.evaluation.bench.arms import forget
 from spd_lsp.evaluation.bench.moments import Moment, now
 
-__all__ = ["COLD", "TYPED", "Engine", "read_again", "requests"]
+__all__ = ["COLD", "TYPED", "read_again", "requests"]
 
 TYPED = 5  # tokens that a person types between two requests
 COLD = "cold"
-
-
-class Engine(Protocol):
-    """A model that keeps what the last prompt shared with the next."""
-
-    def prefill(self, ids: Sequence[int]) -> Floats:
-        """Read this prompt."""
-
-    def crop(self, length: int) -> None:
-        """Forget all from this position on."""
 
 
 def requests(ids: Sequence[int]) -> dict[str, list[int]]:
@@ -40,15 +30,15 @@ def requests(ids: Sequence[int]) -> dict[str, list[int]]:
     }
 
 
-def read_again(engine: Engine, ids: Sequence[int], repeat: int) -> dict[str, list[Moment]]:
+def read_again(engine: Runner, ids: Sequence[int], repeat: int) -> dict[str, list[Moment]]:
     """How long each request's prompt takes after the first prompt was read; rounds in changing order."""
     asked = requests(ids)
     taken: dict[str, list[Moment]] = {name: [] for name in asked}
     for number in range(repeat + 1):
         for name in Random(number).sample(sorted(asked), len(asked)):
-            engine.prefill(asked[COLD])
-            if name == COLD:
-                engine.crop(0)
+            forget(engine)
+            if name != COLD:
+                engine.prefill(asked[COLD])
             started = now()
             engine.prefill(asked[name])
             if number:  # the first round warms up

@@ -17,6 +17,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.utils import logging as transformers_logging
 
+from spd_lsp.engine.choice import fastest
 from spd_lsp.engine.runner import Floats, Mixture, Runner
 from spd_lsp.settings import UserError
 
@@ -97,7 +98,7 @@ class TensorCache:
         return chosen
 
 
-def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> CausalModel:
+def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> Runner:
     """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it."""
     chosen = choose_device(device)
     report(f"loading {folder.name} on {chosen}")
@@ -110,12 +111,11 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
             folder,
             config=config,
             dtype=choose_dtype(chosen),
-            attn_implementation="sdpa",
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
         )
-        return CausalModel(network.to(chosen))
+        reference = CausalModel(network.to(chosen))
     except torch.OutOfMemoryError as error:
         raise UserError(
             f"the model in {folder} does not fit into the memory of {chosen}; try --device cpu"
@@ -124,6 +124,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
         raise UserError(
             f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
         ) from error
+    return fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
 
 
 def read_config(folder: Path) -> Any:

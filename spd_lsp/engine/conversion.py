@@ -7,7 +7,6 @@ its parameters is not looked at here: a self-test compares the two.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,13 @@ from spd_lsp.engine.numpy_decoder import Decoder, Layer
 
 Floats = npt.NDArray[np.floating[Any]]
 
-PARAMETER = re.compile(
-    r"(model\.(embed_tokens|norm)|lm_head|model\.layers\.\d+\."
-    r"((input|post_attention)_layernorm|self_attn\.[qk]_norm)"
-    r")\.weight|model\.layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj\.(weight|bias)"
+# Parameters of a model and of each of its layers: those it must have and those it may have.
+NEEDED = ("embed_tokens", "norm")
+NEEDED_IN_LAYER = (
+    *("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+    *("post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
 )
+NORMS_OF_HEADS = ("self_attn.q_norm", "self_attn.k_norm")
 PLAIN_ROTATIONS = {"default", "linear", "llama3", "yarn"}  # the angles of others change with the text's length
 
 
@@ -56,9 +57,11 @@ def convert(network: Any) -> Decoder:
 
 def compare(network: Any, config: Any) -> None:
     """Raise `Unlike` where parameters, or settings that a short probe cannot show, differ from the decoder's."""
-    for name, parameter in network.named_parameters():
-        if not PARAMETER.fullmatch(name):
-            raise Unlike(f"it has parameters {name}")
+    found = dict(network.named_parameters())
+    needed, allowed = parameter_names(config.num_hidden_layers)
+    for name in sorted(needed - found.keys() or found.keys() - needed - allowed)[:1]:
+        raise Unlike(f"it has {'no' if name in needed else 'a'} parameter {name}")
+    for name, parameter in found.items():
         if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
             raise Unlike(f"its weights are {parameter.dtype} on {parameter.device}")
         if name.endswith(("q_norm.weight", "k_norm.weight")) and len(parameter) != head_width(config):
@@ -71,6 +74,17 @@ def compare(network: Any, config: Any) -> None:
         raise Unlike("its positions turn in another way")
     if 2 * len(rotary.inv_freq) != head_width(config):
         raise Unlike("it turns a part of each head")
+
+
+def parameter_names(layers: int) -> tuple[set[str], set[str]]:
+    """What a model of so many layers must have, and what it may have besides."""
+    needed = {f"model.{name}.weight" for name in NEEDED}
+    allowed = {"lm_head.weight"}  # not there where it is the embedding
+    for place in (f"model.layers.{number}." for number in range(layers)):
+        needed |= {f"{place}{name}.weight" for name in NEEDED_IN_LAYER}
+        allowed |= {f"{place}{name}.bias" for name in NEEDED_IN_LAYER if name.endswith("_proj")}
+        allowed |= {f"{place}{name}.weight" for name in NORMS_OF_HEADS}
+    return needed, allowed
 
 
 def head_width(config: Any) -> int:

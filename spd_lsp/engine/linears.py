@@ -7,16 +7,23 @@ Legend: M positions, I inputs, O outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.floating[Any]]
-Linear = Callable[[Floats], Floats]
 
 FEW = 4  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
+
+
+class Linear(Protocol):
+    """x W + b, however W is stored."""
+
+    size: int  # numbers in W
+
+    def __call__(self, x: Floats) -> Floats:
+        """[M, I] -> [M, O]."""
 
 
 class Dense:
@@ -25,6 +32,7 @@ class Dense:
     def __init__(self, weight: Floats, bias: Floats | None = None) -> None:
         self.weight = weight
         self.bias = bias
+        self.size = weight.size
 
     def __call__(self, x: Floats) -> Floats:
         """[M, I] -> [M, O]."""

@@ -34,6 +34,11 @@ class Layer:
     gate_up: Linear  # [M, D] -> [M, 2 F]
     down: Linear  # [M, F] -> [M, D]
 
+    @property
+    def linears(self) -> tuple[Linear, ...]:
+        """Its matrix products."""
+        return self.queries_keys_values, self.attention_out, self.gate_up, self.down
+
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
@@ -50,6 +55,11 @@ class Decoder:
     frequencies: Floats  # [C / 2], radians a position
     rotation_scale: float  # YaRN scales queries and keys
     max_positions: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers a pass reads, an embedding that is also the head counted once."""
+        return sum(linear.size for layer in self.layers for linear in layer.linears) + self.head.size
 
     def read(self, x: Floats, memory: Memory) -> Floats:
         """One pass over new positions [M, D], which `memory` keeps. -> [M, D], normalised for the head."""

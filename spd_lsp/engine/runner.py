@@ -38,7 +38,7 @@ class Cache(Protocol):
         """A cache of N rows: row i goes on from row `parents[i]` of this one, which may hold several itself."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Slot:
     """A prompt in memory."""
 
@@ -108,6 +108,7 @@ class Runner(ABC):
         A row is (ids, weights) to superpose; row i goes on from row `parents[i]` of the last call. Before the
         first call there is one row, number 0: the prompt with what `step` has added.
         """
+        assert self.drafting is not None or not any(parents), "there is one row, number 0, before the first call"
         before = self.slots[-1].cache if self.drafting is None else self.drafting
         self.drafting = before.rows(parents)
         return self.forward(self.superpose(rows), self.drafting)
@@ -133,6 +134,8 @@ class Runner(ABC):
 
     def likelihoods(self, ids: Sequence[int]) -> Floats:
         """How likely each id was after those before it, the first left out. A pass of its own. -> [T - 1]."""
+        if len(ids) < 2:
+            return np.empty(0)
         cache = self.empty()
         read = [
             log_p(self.read([ids[start : start + CHUNK]], cache)[0], ids[start + 1 : start + CHUNK + 1])
@@ -157,7 +160,7 @@ class Runner(ABC):
         length = shared(found.ids, ids)
         if 2 * length < len(found.ids):
             found = Slot(found.cache.fork(length), ids[:length])
-            del self.slots[: len(self.slots) - SLOTS + 1]
+            del self.slots[: max(0, len(self.slots) - SLOTS + 1)]
         else:
             self.slots.remove(found)
         self.slots.append(found)

@@ -1,0 +1,47 @@
+"""Which engine runs a model: the fastest one here that passes the self-test, never by the model's name.
+
+Comes in: the reference. Goes out: it or a faster engine, and one line that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spd_lsp.engine.conversion import Unlike, convert
+from spd_lsp.engine.int8 import quantise
+from spd_lsp.engine.numpy_runner import NumpyRunner
+from spd_lsp.engine.runner import Floats, Runner
+from spd_lsp.engine.self_test import DIVERGENCE, divergence, fault, probe, whole
+
+SMALL = 15_000_000  # parameters up to which a step is calls rather than bytes: 8 bits gain little there
+
+
+def fastest(reference: Runner, network: Any, report: Callable[[str], None]) -> Runner:
+    """An engine with the network's weights that computes what the reference computes."""
+    try:
+        decoder = convert(network)
+    except Unlike as reason:
+        report(f"runs in transformers: {reason}")
+        return reference
+    ids = probe(len(decoder.embedding))
+    expected = whole(reference, ids)
+    exact = NumpyRunner(decoder)
+    if found := fault(exact, expected, ids):
+        report(f"runs in transformers: in NumPy, {found}")
+        return reference
+    return narrowest(exact, expected, ids, report) if decoder.size > SMALL else exact
+
+
+def narrowest(exact: NumpyRunner, expected: Floats, ids: list[int], report: Callable[[str], None]) -> Runner:
+    """The same engine with 8-bit weights where they are faster, if its predictions stay the same."""
+    decoder = quantise(exact.decoder)
+    if decoder is None:
+        return exact
+    narrow = NumpyRunner(decoder)
+    differs = divergence(whole(narrow, ids), expected)
+    if not differs < DIVERGENCE:
+        report(f"runs in 32 bits: in 8 bits, predictions differ by {differs:.1e} nats")
+        return exact
+    report(f"runs in 8 bits: predictions differ by {differs:.1e} nats")
+    return narrow

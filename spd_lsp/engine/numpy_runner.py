@@ -8,7 +8,8 @@ import numpy as np
 
 from spd_lsp.engine.keys_values import Row, Rows
 from spd_lsp.engine.numpy_decoder import Decoder
-from spd_lsp.engine.runner import Floats, Mixture, Runner
+from spd_lsp.engine.runner import Floats, Mixture, Pass, Runner
+from spd_lsp.engine.together import Together
 
 
 class NumpyRunner(Runner):
@@ -36,8 +37,32 @@ class NumpyRunner(Runner):
 
     def read(self, ids: Sequence[Sequence[int]], cache: Row | Rows, *, last: bool = False) -> Floats:
         """As in `Runner`."""
-        rows, each = len(ids), len(ids[0])
-        flat = [token for row in ids for token in row]
-        hidden = self.decoder.read(self.decoder.embedding[flat], cache).reshape(rows, each, -1)  # [N, T, D]
-        asked = hidden[:, -1:] if last else hidden
-        return self.decoder.head(asked.reshape(-1, asked.shape[-1])).reshape(rows, asked.shape[1], -1)
+        hidden = self.decoder.read(self.embed(ids), cache)
+        return self.decoder.head(asked(hidden, len(ids), last)).reshape(len(ids), -1, len(self.decoder.embedding))
+
+    def together(self, passes: Sequence[Pass]) -> list[Floats]:
+        """As in `Runner`, in one pass over the positions of all."""
+        inputs = [self.embed(one.ids) if one.embedded is None else one.embedded for one in passes]  # [M_i, D] each
+        counts = [len(x) for x in inputs]
+        memory = Together([one.cache for one in passes], counts)
+        hidden = np.split(self.decoder.read(np.concatenate(inputs), memory), np.cumsum(counts)[:-1])
+        wanted = [
+            part if one.embedded is not None else asked(part, len(one.ids), one.last)
+            for one, part in zip(passes, hidden, strict=True)
+        ]
+        logits = self.decoder.head(np.concatenate(wanted))
+        parts = np.split(logits, np.cumsum([len(part) for part in wanted])[:-1])
+        return [
+            part if one.embedded is not None else part.reshape(len(one.ids), -1, part.shape[1])
+            for one, part in zip(passes, parts, strict=True)
+        ]
+
+    def embed(self, ids: Sequence[Sequence[int]]) -> Floats:
+        """Ids of rows as positions: [N, T] -> [N T, D]."""
+        found: Floats = self.decoder.embedding[[token for row in ids for token in row]]
+        return found
+
+
+def asked(hidden: Floats, rows: int, last: bool) -> Floats:
+    """Of positions of rows [N T, D], those whose logits are asked for: all, or the last of each [N, D]."""
+    return hidden.reshape(rows, -1, hidden.shape[1])[:, -1] if last else hidden

@@ -55,6 +55,16 @@ class Slot:
             self.ids, self.after = self.ids[:length], None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """What is read at once: a position of each of N rows, embedded [N, D]; or T ids of each [N, T]."""
+
+    cache: Any  # a Cache, which keeps what is read
+    embedded: Any = None
+    ids: Sequence[Sequence[int]] = ()
+    last: bool = False  # of the ids, whether only the logits after the last are wanted
+
+
 class Runner(ABC):
     """A language model with some prompts in memory."""
 
@@ -80,6 +90,18 @@ class Runner(ABC):
     @abstractmethod
     def read(self, ids: Sequence[Sequence[int]], cache: Any, *, last: bool = False) -> Floats:
         """One pass over T ids of each of N rows, added to their cache: logits [N, T, V], `last`: [N, 1, V]."""
+
+    def together(self, passes: Sequence[Pass]) -> list[Floats]:
+        """The logits of several passes over different prompts, as `forward` and `read` give them.
+
+        An engine that can read them as one takes this method's place.
+        """
+        return [
+            self.read(one.ids, one.cache, last=one.last)
+            if one.embedded is None
+            else self.forward(one.embedded, one.cache)
+            for one in passes
+        ]
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """Read a prompt and give the logits after its last token [V]; what is in memory of it is not read again.

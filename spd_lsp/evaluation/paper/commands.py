@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from spd_lsp.checkpoints import locate
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
-    from spd_lsp.evaluation.paper.passages import Source
+    from spd_lsp.evaluation.paper.drafting import Judge, Writer
+    from spd_lsp.evaluation.paper.passages import Passage, Source
     from spd_lsp.evaluation.paper.report import Report
     from spd_lsp.tokens import Tokens
 
@@ -92,15 +94,76 @@ def read_sources(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A model and the places it is asked about."""
+
+    writer: Writer
+    sources: list[Source]
+    facts: dict[str, Any]
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All places, repository by repository."""
+        return [passage for source in self.sources for passage in source.passages]
+
+    @property
+    def groups(self) -> list[tuple[str, str]]:
+        """Where each place is, for intervals."""
+        return [(passage.repository, passage.file) for passage in self.passages]
+
+
+def prepare(
+    repos: Sequence[Path], model: str, device: str, *, places: int, before: int, after: int, seed: int
+) -> Bench:
+    """Read the repositories, count what is not asked about, and load the model."""
+    from ngram_builders.tables import Table
+    from spd_lsp.checkpoints import STARTER, built_in_domains
+    from spd_lsp.interpolation import BUILT_IN_WEIGHT
+    from spd_lsp.tokens import Tokens
+
+    folder = locate(model, tell)
+    tokens = Tokens(folder)
+    sources = read_sources(repos, tokens, places=places, before=before, after=after, seed=seed)
+    built_in = built_in_domains(folder) if model == STARTER else {}
+    beside = [(Table.open(path, tokens.fingerprint).columns, BUILT_IN_WEIGHT) for path in built_in.values()]
+
+    from spd_lsp.evaluation.paper.drafting import Writer, mixtures_of
+    from spd_lsp.model import load
+
+    writer = Writer(load(folder, device), tokens, mixtures_of(sources, tokens.vocab_size, beside))
+    facts = {"model": model, "repositories": len(sources), "seed": seed,
+             "places": sum(len(source.passages) for source in sources), "prefix tokens": before}  # fmt: skip
+    return Bench(writer, sources, facts)
+
+
+def judge_of(judge: str, model: str, device: str, bench: Bench) -> Judge:
+    """The model that judges; by default the one that writes."""
+    from spd_lsp.evaluation.paper.drafting import Judge
+    from spd_lsp.model import load
+    from spd_lsp.tokens import Tokens
+
+    if judge in ("", model):
+        return Judge(bench.writer.model, bench.writer.tokens, same=True)
+    folder = locate(judge, tell)
+    tokens = Tokens(folder)
+    return Judge(load(folder, device), tokens, same=tokens.fingerprint == bench.writer.tokens.fingerprint)
+
+
+def tell(text: str) -> None:
+    """Say what goes on, beside the output."""
+    click.echo(text, err=True)
+
+
 def publish(report: Report, out: Path) -> None:
     """Write the results and show the tables."""
     from spd_lsp.evaluation.paper.report import figures_possible, write
 
     written = write(report, out)
     click.echo(report.markdown())
-    click.echo(f"wrote {', '.join(map(str, written))}", err=True)
+    tell(f"wrote {', '.join(map(str, written))}")
     if report.draw is not None and not figures_possible():
-        click.echo("no figure: matplotlib is missing; pip install 'spd-lsp[bench]'", err=True)
+        tell("no figure: matplotlib is missing; pip install 'spd-lsp[bench]'")
 
 
 @experiments.command()
@@ -131,14 +194,13 @@ def linearity(
     """Cosine between a superposed run and its separate drafts, by timestep and layer (figures 3 and 16)."""
     from spd_lsp.tokens import Tokens
 
-    folder = locate(model, lambda text: click.echo(text, err=True))
+    folder = locate(model, tell)
     sources = read_sources(repos, Tokens(folder), places=places, before=prefix, after=steps, seed=seed)
 
-    from spd_lsp.evaluation.paper.linearity import trace
+    from spd_lsp.evaluation.paper.linearity import open_network, trace
     from spd_lsp.evaluation.paper.linearity_report import summarise
-    from spd_lsp.model import load
 
-    network = load(folder, device).network
+    network = open_network(folder, device)
     passages = [passage for source in sources for passage in source.passages]
     traces = {
         temperature: [
@@ -151,3 +213,42 @@ def linearity(
              "repositories": len(sources), "seed": seed}  # fmt: skip
     groups = [(passage.repository, passage.file) for passage in passages]
     publish(summarise(traces, groups, facts), out)
+
+
+K_OPTION = click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Drafts.")
+TOKENS_OPTION = click.option(
+    "--tokens", default=10, show_default=True, type=click.IntRange(1, 256), help="Length of drafts, in tokens."
+)
+JUDGE_OPTION = click.option(
+    "--judge", default="", metavar="M", help="The model that judges drafts (default: the one that writes them)."
+)
+
+
+@experiments.command()
+@source_options
+@K_OPTION
+@TOKENS_OPTION
+@JUDGE_OPTION
+def perplexity(
+    repos: Sequence[Path],
+    model: str,
+    device: str,
+    out: Path,
+    seed: int,
+    places: int,
+    prefix: int,
+    drafts: int,
+    tokens: int,
+    judge: str,
+) -> None:
+    """Perplexity of drafts by rank, against nucleus, greedy, beam and n-grams alone (tables 1 and 3)."""
+    from spd_lsp.evaluation.paper.perplexity import measure, summarise
+
+    bench = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
+    judging = judge_of(judge, model, device, bench)
+    measured = [
+        measure(bench.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        for passage in progress_over(bench.passages, "drafting")
+    ]
+    facts = {**bench.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
+    publish(summarise(measured, bench.groups, facts, drafts), out)

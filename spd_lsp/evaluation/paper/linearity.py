@@ -16,13 +16,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from spd_lsp.model import choose_device, choose_dtype, read_config, refuse_state_space
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -44,6 +47,16 @@ class Trace:
     to_drafts: Floats  # [S, 2] the mean of KL from each draft's own distribution, weighted alike, to the same two
     weight: Floats  # [S] gamma of the best draft
     ends: list[list[Tensor]]  # sum_i gamma_i f(z_i), by timestep and layer: another passage is compared with it
+
+
+def open_network(folder: Path, device: str) -> Any:
+    """The model as transformers runs it: faster engines do not tell what their layers hold."""
+    chosen, config = choose_device(device), read_config(folder)
+    refuse_state_space(config, folder)
+    network: Any = AutoModelForCausalLM.from_pretrained(
+        folder, config=config, dtype=choose_dtype(chosen), use_safetensors=True, local_files_only=True
+    )
+    return network.to(chosen).eval()
 
 
 @dataclass(slots=True)

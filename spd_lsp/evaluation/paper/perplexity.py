@@ -1,0 +1,163 @@
+"""Perplexity of drafts by rank against nucleus, greedy, beam and n-grams alone (table 1; table 3: other models).
+
+The paper judges drafts of Llama-2-7B by Llama-2-70B. A judge that is the drafting model itself favours what that
+model likes, greedy and beam most of all; so the same judge is also told what the repository's n-grams know, and
+beside every judge stands how much of the real continuation was written.
+
+Legend: N passages, K drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed, matched
+from spd_lsp.evaluation.paper.intervals import Floats, Mean, mean, means
+from spd_lsp.evaluation.paper.passages import Passage
+from spd_lsp.evaluation.paper.report import Cell, Report, Table
+
+REAL = "the real text"
+
+PAPERS_MEAN = "Mean of the drafts' perplexities by the judge, as in table 1."
+OVER_ALL = "Perplexity over all tokens by the judge: the exponential of the mean surprise."
+INFORMED = "The same, by a judge that is told what the repository's n-grams know."
+MATCHED = "Tokens of the real text written before the first mistake, and what it took."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one way wrote at one passage: nats a token by draft, [K]; nan where there was no draft."""
+
+    judged: Floats
+    informed: Floats
+    matched: Floats  # tokens right before the first mistake
+    passes: int
+    rows: int
+
+
+def measure(
+    writer: Writer, judge: Judge, passage: Passage, *, k: int, prefix: int, tokens: int, ways: Sequence[Way] = WAYS
+) -> dict[str, Written]:
+    """Write k drafts in each way, and judge them all in one pass, the real text among them."""
+    read, truth = passage.prefix(prefix), passage.continuation(tokens)
+    drafts = {way.name: writer.write(way, passage, k=k, prefix=prefix, tokens=tokens) for way in ways}
+    texts = {REAL: [truth]} | {name: [list(draft.ids) for draft in found.best] for name, found in drafts.items()}
+    flat = [text for found in texts.values() for text in found]
+    surprises = iter(judge.surprise(writer.tokens, read, flat))
+    mixture = writer.mixtures.get(passage.repository)
+    results = {}
+    for name, found in texts.items():
+        told = [next(surprises) for _ in found]
+        known = mixture if judge.same else None
+        also = [informed(nats, known, read, text) for nats, text in zip(told, found, strict=True)]
+        cost = drafts.get(name)
+        results[name] = Written(
+            padded([float(s.mean()) for s in told], k),
+            padded([float(s.mean()) for s in also], k),
+            padded([float(matched(text, truth)) for text in found], k),
+            cost.passes if cost else 0,
+            cost.rows if cost else 0,
+        )
+    return results
+
+
+def padded(values: Sequence[float], k: int) -> Floats:
+    """Values of up to k drafts, nan for those that are missing. -> [K]."""
+    return np.array([*values, *[np.nan] * (k - len(values))])
+
+
+def summarise(
+    measured: Sequence[Mapping[str, Written]], groups: Sequence[tuple[str, str]], facts: Mapping[str, Any], k: int
+) -> Report:
+    """Tables: the paper's mean of perplexities; perplexity of all tokens; that of a judge told of n-grams."""
+    names = list(measured[0])
+    nats = {name: np.stack([one[name].judged for one in measured]) for name in names}  # [N, K]
+    told = {name: np.stack([one[name].informed for one in measured]) for name in names}
+    right = {name: np.stack([one[name].matched for one in measured]) for name in names}
+    arithmetic = {name: ranked(np.exp(nats[name]), groups, spread(name)) for name in names}
+    overall, aware = (
+        {name: exponential(ranked(found[name], groups, spread(name))) for name in names} for found in (nats, told)
+    )
+    tables = [
+        rank_table(caption, found, k)
+        for caption, found in ((PAPERS_MEAN, arithmetic), (OVER_ALL, overall), (INFORMED, aware))
+    ]
+    rights: list[list[Cell]] = [
+        [
+            name,
+            mean(right[name][:, 0], groups),
+            mean(np.nanmax(right[name], axis=1), groups),
+            *costs(measured, name),
+        ]
+        for name in names
+        if name != REAL
+    ]
+    taken = ["drafts by", "draft 1", f"best of {k}", "passes", "positions read after the prompt"]
+    tables.append(Table(MATCHED, taken, rights))
+    data = {name: {"perplexity": overall[name], "informed": aware[name]} for name in names}
+    return Report(
+        "perplexity",
+        "Perplexity of drafts by rank",
+        facts,
+        tables,
+        data,
+        lambda figure: draw(figure, data, k),
+        (11.0, 4.6),
+    )
+
+
+def rank_table(caption: str, found: Mapping[str, Sequence[Mean]], k: int) -> Table:
+    """A row for each way: its drafts by rank, and the best of each passage."""
+    heads = ["drafts by", *(f"draft {rank + 1}" for rank in range(k)), "best"]
+    return Table(caption, heads, [[name, *ranks] for name, ranks in found.items()])
+
+
+def spread(name: str) -> bool:
+    """Whether drafts have no rank: samples are all alike, so that each place stands for any of them."""
+    return name.startswith("nucleus")
+
+
+def ranked(values: Floats, groups: Sequence[tuple[str, str]], alike: bool) -> list[Mean]:
+    """The mean of each rank, and of the best draft of each passage. [N, K] -> K + 1 means."""
+    by_rank = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1) if alike else values
+    return means(np.column_stack([by_rank, np.nanmin(values, axis=1)]), groups)
+
+
+def exponential(found: Iterable[Mean]) -> list[Mean]:
+    """Nats a token as perplexity."""
+    return [Mean(*(float(np.exp(nats)) for nats in (one.value, one.low, one.high))) for one in found]
+
+
+def costs(measured: Sequence[Mapping[str, Written]], name: str) -> tuple[float, float]:
+    """Mean passes and positions."""
+    passes = [one[name].passes for one in measured]
+    return float(np.mean(passes)), float(np.mean([one[name].rows for one in measured]))
+
+
+def draw(figure: Any, data: Mapping[str, Mapping[str, Sequence[Mean]]], k: int) -> None:
+    """Perplexity by rank, a row of points for each way, for both judges."""
+    names = list(data)[::-1]
+    for axes, judge, title in zip(
+        figure.subplots(1, 2, sharey=True),
+        ("perplexity", "informed"),
+        ("judge", "judge with n-grams"),
+        strict=True,
+    ):
+        for rank in range(k + 1):
+            found = [data[name][judge][rank] for name in names]
+            low = [one.value - one.low for one in found]
+            high = [one.high - one.value for one in found]
+            places = np.arange(len(names)) + (k / 2 - rank) * 0.18
+            label = f"draft {rank + 1}" if rank < k else "best of all"
+            values = [one.value for one in found]
+            axes.errorbar(values, places, xerr=[low, high], fmt="o", markersize=3, linewidth=0.9, label=label)
+        axes.set(xscale="log", xlabel=f"perplexity by the {title} (95 %)")
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xticks([2, 3, 5, 10, 20, 50, 100], [2, 3, 5, 10, 20, 50, 100])
+        axes.minorticks_off()
+        axes.grid(axis="x", alpha=0.3)
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncol=k + 1)

@@ -1,0 +1,125 @@
+"""Drafts of a fixed length, and judges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spd_lsp.evaluation.paper.drafting import PAPER, WAYS, Judge, Way, Writer, informed, matched, mixtures_of
+from spd_lsp.evaluation.paper.passages import Passage, Source
+from spd_lsp.evaluation.paper.perplexity import REAL, measure, summarise
+from spd_lsp.evaluation.paper.report import write
+from spd_lsp.model import load
+from spd_lsp.tokens import Tokens
+
+STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
+CODE = (
+    "def total(order, tax):\n    return order.sum + tax\n\n\ndef rebate(order, tax):\n    return order.sum - tax\n"
+)
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tokens:
+    return Tokens(STARTER)
+
+
+@pytest.fixture(scope="module")
+def passages(tokens: Tokens) -> list[Passage]:
+    ids = tuple(tokens.encode(CODE * 4))
+    return [Passage("shop", "order.py", ids, at) for at in (40, 60)]
+
+
+@pytest.fixture(scope="module")
+def writer(tokens: Tokens, passages: list[Passage]) -> Writer:
+    from ngram_builders.counts import stream
+
+    source = Source("shop", "python", passages, [stream(tokens.encode(CODE), tokens.end_of_text)])
+    return Writer(load(STARTER, "cpu"), tokens, mixtures_of([source], tokens.vocab_size))
+
+
+def letters(folder: Path) -> Tokens:
+    """A tokenizer that knows bytes only."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    raw = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(sorted(alphabet))}, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    raw.add_special_tokens(["<|endoftext|>"])
+    (folder / "tokenizer.json").write_text(raw.to_str())
+    return Tokens(folder)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_drafts_have_the_length_asked_for(way: Way, writer: Writer, passages: list[Passage]) -> None:
+    found = writer.write(way, passages[0], k=3, prefix=32, tokens=4)
+    assert {len(draft.ids) for draft in found.best} == {4}
+    assert len(found.best) == (1 if way.decoder == "greedy" else 3)
+    assert found.passes == 4
+
+
+def test_the_paper_asks_at_its_own_numbers() -> None:
+    assert (PAPER.alpha, PAPER.temperature, PAPER.interpolation) == (0.54, 0.06, "paper")
+
+
+def test_ngrams_alone_follow_the_counts(writer: Writer, passages: list[Passage], tokens: Tokens) -> None:
+    way = next(way for way in WAYS if way.flat)
+    at = len(tokens.encode(CODE + "def total(order,"))
+    passage = Passage("shop", "order.py", tuple(tokens.encode(CODE * 2)), at)
+    found = writer.write(way, passage, k=1, prefix=16, tokens=4)
+    assert tokens.bytes_of(found.best[0].ids).decode().startswith(" tax):\n")
+
+
+def test_a_judge_reads_each_draft_after_the_same_prefix(writer: Writer, passages: list[Passage]) -> None:
+    read, truth = passages[0].prefix(32), passages[0].continuation(5)
+    judge = Judge(writer.model, writer.tokens, same=True)
+    alone = judge.surprise(writer.tokens, read, [truth])[0]
+    among = judge.surprise(writer.tokens, read, [[5, 6, 7], truth])[1]
+    likely = load(STARTER, "cpu").likelihoods([*read, *truth])[-5:]
+    assert alone == pytest.approx(-np.log(likely), abs=1e-3)
+    assert among == pytest.approx(alone, abs=1e-3)
+
+
+def test_another_tokenizer_reads_the_same_text(writer: Writer, tokens: Tokens, tmp_path: Path) -> None:
+    other = letters(tmp_path)
+    judge = Judge(writer.model, other, same=False)
+    prefix, drafts = tokens.encode("x = pri"), [tokens.encode("nt(a)"), tokens.encode("ce + tax")]
+    prompt, texts = judge.translated(tokens, prefix, drafts)
+    read = [other.bytes_of([*prompt, *text]).decode() for text in texts]
+    assert read == ["x = print(a)", "x = price + tax"]
+    assert all(texts)
+
+
+def test_a_judge_told_of_ngrams_is_less_surprised_by_what_they_know(
+    writer: Writer, passages: list[Passage]
+) -> None:
+    read, truth = passages[1].prefix(32), passages[1].continuation(6)
+    surprise = Judge(writer.model, writer.tokens, same=True).surprise(writer.tokens, read, [truth])[0]
+    told = informed(surprise, writer.mixtures["shop"], read, truth)
+    assert told.mean() < surprise.mean()
+    assert np.array_equal(informed(surprise, None, read, truth), surprise)
+
+
+def test_matched_counts_up_to_the_first_mistake() -> None:
+    assert matched([5, 7, 9], [5, 7, 8]) == 2
+    assert matched([5, 7], [5, 7, 8]) == 2
+    assert matched([1], [5]) == 0
+
+
+def test_all_ways_are_judged_and_reported(writer: Writer, passages: list[Passage], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    judge = Judge(writer.model, writer.tokens, same=True)
+    measured = [measure(writer, judge, passage, k=2, prefix=32, tokens=4) for passage in passages]
+    report = summarise(measured, [("shop", "a"), ("shop", "b")], {"model": "starter"}, 2)
+    written = write(report, tmp_path)
+    assert {way.name for way in WAYS} | {REAL} == set(measured[0])
+    tables = json.loads(written[1].read_text())["tables"]
+    by_name = {row[0]: row for row in tables[1]["rows"]}
+    assert (
+        by_name["beam"][1]["value"] <= by_name["greedy"][1]["value"] + 1e-6
+    )  # beams of two or more find no worse
+    assert by_name["greedy"][2]["value"] is None  # it writes one draft
+    assert [path.suffix for path in written] == [".md", ".json", ".png"]

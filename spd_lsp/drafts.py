@@ -9,6 +9,7 @@ Legend: K live drafts, R the model's candidate tokens, C candidates of model and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,6 +27,8 @@ LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate 
 # there are always k drafts, each with a finite score.
 LOG_FLOOR = -1e6
 LEAST = 1e-300  # likewise below any probability of interest; its logarithm is finite
+REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
+NOTHING = (-1,) * REACH  # stands before a text: no id
 WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 
 
@@ -46,7 +49,7 @@ class Model(Protocol):
 
 
 class Interpolation(Protocol):
-    """What n-gram counts say of the next token."""
+    """What n-gram counts say of the next token. A history is the last ids of a draft and the text before it."""
 
     def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
         """p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
@@ -133,34 +136,40 @@ def first_step(logits: Floats, start: Start, settings: Settings) -> Iterator[Dra
 
 def superposition(live: Sequence[Draft]) -> Floats:
     """gamma_i = p_i / sum_j p_j, what draft i's last token weighs in x~ = sum_i gamma_i z_i (section 3.1)."""
-    scores = np.array([draft.score for draft in live])  # [K]
-    return np.exp(log_softmax(scores))
+    best = max(draft.score for draft in live)
+    p = [math.exp(draft.score - best) for draft in live]  # of each beside the best; so few are quicker in a loop
+    total = sum(p)
+    return np.array([p_i / total for p_i in p])  # [K]
 
 
 def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
     """The K x C ways to go on, best first: each draft's score times p_f of each candidate."""
-    histories = [[*start.history, *draft.ids] for draft in live]
     if start.interpolation is None:
         candidates, logp = likeliest(logits, settings)
         logp_f = logp[None]  # [1, R]: the same for all drafts
     elif settings.interpolation == "paper":
         candidates, logp = likeliest(logits, settings)
-        logp_f = fuse(logp, start.interpolation(histories, candidates), settings.alpha)
+        logp_f = fuse(logp, start.interpolation(histories(start, live), candidates), settings.alpha)
     else:
         allowed = None if live[0].ids else start.allowed
-        candidates, logp_f = both_sides(logits, histories, start.interpolation, settings, allowed)
+        candidates, logp_f = both_sides(logits, histories(start, live), start.interpolation, settings, allowed)
     scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, C]
     return best_first(live, candidates, scores)
+
+
+def histories(start: Start, live: Sequence[Draft]) -> Ids:
+    """The last ids of each draft with the text before it, -1 where there are less. -> [K, REACH]."""
+    before = (*NOTHING, *start.history)
+    return np.array([(*before, *draft.ids)[-REACH:] for draft in live], dtype=np.int64)
 
 
 def best_first(live: Sequence[Draft], candidates: Ids, scores: Floats) -> Iterator[Draft]:
     """Drafts with one candidate more each, by their scores [K, C]; equals by draft, then by candidate.
 
-    Only those that are asked for are made, and only the first few are sorted unless more are asked for. What the
-    model rules out, by a logit of -inf, never follows.
+    Only those that are asked for are made. What the model rules out, by a logit of -inf, never follows.
     """
     flat = scores.ravel()
-    for at in falling(flat, 4 * len(live)):
+    for at in np.argsort(-flat, kind="stable").tolist():
         if flat[at] == -np.inf:
             return
         row, column = divmod(at, len(candidates))
@@ -198,13 +207,14 @@ def both_sides(
     The paper lets n-grams choose among the model's top tokens only; a small model has seldom seen the names that a
     repository uses. Logits [V] of all drafts, or [K, V] of each its own. -> ids [C], log p_f [K, C].
     """
-    rows, tau = np.atleast_2d(logits), settings.temperature  # [1 or K, V]
+    rows, tau = logits.reshape(-1, logits.shape[-1]), settings.temperature  # [1 or K, V]
     theirs = interpolation.successors(histories, settings.candidates)
     if allowed is not None:
         theirs = theirs[np.isin(theirs, allowed)]
     own = [top_allowed(row, settings.candidates, allowed) for row in rows]
     candidates = distinct([*own, theirs])
-    p = np.exp(rows[:, candidates].astype(np.float64) / tau - log_z(rows, tau))  # [1 or K, C]
+    z = np.array([[log_z(row, tau)] for row in rows])  # [1 or K, 1], in double precision as all that follows
+    p = np.exp(rows[:, candidates] / tau - z)  # [1 or K, C]
     return candidates, np.log(np.maximum(interpolation.nest(histories, candidates, p), LEAST))
 
 
@@ -239,13 +249,13 @@ def log_softmax(x: Floats) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum()))
 
 
-def log_z(logits: Floats, tau: float) -> Floats:
-    """The logarithm of sum_x exp(logit_x / tau), in the logits' own precision. [..., V] -> [..., 1]."""
-    peak = logits.max(axis=-1, keepdims=True)
+def log_z(logits: Floats, tau: float) -> float:
+    """The logarithm of sum_x exp(logit_x / tau), summed in the logits' own precision. [V] -> one number."""
+    peak = logits.max()
     shifted = logits - peak
     if tau != 1:
         shifted /= tau
-    return np.asarray(np.log(np.exp(shifted, out=shifted).sum(axis=-1, keepdims=True)) + peak / tau)
+    return math.log(np.exp(shifted, out=shifted).sum()) + float(peak) / tau
 
 
 def top(x: Floats, n: int) -> Ids:
@@ -267,13 +277,6 @@ def floor_under(x: Floats, n: int) -> Any:
         return np.partition(x, len(x) - n)[len(x) - n]
     maxima = x[: parts * WIDE].reshape(WIDE, parts).max(axis=0)  # [parts]
     return np.partition(maxima, parts - n)[parts - n]
-
-
-def falling(x: Floats, few: int) -> Iterator[int]:
-    """The places of all values, largest first, equals by place; the first few without sorting the rest."""
-    yield from top(x, few).tolist()
-    if few < len(x):
-        yield from np.argsort(-x, kind="stable")[few:].tolist()
 
 
 def top_allowed(logits: Floats, n: int, allowed: Ids | None) -> Ids:

@@ -57,6 +57,7 @@ class Mixture:
         self.query = query(pools, weights)
         self.names = tuple(names)
         self.rows = whole_rows(rows)
+        self.rest = 1 - self.rows.sum(axis=1, keepdims=True)  # what the model keeps
 
     def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
         """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2. -> [K, C].
@@ -73,9 +74,9 @@ class Mixture:
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
         """
-        p_n, heard = self.by_order(histories, candidates)
-        w = self.rows[row_of(heard)]  # [K, N]
-        return np.asarray((1 - w.sum(axis=1))[:, None] * p + np.einsum("kn,knc->kc", w, p_n))
+        p_n, heard = self.query.mean(last_tokens(histories, LONGEST), candidates)
+        m = row_of(heard)
+        return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
 
     def by_order(self, histories: Sequence[Sequence[int]], candidates: Ids) -> tuple[Floats, Floats]:
         """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
@@ -101,6 +102,8 @@ def whole_rows(rows: Sequence[Sequence[float]]) -> Floats:
 
 def last_tokens(histories: Sequence[Sequence[int]], n: int) -> Ids:
     """The last n ids of each history, -1 where it is shorter. Example: [[5, 7]], 3 -> [[-1, 5, 7]]."""
+    if isinstance(histories, np.ndarray) and histories.shape[1] >= n:
+        return histories[:, -n:]
     contexts = np.full((len(histories), n), -1, dtype=np.int64)
     for row, history in zip(contexts, histories, strict=True):
         tail = history[-n:]

@@ -72,7 +72,7 @@ class Assessment:
 
 def row_of(heard: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
     """[T, O] -> [T]: 0 where no context was seen, else the highest order's place plus 1."""
-    return ((heard > 0) * np.arange(1, heard.shape[1] + 1)).max(axis=1)
+    return np.asarray(((heard > 0) * np.arange(1, heard.shape[1] + 1)).max(axis=1))
 
 
 def observe(

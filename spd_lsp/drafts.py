@@ -21,6 +21,7 @@ from spd_lsp.settings import Settings
 
 Floats = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.int64]
+Histories = Sequence[Sequence[int]] | Ids
 
 LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate is known to its n-grams
 # A floor under p_ngram^alpha, below all that drafts can pay: what the paper leaves out comes last instead, so that
@@ -51,13 +52,13 @@ class Model(Protocol):
 class Interpolation(Protocol):
     """What n-gram counts say of the next token. A history is the last ids of a draft and the text before it."""
 
-    def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
+    def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
 
-    def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
+    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """Probabilities p [R] or [K, R], corrected by what is known of each history: [K, R]."""
 
-    def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
+    def successors(self, histories: Histories, n: int) -> Ids:
         """Up to n likely next tokens of each history."""
 
 
@@ -197,7 +198,7 @@ def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
 
 def both_sides(
     logits: Floats,
-    histories: Sequence[Sequence[int]],
+    histories: Histories,
     interpolation: Interpolation,
     settings: Settings,
     allowed: Ids | None,

@@ -27,6 +27,7 @@ from spd_lsp.settings import UserError
 
 Floats = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.int64]
+Histories = Sequence[Sequence[int]] | Ids
 
 LONGEST = HIGHEST_ORDER - 1  # tokens of context
 LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # the paper's weights of orders 2 ... 6, appendix B
@@ -59,7 +60,7 @@ class Mixture:
         self.rows = whole_rows(rows)
         self.rest = 1 - self.rows.sum(axis=1, keepdims=True)  # what the model keeps
 
-    def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
+    def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2. -> [K, C].
 
         An order whose context no table has seen adds nothing, as in the paper.
@@ -67,7 +68,7 @@ class Mixture:
         p_n, _ = self.by_order(histories, candidates)
         return np.asarray(np.einsum("n,knc->kc", LAMBDAS, p_n))
 
-    def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
+    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
 
         [C] or [K, C] -> [K, C].
@@ -78,7 +79,7 @@ class Mixture:
         m = row_of(heard)
         return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
 
-    def by_order(self, histories: Sequence[Sequence[int]], candidates: Ids) -> tuple[Floats, Floats]:
+    def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
 
         -> [K, N, C] and [K, N], orders from 2 on.
@@ -86,7 +87,7 @@ class Mixture:
         p_n, heard = self.query.mean(last_tokens(histories, LONGEST), candidates)
         return p_n, (heard > 0).astype(float)
 
-    def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
+    def successors(self, histories: Histories, n: int) -> Ids:
         """Up to n tokens of each pool that followed the longest known context of each history, each once."""
         return self.query.successors(last_tokens(histories, LONGEST), n)
 
@@ -100,7 +101,7 @@ def whole_rows(rows: Sequence[Sequence[float]]) -> Floats:
     return table
 
 
-def last_tokens(histories: Sequence[Sequence[int]], n: int) -> Ids:
+def last_tokens(histories: Histories, n: int) -> Ids:
     """The last n ids of each history, -1 where it is shorter. Example: [[5, 7]], 3 -> [[-1, 5, 7]]."""
     if isinstance(histories, np.ndarray) and histories.shape[1] >= n:
         return histories[:, -n:]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Floats, Ids, Interpolation, Start
+from spd_lsp.drafts import Floats, Histories, Ids, Interpolation, Start
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
 from spd_lsp.settings import Settings
@@ -85,15 +85,15 @@ class WatchedInterpolation:
         self.watched = watched
         self.taken = Moment()
 
-    def __call__(self, histories: Sequence[Sequence[int]], candidates: Ids) -> Floats:
+    def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """As the n-grams say."""
         return self.note(lambda: self.interpolation(histories, candidates))
 
-    def nest(self, histories: Sequence[Sequence[int]], candidates: Ids, p: Floats) -> Floats:
+    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """As the n-grams say."""
         return self.note(lambda: self.interpolation.nest(histories, candidates, p))
 
-    def successors(self, histories: Sequence[Sequence[int]], n: int) -> Ids:
+    def successors(self, histories: Histories, n: int) -> Ids:
         """As the n-grams say."""
         return self.note(lambda: self.interpolation.successors(histories, n))
 

@@ -38,13 +38,12 @@ def convert(network: Any) -> Decoder:
     compare(network, config)
     rotary = network.model.rotary_emb
     heads = config.num_attention_heads
-    embedding = numbers(network.get_input_embeddings().weight)
-    head = network.get_output_embeddings()
+    head = fuse(network.get_output_embeddings())  # first: it may be the embedding too
     return Decoder(
-        embedding=embedding,
+        embedding=numbers(network.get_input_embeddings().weight),
         layers=[layer(block) for block in network.model.layers],
         norm=numbers(network.model.norm.weight),
-        head=Dense(numbers(head.weight).T),
+        head=head,
         query_heads=heads,
         key_heads=config.num_key_value_heads,
         head_width=head_width(config),

@@ -75,7 +75,10 @@ def quantise(decoder: Decoder) -> Decoder | None:
         head = best(decoder.head)
     except (RuntimeError, AttributeError, NotImplementedError):  # a torch without these kernels
         return None
-    return replace(decoder, layers=layers, head=head) if any(seen.values()) else None
+    if not any(seen.values()):
+        return None
+    # An embedding that was the head too lies as its transpose; with no head to serve, its rows are put together.
+    return replace(decoder, layers=layers, head=head, embedding=np.ascontiguousarray(decoder.embedding))
 
 
 def pays(dense: Dense) -> bool:

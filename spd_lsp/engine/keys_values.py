@@ -19,7 +19,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
 
-ROOM = 256  # positions a row has memory for at first
+ROOM = 2048  # positions a row has memory for at first; what is not written to takes none
 OWN_ROOM = 16  # and one of several, after what they share
 
 
@@ -42,8 +42,8 @@ class Memory(Protocol):
 class Row:
     """Keys and values of one row of positions."""
 
-    def __init__(self, layers: int, heads: int, width: int, room: int = ROOM) -> None:
-        self.keys = np.empty((layers, heads, room, width), np.float32)  # [layers, G, room, C]
+    def __init__(self, layers: int, heads: int, width: int, room: int = 0) -> None:
+        self.keys = np.empty((layers, heads, room or ROOM, width), np.float32)  # [layers, G, room, C]
         self.values = np.empty_like(self.keys)
         self.length = 0
 

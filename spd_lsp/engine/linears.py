@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.floating[Any]]
 
-FEW = 4  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
+FEW = 2  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
+TILE = 4  # rows that BLAS computes at once: three cost more than four
 
 
 class Linear(Protocol):
@@ -36,12 +37,18 @@ class Dense:
 
     def __call__(self, x: Floats) -> Floats:
         """[M, I] -> [M, O]."""
-        out: Floats = np.empty((len(x), self.weight.shape[1]), self.weight.dtype)
         if len(x) <= FEW:
+            out: Floats = np.empty((len(x), self.weight.shape[1]), self.weight.dtype)
             for row, into in zip(x, out, strict=True):
                 np.dot(row, self.weight, out=into)
         else:
-            np.dot(x, self.weight, out=out)
+            out = np.dot(filled(x), self.weight)[: len(x)]
         if self.bias is not None:
             out += self.bias
         return out
+
+
+def filled(x: Floats) -> Floats:
+    """The same rows, with zeros after them up to whole tiles: [M, I] -> [M or a little more, I]."""
+    missing = -len(x) % TILE
+    return np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)]) if missing else x

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spd_lsp.engine.conversion import convert
-from spd_lsp.engine.keys_values import OWN_ROOM, ROOM
+from spd_lsp.engine.keys_values import OWN_ROOM
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.model import CausalModel
 from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
@@ -69,13 +69,16 @@ def test_likelihoods(engines):
     both(engines, lambda engine: [engine.likelihoods(ids_of(200))])
 
 
-def test_more_positions_than_there_was_room_for(engines):
+def test_more_positions_than_there_was_room_for(network, monkeypatch):
+    monkeypatch.setattr("spd_lsp.engine.keys_values.ROOM", room := 64)
+    engines = NumpyRunner(convert(network)), CausalModel(network)
+
     def work(engine):
-        engine.prefill(ids_of(ROOM - 2))
+        engine.prefill(ids_of(room - 2))
         steps = [engine.step([token], ONE) for token in ids_of(5, 1)]
         rows = [engine.step_rows([([3], ONE), ([4], ONE)], [0, 0])]
         rows += [engine.step_rows([([token], ONE)] * 2, [0, 1]) for token in ids_of(OWN_ROOM + 3, 2)]
-        return [*steps, *rows, engine.prefill(ids_of(2 * ROOM, 3))]
+        return [*steps, *rows, engine.prefill(ids_of(3 * room, 3))]
 
     both(engines, work)
 

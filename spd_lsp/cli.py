@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
     from spd_lsp.completer import Answer, Completer
+
+
+OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose of a shared server
 
 
 class Commands(click.Group):
@@ -69,25 +73,41 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 @main.command()
 @model_options
 @click.option("--stdio", is_flag=True, help="Speak over standard input and output (the default).")
-@click.option("--tcp", metavar="HOST:PORT", help="Listen on a port instead, for one client; for debugging.")
+@click.option(
+    "--tcp", metavar="HOST:PORT", help="Listen on a port instead, for any number of editors that share the model."
+)
 @click.option("-v", "--verbose", count=True, help="Log more to standard error; never code.")
 @click.pass_obj
 def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | None, verbose: int) -> None:
     """Run the language server; an editor starts it."""
-    from spd_lsp.server import create_server, serve_stdio, serve_tcp
+    from spd_lsp.server import create_server, serve_stdio
 
     settings = dataclasses.replace(settings, model=model, device=device)
-    server = create_server(load_completer, settings)
-    if tcp:
-        sys.exit(serve_tcp(server, *split_address(tcp), verbose=verbose))
-    sys.exit(serve_stdio(server, verbose=verbose))
+    if not tcp:
+        sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
+    from spd_lsp.listening import SharedModel, serve_tcp
+
+    load = partial(load_completer, open_model=SharedModel(open_model).seat)
+    make = partial(create_server, load, settings, OURS)
+    address = split_address(tcp)
+    tell(f"listening at {address[0]}:{address[1]}; editors run: spd-lsp connect {address[0]}:{address[1]}")
+    sys.exit(serve_tcp(make, *address, verbose=verbose))
+
+
+@main.command()
+@click.argument("address", metavar="HOST:PORT")
+def connect(address: str) -> None:
+    """Join the editor that starts this to a server that listens elsewhere (serve --tcp)."""
+    from spd_lsp.bridge import connect
+
+    connect(*split_address(address))
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Example: `127.0.0.1:2087` -> ("127.0.0.1", 2087); `:2087` listens on the loopback address."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UserError(f"expected --tcp HOST:PORT such as 127.0.0.1:2087, found {address!r}")
+        raise UserError(f"expected HOST:PORT such as 127.0.0.1:2087, found {address!r}")
     return host or "127.0.0.1", int(port)
 
 
@@ -156,8 +176,21 @@ def read_source(path: Path) -> str:
         ) from error
 
 
-def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams: bool = True) -> Completer:
-    """Put a completer together: torch is imported and the weights are read here, which takes seconds."""
+def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Any:
+    """Import torch and read the weights, which takes seconds."""
+    from spd_lsp.model import load
+
+    return load(folder, device, report)
+
+
+def load_completer(
+    settings: Settings,
+    report: Callable[[str], None],
+    *,
+    ngrams: bool = True,
+    open_model: Callable[..., Any] = open_model,
+) -> Completer:
+    """Put a completer together."""
     from ngram_builders.registry import Registry
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate
     from spd_lsp.completer import Completer
@@ -169,10 +202,7 @@ def load_completer(settings: Settings, report: Callable[[str], None], *, ngrams:
 
     folder = locate(settings.model, report)
     tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
-
-    from spd_lsp.model import load
-
-    model = load(folder, settings.device, report)
+    model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     if not ngrams:

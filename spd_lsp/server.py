@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
 
-__all__ = ["SpdServer", "create_server", "serve_stdio", "serve_tcp"]
+__all__ = ["SpdServer", "create_server", "prepare", "serve_stdio"]
 
 SECTION = "spd-lsp"
 EDITORS_OWN = ("serverCommand", "trace")  # keys of our section that the editor's side reads itself
@@ -66,12 +66,14 @@ class SpdServer(LanguageServer):
 
     protocol: SpdProtocol
 
-    def __init__(self, load: Load, given: Settings) -> None:
+    def __init__(self, load: Load, given: Settings, fixed: Sequence[str] = ()) -> None:
         super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
         self.load = load
         self.settings = given
         plain = dataclasses.asdict(Settings())
-        self.flags = {key: value for key, value in dataclasses.asdict(given).items() if value != plain[key]}
+        self.flags = {
+            key: value for key, value in dataclasses.asdict(given).items() if key in fixed or value != plain[key]
+        }
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self.latest: LatestWins[Question, Answer | None] = LatestWins(self.worker)
         self.loading = Cancel()
@@ -233,9 +235,12 @@ class SpdServer(LanguageServer):
         super().shutdown()  # type: ignore[no-untyped-call]
 
 
-def create_server(load: Load, settings: Settings | None = None) -> SpdServer:
-    """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`."""
-    server = SpdServer(load, settings or Settings())
+def create_server(load: Load, settings: Settings | None = None, fixed: Sequence[str] = ()) -> SpdServer:
+    """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`.
+
+    An editor's options count less than `settings` that differ from the defaults, and than those named `fixed`.
+    """
+    server = SpdServer(load, settings or Settings(), fixed)
     features: dict[str, tuple[Callable[..., Any], Any]] = {
         types.INITIALIZE: (initialize, None),
         types.INITIALIZED: (initialized, None),
@@ -377,16 +382,6 @@ def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
     wire = Wire(os.dup(1))
     os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
     server.start_io(sys.stdin.buffer, wire)  # type: ignore[arg-type]
-    return 0 if server.protocol.told_to_stop else 1
-
-
-def serve_tcp(server: SpdServer, host: str = "127.0.0.1", port: int = 2087, *, verbose: int = 0) -> int:
-    """Serve one editor over TCP, for debugging: there is no protection, and a second client ends the first."""
-    prepare(verbose)
-    try:
-        server.start_tcp(host, port)
-    except SystemExit:
-        server.shutdown()
     return 0 if server.protocol.told_to_stop else 1
 
 

@@ -135,4 +135,4 @@ def test_a_bad_model_or_device_is_named(run, program, arguments, message):
 
 
 def test_a_wrong_address_is_named(run):
-    assert "expected --tcp HOST:PORT" in run("serve", "--tcp", "nowhere", status=1).output
+    assert "expected HOST:PORT" in run("serve", "--tcp", "nowhere", status=1).output

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,7 +47,7 @@ def load(settings, report):
     return Endless()
 
 made = server.create_server(load)
-sys.exit(server.serve_tcp(made, port=int(sys.argv[1])) if sys.argv[1:] else server.serve_stdio(made, verbose=2))
+sys.exit(server.serve_stdio(made, verbose=2))
 """
 
 
@@ -136,38 +135,6 @@ async def test_an_interrupt_ends_the_server_at_once():
         await decoding(child, editor)
         child.send_signal(signal.SIGINT)
         assert await end(child) == -signal.SIGINT
-
-
-async def test_a_session_over_tcp():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    async with process("-c", NOISY, str(port)) as (child, _):
-        editor = await connect(port)
-        await editor.start()
-        await editor.ready()
-        await editor.request("shutdown")
-        editor.notify("exit")
-        assert await end(child) == 0
-        editor.listening.cancel()
-        editor.writer.close()
-
-
-async def connect(port: int) -> Editor:
-    """An editor at a port that is about to be opened."""
-    editors: list[Editor] = []
-
-    async def attempt() -> None:
-        try:
-            editors.append(Editor(*await asyncio.open_connection("127.0.0.1", port)))
-        except OSError:
-            await asyncio.sleep(0.05)
-
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while not editors:
-        assert asyncio.get_running_loop().time() < deadline
-        await attempt()
-    return editors[0]
 
 
 def make_client() -> LanguageClient:

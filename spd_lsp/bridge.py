@@ -1,0 +1,51 @@
+"""Standard input and output, carried to a server elsewhere and back, for editors that start a program.
+
+Knows nothing of what passes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+from spd_lsp.settings import UserError
+
+__all__ = ["connect"]
+
+AT_ONCE = 65536  # bytes
+
+
+def connect(host: str, port: int) -> None:
+    """Carry bytes both ways until one end closes."""
+    try:
+        wire = socket.create_connection((host, port))
+    except OSError as error:
+        raise UserError(
+            f"expected a server at {host}:{port}, found none ({error.strerror or error}); "
+            f"start one there: spd-lsp serve --tcp {host}:{port}"
+        ) from error
+    with wire:
+        threading.Thread(target=upload, args=(wire,), daemon=True).start()
+        download(wire)
+
+
+def upload(wire: socket.socket) -> None:
+    """What the editor writes, to the server."""
+    try:
+        while data := os.read(0, AT_ONCE):
+            wire.sendall(data)
+        wire.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the server is gone, and the other direction ends with it
+
+
+def download(wire: socket.socket) -> None:
+    """What the server writes, to the editor."""
+    try:
+        while data := wire.recv(AT_ONCE):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(1, rest) :]
+    except OSError:
+        pass  # one of the two is gone

@@ -7,50 +7,52 @@ Legend: N rows, C candidate tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from spd_lsp.batch import EMPTY, Batch, Check, Options, grow, longest
-from spd_lsp.drafts import Draft, Drafts, Model, Start, by_mean_score, settled
+from spd_lsp.drafts import FEW, Draft, Drafts, Model, Start
+from spd_lsp.ranking import ranked, settled
 from spd_lsp.settings import Settings
-
-Stop = Callable[[tuple[int, ...]], bool]
 
 
 def beam(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
-    """The k best drafts that beam search finds, by length-normalised score."""
-    k = settings.drafts
+    """The k best drafts that beam search finds, ranked as superposed drafts are."""
+    k, by = settings.drafts, settings.ranking
     batch = Batch(model, start, settings, check)
     options = batch.begin()
-    live, parents, finished = select_rows(options, [EMPTY], k, start.stop)
-    while not batch.full and not settled(live, finished, k):
+    live, parents, ended = select_rows(options, [EMPTY], start, settings)
+    finished = ranked(ended, by, start.reads)
+    while not batch.full and not settled(live, finished, k, by):
         options = batch.go_on(live, parents)
-        live, parents, ended = select_rows(options, live, k, start.stop)
-        finished = by_mean_score([*finished, *ended])
-    best = by_mean_score([*finished[:k], *live])[:k]
+        live, parents, ended = select_rows(options, live, start, settings)
+        finished = ranked([*finished, *ended], by, start.reads)
+    best = ranked([*finished[:k], *live], by, start.reads)[:k]
     return Drafts(best, batch.passes, longest([*finished, *live]), rows=batch.rows, spare=finished[k:])
 
 
 def select_rows(
-    options: Options, live: Sequence[Draft], k: int, stop: Stop
+    options: Options, live: Sequence[Draft], start: Start, settings: Settings
 ) -> tuple[list[Draft], list[int], list[Draft]]:
     """The best k of all rows that go on, the row each grew from, and the finished ones met on the way to them."""
+    k = settings.drafts
+    few = 0 if settings.ranking == "mean" else FEW * k  # as in `drafts.select`
     scores = np.array([draft.score for draft in live])[:, None] + options[1]  # [N, C]
     going: list[Draft] = []
     parents: list[int] = []
     finished: list[Draft] = []
-    for place in np.argsort(-scores, axis=None, kind="stable").tolist():
+    for seen, place in enumerate(np.argsort(-scores, axis=None, kind="stable").tolist()):
         row, at = divmod(place, scores.shape[1])
-        if len(going) == k or not np.isfinite(scores[row, at]):
+        if (len(going) == k and seen >= few) or scores[row, at] == -np.inf:
             break
         draft = grow(live, options, row, at)
-        if stop(draft.ids):
+        if start.stop(draft.ids):
             finished.append(draft)
-        else:
+        elif len(going) < k:
             going.append(draft)
             parents.append(row)
-    return going, parents, by_mean_score(finished)
+    return going, parents, finished
 
 
 def branches(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
@@ -71,5 +73,5 @@ def branches(model: Model, start: Start, settings: Settings, check: Check) -> Dr
         options = batch.go_on(drafts, parents)
         drafts = [grow(drafts, options, row, int(at)) for row, at in enumerate(options[1].argmax(axis=1))]
         parents = list(range(len(drafts)))
-    found = by_mean_score([*finished, *drafts])
+    found = ranked([*finished, *drafts], settings.ranking, start.reads)
     return Drafts(found, batch.passes, longest(found), rows=batch.rows)

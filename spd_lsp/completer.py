@@ -16,7 +16,8 @@ from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
 from spd_lsp.inbox import News, Open
 from spd_lsp.interpolation import Domains
-from spd_lsp.items import Completion, Place, ending, rank
+from spd_lsp.items import Completion, Place, ending, rank, shown
+from spd_lsp.ranking import worth
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Prompt, Tokens
 
@@ -93,9 +94,13 @@ class Completer:
             history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],  # tables count files from their start
             interpolation=mixture,
             allowed=prompt.allowed,
+            reads=lambda ids: shown(self.text(ids, prompt), place),
         )
         drafts = DECODERS[self.settings.decoder](self.model, start, self.settings, check)
-        found = [(self.text(draft.ids, prompt), draft.mean_score) for draft in [*drafts.best, *drafts.spare]]
+        found = [
+            (self.text(draft.ids, prompt), worth(draft, self.settings.ranking))
+            for draft in [*drafts.best, *drafts.spare]
+        ]
         completions = rank(found, place)[: self.settings.drafts]
         if live:
             live.offered(opened, cursor, [completion.text for completion in completions])

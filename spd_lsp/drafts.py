@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spd_lsp.ranking import Draft as Draft
+from spd_lsp.ranking import Reads, ranked, settled
 from spd_lsp.settings import Settings
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -28,6 +30,7 @@ LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate 
 # there are always k drafts, each with a finite score.
 LOG_FLOOR = -1e6
 LEAST = 1e-300  # likewise below any probability of interest; its logarithm is finite
+FEW = 4  # for each draft: options that are looked at even when enough are found
 REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
 NOTHING = (-1,) * REACH  # stands before a text: no id
 WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
@@ -63,19 +66,6 @@ class Interpolation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """Token ids after the prompt, with the sum of their log p_f."""
-
-    ids: tuple[int, ...]
-    score: float
-
-    @property
-    def mean_score(self) -> float:
-        """The length-normalised score, by which drafts of different lengths are compared."""
-        return self.score / len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
 class Drafts:
     """The best k drafts, best first, and what they took."""
 
@@ -95,21 +85,27 @@ class Start:
     history: Sequence[int] = ()  # the text before the drafts, as n-grams see it
     interpolation: Interpolation | None = None
     allowed: Ids | None = None  # ids a draft may begin with, or None for any
+    reads: Reads = tuple  # what a person sees of a draft: among finished ones those that read the same are one
 
     def after(self, ids: tuple[int, ...]) -> Start:
         """The same with some of the draft written already."""
         return Start(
-            [*self.prompt, *ids], lambda more: self.stop((*ids, *more)), [*self.history, *ids], self.interpolation
+            [*self.prompt, *ids],
+            lambda more: self.stop((*ids, *more)),
+            [*self.history, *ids],
+            self.interpolation,
+            reads=lambda more: self.reads((*ids, *more)),
         )
 
 
 def superpose(model: Model, start: Start, settings: Settings, check: Callable[[], None] = lambda: None) -> Drafts:
     """Write k drafts that go on from a prompt. `check` is called before each pass; what it raises ends it."""
-    k = settings.drafts
+    k, by = settings.drafts, settings.ranking
     check()
-    live, finished = select(first_step(model.prefill(start.prompt, check), start, settings), k, start.stop)
+    live, ended = select(first_step(model.prefill(start.prompt, check), start, settings), start, settings)
+    finished = ranked(ended, by, start.reads)
     passes = 1
-    while passes < settings.max_tokens and not settled(live, finished, k):
+    while passes < settings.max_tokens and not settled(live, finished, k, by):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
@@ -117,9 +113,9 @@ def superpose(model: Model, start: Start, settings: Settings, check: Callable[[]
         else:
             logits = model.step([draft.ids[-1] for draft in live], superposition(live))
         passes += 1
-        live, ended = select(next_step(logits, live, start, settings), k, start.stop)
-        finished = by_mean_score([*finished, *ended])
-    best = by_mean_score([*finished[:k], *live])[:k]
+        live, ended = select(next_step(logits, live, start, settings), start, settings)
+        finished = ranked([*finished, *ended], by, start.reads)
+    best = ranked([*finished[:k], *live], by, start.reads)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
     return Drafts(best, passes, longest, rows=passes - 1, spare=finished[k:])
 
@@ -219,29 +215,23 @@ def both_sides(
     return candidates, np.log(np.maximum(interpolation.nest(histories, candidates, p), LEAST))
 
 
-def select(
-    options: Iterable[Draft], k: int, stop: Callable[[tuple[int, ...]], bool]
-) -> tuple[list[Draft], list[Draft]]:
-    """From options, best first: the best k that go on, and the finished ones met on the way to them."""
+def select(options: Iterable[Draft], start: Start, settings: Settings) -> tuple[list[Draft], list[Draft]]:
+    """From options, best first: the best k that go on, and the finished ones met on the way to them.
+
+    By probability, a few more are looked at: the ways in which a line can end add up to the worth of a draft.
+    """
+    k = settings.drafts
+    few = 0 if settings.ranking == "mean" else FEW * k
     live: list[Draft] = []
     finished: list[Draft] = []
-    for option in options:
-        (finished if stop(option.ids) else live).append(option)
-        if len(live) == k:
+    for seen, option in enumerate(options, 1):
+        if start.stop(option.ids):
+            finished.append(option)
+        elif len(live) < k:
+            live.append(option)
+        if len(live) == k and seen >= few:
             break
     return live, finished
-
-
-def settled(live: Sequence[Draft], finished: Sequence[Draft], k: int) -> bool:
-    """Whether to stop: none is live, or k are finished (best first) and each beats every live one."""
-    if not live:
-        return True
-    return len(finished) >= k and max(draft.mean_score for draft in live) <= finished[k - 1].mean_score
-
-
-def by_mean_score(drafts: Sequence[Draft]) -> list[Draft]:
-    """Best first by length-normalised score; equals keep their order."""
-    return sorted(drafts, key=lambda draft: -draft.mean_score)
 
 
 def log_softmax(x: Floats) -> Floats:

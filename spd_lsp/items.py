@@ -39,10 +39,15 @@ def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
     """Completions worth showing from (text, mean log score) pairs, best first; equal ones are shown once."""
     completions: dict[str, Completion] = {}
     for text, score in drafts:
-        text = without_overlap(trim(text, place), place.after)
+        text = shown(text, place)
         if text.strip() and not ENDLESS.search(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
+
+
+def shown(text: str, place: Place) -> str:
+    """What a person sees of a draft."""
+    return without_overlap(trim(text, place), place.after)
 
 
 def trim(text: str, place: Place) -> str:

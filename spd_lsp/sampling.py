@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from spd_lsp.batch import EMPTY, Batch, Check, grow, longest
-from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, by_mean_score, log_softmax, superpose
+from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, log_softmax, superpose
+from spd_lsp.ranking import ranked
 from spd_lsp.settings import Settings
 
 TOP_P = 0.9  # the mass that nucleus sampling keeps, as in the paper's comparisons
@@ -25,7 +26,7 @@ SAMPLED = 3  # tokens that nucleus x superposed samples before it superposes the
 def nucleus(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
     """k samples, each token drawn from the fewest that hold TOP_P of p_f; a text drawn twice counts once."""
     samples, batch = sample(model, start, settings, check)
-    return Drafts(distinct(samples, settings.drafts), batch.passes, longest(samples), rows=batch.rows)
+    return Drafts(distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
 
 
 def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
@@ -42,7 +43,7 @@ def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Ch
         drafts = superpose(model, start.after(sampled.ids), rest, check)
         passes, rows = passes + drafts.passes, rows + drafts.rows + len(sampled.ids)
         found += [Draft((*sampled.ids, *draft.ids), sampled.score + draft.score) for draft in drafts.best]
-    return Drafts(distinct(found, settings.drafts), passes, longest(found), rows=rows)
+    return Drafts(distinct(found, start, settings), passes, longest(found), rows=rows)
 
 
 def sample(model: Model, start: Start, settings: Settings, check: Check) -> tuple[list[Draft], Batch]:
@@ -79,6 +80,7 @@ def draw(logp: Floats, random: np.random.Generator) -> int:
     return int(order[np.searchsorted(np.cumsum(p[:kept]), random.random() * p[:kept].sum(), side="right")])
 
 
-def distinct(drafts: list[Draft], k: int) -> list[Draft]:
+def distinct(drafts: list[Draft], start: Start, settings: Settings) -> list[Draft]:
     """The k best, each text once."""
-    return by_mean_score(list({draft.ids: draft for draft in drafts}.values()))[:k]
+    once = {draft.ids: draft for draft in drafts}.values()
+    return ranked(once, settings.ranking, start.reads)[: settings.drafts]

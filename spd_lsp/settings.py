@@ -45,6 +45,11 @@ class Settings:
         "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",
         choices=("nested", "paper"),
     )
+    ranking: str = setting(
+        "probability",
+        "what drafts are ranked by: the `probability` of the whole text, or the `mean` of its tokens (the paper)",
+        choices=("probability", "mean"),
+    )
     alpha: float = setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0)
     temperature: float = setting(1.0, "sharpness of the model's distribution (tau)", low=0.001, high=10.0)
     candidates: int = setting(20, "tokens looked at in each step (r)", low=1, high=1000)

@@ -22,7 +22,8 @@ from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Drafts, Floats, Model, Start
 from spd_lsp.evaluation.prior import PRIORS, Prior
 from spd_lsp.interpolation import Domains, Mixture
-from spd_lsp.items import Place, rank
+from spd_lsp.items import Place, rank, shown
+from spd_lsp.ranking import worth
 from spd_lsp.settings import Settings, UserError, fault
 from spd_lsp.tokens import Prompt, Tokens
 
@@ -43,7 +44,9 @@ class Kind:
 KINDS: dict[str, Kind] = {
     **{name: Kind(name) for name in DECODERS},
     # The decoder of the paper, with the numbers it found for Llama 2 7B.
-    "paper": Kind("superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9}),
+    "paper": Kind(
+        "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
+    ),
     "no-lm": Kind("superposed", flat=True),
 }
 
@@ -149,7 +152,7 @@ class Reply:
     """An arm's drafts, best first, and what they took beyond reading the prompt."""
 
     drafts: list[str]
-    probabilities: list[float]  # mean p_f of each draft's tokens, as the product shows it
+    probabilities: list[float]  # of each draft, as the product shows it
     passes: int  # the prompt's counted as one
     rows: int  # positions read after the prompt
     tokens: int  # of the longest draft written
@@ -184,7 +187,7 @@ class Asker:
         wall, cpu = time.perf_counter(), time.process_time()
         drafts = DECODERS[arm.decoder](self.of(arm), self.start(question, mixture), settings, lambda: None)
         found = [
-            (self.completer.text(draft.ids, question.prompt), draft.mean_score)
+            (self.completer.text(draft.ids, question.prompt), worth(draft, settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
         ]
         completions = rank(found, question.place)[: settings.drafts]
@@ -210,6 +213,7 @@ class Asker:
             history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],
             interpolation=mixture,
             allowed=prompt.allowed,
+            reads=lambda ids: shown(self.completer.text(ids, prompt), question.place),
         )
 
 

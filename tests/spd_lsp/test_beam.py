@@ -57,7 +57,7 @@ def naive_beam(seed, vocabulary, k, length, stop):
 @hypothesis_settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 6), stop=st.sampled_from([at_three, never]))
 def test_beam_search_equals_a_naive_one_that_reads_every_row_afresh(seed, k, stop):
-    chosen = Settings(drafts=k, candidates=10, max_tokens=6)
+    chosen = Settings(drafts=k, candidates=10, max_tokens=6, ranking="mean")
     found = beam(TinyModel(seed, 10), Start(PROMPT, stop), chosen, lambda: None)
     expected = naive_beam(seed, 10, k, 6, stop)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
@@ -72,6 +72,31 @@ def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all_texts(seed):
     assert [draft.ids for draft in found.best] == sorted(every, key=lambda ids: -every[ids])[:16]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_by_probability_a_wide_beam_finds_the_likeliest_texts_and_their_whole_probability(seed):
+    """Texts end at 2 or 3, which read the same: nothing."""
+
+    def ends(ids):
+        return ids[-1] in (2, 3)
+
+    def text(ids):
+        return tuple(i for i in ids if i < 2)
+
+    chosen = Settings(drafts=8, candidates=4, max_tokens=4)
+    found = beam(TinyModel(seed, 4), Start(PROMPT, ends, reads=text), chosen, lambda: None)
+    every = {}
+    for length in range(4):
+        for ids in product(range(2), repeat=length):
+            p = np.exp(sum(log_p(seed, ids[:at], 4)[ids[at]] for at in range(length)))
+            every[ids] = p * np.exp(log_p(seed, ids, 4)[[2, 3]]).sum()
+    finished = [draft for draft in found.best if ends(draft.ids)]
+    assert finished
+    for draft in finished:
+        assert np.exp(draft.score) == pytest.approx(every[text(draft.ids)])
+    likeliest = sorted(every, key=lambda ids: -every[ids])
+    assert [text(draft.ids) for draft in finished] == likeliest[: len(finished)]
+
+
 @pytest.mark.parametrize("stop", [at_three, never])
 @pytest.mark.parametrize("seed", range(5))
 def test_branches_are_the_likeliest_first_tokens_each_finished_greedily(seed, stop):
@@ -83,7 +108,7 @@ def test_branches_are_the_likeliest_first_tokens_each_finished_greedily(seed, st
             ids = (*ids, int(np.argmax(log_p(seed, ids, 10))))
         expected.append(ids)
     assert {draft.ids for draft in found.best} == set(expected)
-    scores = [draft.mean_score for draft in found.best]
+    scores = [draft.score for draft in found.best]
     assert scores == sorted(scores, reverse=True)
 
 

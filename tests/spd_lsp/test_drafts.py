@@ -11,6 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.drafts import (
+    FEW,
     LEAST,
     LOG_DELTA,
     LOG_FLOOR,
@@ -67,13 +68,20 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
 
     def keep(options):
         live, done = [], []
-        for ids, score in sorted(options.items(), key=lambda item: -item[1]):
-            if len(live) < k:
-                (done if stop(ids) else live).append((ids, score))
+        few = 0 if settings.ranking == "mean" else FEW * k
+        full_at = 0
+        for seen, (ids, score) in enumerate(sorted(options.items(), key=lambda item: -item[1])):
+            if len(live) == k and seen >= max(few, full_at):
+                break
+            if stop(ids):
+                done.append((ids, score))
+            elif len(live) < k:
+                live.append((ids, score))
+                full_at = seen + 1
         return live, done
 
-    def mean(draft):
-        return draft[1] / len(draft[0])
+    def worth(draft):
+        return draft[1] / len(draft[0]) if settings.ranking == "mean" else draft[1]
 
     def nested_options(logits, live, history):
         p = softmax(logits, range(VOCABULARY))
@@ -94,15 +102,16 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     finished = finished[:k]
     if settings.interpolation == "nested":
         live, finished = keep(nested_options(model.prefill(prompt), [((), 0.0)], history))
+        finished = finished[:k]
     for _ in range(settings.max_tokens - 1):
-        if not live or (len(finished) == k and max(map(mean, live)) <= min(map(mean, finished))):
+        if not live or (len(finished) == k and max(map(worth, live)) <= min(map(worth, finished))):
             break
         shares = [math.exp(score - live[0][1]) for _, score in live]
         gamma = [share / sum(shares) for share in shares]
         logits = model.step([ids[-1] for ids, _ in live], np.array(gamma))
         if settings.interpolation == "nested":
             live, done = keep(nested_options(logits, live, history))
-            finished = sorted([*finished, *done], key=lambda d: -mean(d))
+            finished = sorted([*finished, *done], key=lambda d: -worth(d))[:k]
             continue
         best = sorted(range(VOCABULARY), key=lambda i: -logits[i])[: settings.candidates]
         p = softmax(logits, best)
@@ -119,8 +128,8 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
                     penalty = LOG_FLOOR if any(known.values()) else LOG_DELTA
                     options[(*ids, x)] = score + (1 - alpha) * math.log(p[x]) + penalty
         live, done = keep(options)
-        finished = sorted([*finished, *done[:k]], key=lambda d: -mean(d))[:k]
-    return sorted([*finished, *live], key=lambda d: -mean(d))[:k]
+        finished = sorted([*finished, *done[:k]], key=lambda d: -worth(d))[:k]
+    return sorted([*finished, *live], key=lambda d: -worth(d))[:k]
 
 
 @hypothesis_settings(deadline=None, max_examples=60)
@@ -131,11 +140,18 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     tau=st.sampled_from([0.3, 1.0, 2.0]),
     alpha=st.sampled_from([0.2, 0.54]),
     asked=st.sampled_from(["nothing", "paper", "nested"]),
+    ranking=st.sampled_from(["mean", "probability"]),
 )
-def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked):
+def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking):
     rule = "nested" if asked == "nested" else "paper"
     chosen = Settings(
-        drafts=k, candidates=candidates, temperature=tau, alpha=alpha, max_tokens=8, interpolation=rule
+        drafts=k,
+        candidates=candidates,
+        temperature=tau,
+        alpha=alpha,
+        max_tokens=8,
+        interpolation=rule,
+        ranking=ranking,
     )
     counts = None if asked == "nothing" else Counts(seed)
     found = superpose(TinyModel(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), chosen)
@@ -146,7 +162,7 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
 
 @pytest.mark.parametrize("seed", range(10))
 def test_one_draft_without_ngrams_is_greedy_decoding(seed):
-    chosen = Settings(drafts=1, max_tokens=12)
+    chosen = Settings(drafts=1, max_tokens=12, ranking="mean")
     found = superpose(TinyModel(seed), Start([3, 1], at_stop), chosen)
 
     model, expected = TinyModel(seed), []
@@ -313,10 +329,18 @@ def test_as_many_options_as_needed_are_made_and_no_more():
             made.append(i)
             yield Draft((i,), -float(i))
 
-    live, finished = select(options(), 2, stop=lambda ids: ids[0] in (0, 2))
+    start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
+    live, finished = select(options(), start, Settings(drafts=2, ranking="mean"))
     assert [draft.ids for draft in live] == [(1,), (3,)]
     assert [draft.ids for draft in finished] == [(0,), (2,)]
     assert made == [0, 1, 2, 3]
+
+
+def test_by_probability_a_few_more_options_are_looked_at_for_ends():
+    start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
+    live, finished = select((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))
+    assert [draft.ids for draft in live] == [(1,), (3,)]
+    assert [draft.ids for draft in finished] == [(0,), (2,), (5,)]
 
 
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 2000), st.integers(1, 9))

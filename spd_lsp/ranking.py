@@ -1,0 +1,61 @@
+"""Drafts, and which of them is worth more: by the probability of the whole text, or by the mean of its tokens.
+
+The paper compares drafts by their mean (section 3.2); so do beam searches. Of completions that end with their line
+it favours the long ones: every certain token raises the mean of what stands before it. What a person asks is which
+text is the one that follows, and that is said by the probability of the whole, its end included. There drafts that
+read the same are one, whatever tokens write them: a line ends with a line break, or with one and the next line's
+indentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Reads = Callable[[tuple[int, ...]], Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Token ids after the prompt, with the sum of their log p_f."""
+
+    ids: tuple[int, ...]
+    score: float
+
+    @property
+    def mean_score(self) -> float:
+        """The length-normalised score, by which drafts of different lengths are compared."""
+        return self.score / len(self.ids)
+
+
+def worth(draft: Draft, ranking: str) -> float:
+    """The logarithm of what a draft is ranked by, and of what a person is shown."""
+    return draft.mean_score if ranking == "mean" else draft.score
+
+
+def ranked(drafts: Iterable[Draft], ranking: str, reads: Reads) -> list[Draft]:
+    """Best first, equals in their order. By probability, those that read the same are one: the likeliest of them.
+
+    Example: `x` and a line break .2, `x` and a line break with a blank .1, `y` .25 -> `x` .3, `y` .25.
+    """
+    found = sorted(drafts, key=lambda draft: -worth(draft, ranking))
+    if ranking == "mean":
+        return found
+    alike: dict[Hashable, Draft] = {}
+    for draft in found:
+        text = reads(draft.ids)
+        best = alike.get(text)
+        alike[text] = Draft(best.ids, float(np.logaddexp(best.score, draft.score))) if best else draft
+    return sorted(alike.values(), key=lambda draft: -draft.score)
+
+
+def settled(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:
+    """Whether to stop: none is live, or k are finished (best first) and each beats every live one.
+
+    A draft's probability only falls as it grows: then none of the k can be beaten any more.
+    """
+    if not live:
+        return True
+    return len(finished) >= k and max(worth(draft, ranking) for draft in live) <= worth(finished[k - 1], ranking)

@@ -90,7 +90,7 @@ def hold(asked: Asked, report: Report) -> Found:
     before = load()
     compete(contest, asked, found, report)
     found.prefixes = read_again(contest.model, [*contest.prompt, *contest.prompt[:TYPED]], asked.repeat)
-    if asked.memory and contest.model.device.type == "cpu":
+    if asked.memory and found.machine["device"] == "cpu":
         weigh(asked, found, report)
     found.load = (before, load())
     return found

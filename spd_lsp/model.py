@@ -8,6 +8,7 @@ Legend: V vocabulary, D width, T new positions, M mixed tokens, N rows.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.utils import logging as transformers_logging
 
-from spd_lsp.engine.choice import fastest
+from spd_lsp.engine.capacity import DoesNotFit, demand_room, free_memory
+from spd_lsp.engine.choice import SMALL, fastest
 from spd_lsp.engine.runner import Floats, Mixture, Runner
+from spd_lsp.engine.threads import Threads, counts_below
 from spd_lsp.settings import UserError
 
 
@@ -101,30 +104,61 @@ class TensorCache:
 def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> Runner:
     """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it."""
     chosen = choose_device(device)
-    report(f"loading {folder.name} on {chosen}")
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
     refuse_state_space(config, folder)
+    try:
+        return open_on(chosen, folder, config, report)
+    except DoesNotFit as error:
+        if device != "auto" or chosen.type == "cpu":
+            raise
+        report(f"{error}; taking the CPU")
+        return open_on(torch.device("cpu"), folder, config, report)
+
+
+def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Runner:
+    """Read the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
+    dtype = choose_dtype(device)
+    demand_room(folder, dtype.itemsize, free_on(device), str(device))
+    report(f"loading {folder.name} on {device}")
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         network: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
-            dtype=choose_dtype(chosen),
+            dtype=dtype,
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
         )
-        reference = CausalModel(network.to(chosen))
+        reference = CausalModel(network.to(device))
+        reference.likelihoods([0, 0])  # a first pass takes memory of its own, and shows what is wrong
     except torch.OutOfMemoryError as error:
-        raise UserError(
-            f"the model in {folder} does not fit into the memory of {chosen}; try --device cpu"
+        raise DoesNotFit(
+            f"the model in {folder} does not fit into the memory of {device}; try --device cpu"
         ) from error
     except Exception as error:  # a bad file raises many kinds
         raise UserError(
             f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
         ) from error
-    return fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
+    engine = fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
+    if device.type == "cpu":
+        choose_threads(engine, sum(parameter.numel() for parameter in network.parameters()))
+    return engine
+
+
+def choose_threads(engine: Runner, size: int) -> None:
+    """One thread for what is small, whose steps are calls rather than work; else what measures best."""
+    counts = counts_below(min(torch.get_num_threads(), os.cpu_count() or 1)) if size > SMALL else [1]
+    engine.pace = Threads(counts, torch.set_num_threads).note
+
+
+def free_on(device: torch.device) -> int | None:
+    """Bytes free on a device, where it says so."""
+    if device.type == "cuda":
+        free: int = torch.cuda.mem_get_info(device)[0]
+        return free
+    return free_memory()
 
 
 def read_config(folder: Path) -> Any:

@@ -9,6 +9,7 @@ Legend: V vocabulary, D width, T positions, N rows.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -74,6 +75,7 @@ class Runner(ABC):
     def __init__(self) -> None:
         self.slots = [Slot(self.empty())]  # the last is the one in use, the first was used longest ago
         self.drafting: Any = None  # the cache of the last `step_rows`
+        self.pace: Callable[[float], None] = lambda seconds: None  # hears how long each step took
 
     @abstractmethod
     def empty(self) -> Any:
@@ -121,7 +123,9 @@ class Runner(ABC):
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position, the superposed embedding of these ids, and give the logits after it [V]."""
         assert self.drafting is None, "rows have been read since the last prefill: go on with `step_rows`"
+        started = time.perf_counter()
         found: Floats = self.forward(self.superpose([(ids, weights)]), self.slots[-1].cache)[0]
+        self.pace(time.perf_counter() - started)
         return found
 
     def step_rows(self, rows: Sequence[Mixture], parents: Sequence[int]) -> Floats:

@@ -276,3 +276,62 @@ def test_likelihoods_are_those_of_one_plain_pass_and_leave_the_cache_alone(netwo
         p = network(input_ids=torch.tensor([read]), use_cache=False).logits[0].float().softmax(-1).numpy()
     np.testing.assert_allclose(found, [p[i, token] for i, token in enumerate(read[1:])], atol=1e-5)
     close(model.step([7], np.ones(1)), plain_logits(network, [*prompt, 7]))
+
+
+def on_cuda(monkeypatch, free):
+    """Make believe that there is a GPU with so much free memory."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1 << 40))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    Auto.from_config(FAMILIES[0]).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_model_too_large_for_the_gpu_goes_to_the_cpu_and_says_so(monkeypatch, saved):
+    on_cuda(monkeypatch, free=1000)
+    said = []
+    assert str(load(saved, "auto", said.append).device) == "cpu"
+    assert "free memory on cuda" in said[0]
+    assert said[0].endswith("taking the CPU")
+
+
+def test_a_gpu_that_was_asked_for_by_name_is_not_replaced(monkeypatch, saved):
+    on_cuda(monkeypatch, free=1000)
+    with pytest.raises(UserError, match="free memory on cuda"):
+        load(saved, "cuda")
+
+
+def test_memory_that_ends_while_loading_sends_the_model_to_the_cpu(monkeypatch, saved):
+    on_cuda(monkeypatch, free=1 << 40)
+    loads = Auto.from_pretrained
+
+    def fails_on_the_gpu(*args, dtype, **options):
+        if dtype != torch.float32:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loads(*args, dtype=dtype, **options)
+
+    monkeypatch.setattr(Auto, "from_pretrained", fails_on_the_gpu)
+    said = []
+    assert str(load(saved, "auto", said.append).device) == "cpu"
+    assert "does not fit into the memory of cuda" in " ".join(said)
+
+
+def test_a_model_too_large_for_memory_is_refused_with_numbers(monkeypatch, saved):
+    monkeypatch.setattr("spd_lsp.model.free_memory", lambda: 1000)
+    with pytest.raises(
+        UserError, match=r"expected .* GiB of free memory on cpu .* found 0\.0 GiB; choose a smaller"
+    ):
+        load(saved, "cpu")
+
+
+def test_steps_are_timed_to_choose_threads():
+    model = CausalModel(Auto.from_config(FAMILIES[0]))
+    model.prefill([3, 4, 5])
+    heard = []
+    model.pace = heard.append
+    model.step([7], np.ones(1))
+    assert len(heard) == 1

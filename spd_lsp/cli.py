@@ -80,13 +80,12 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.pass_obj
 def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | None, verbose: int) -> None:
     """Run the language server; an editor starts it."""
-    from spd_lsp.server import create_server, serve_stdio
+    from spd_lsp.listening import SharedModel, serve_stdio, serve_tcp
+    from spd_lsp.server import create_server
 
     settings = dataclasses.replace(settings, model=model, device=device)
     if not tcp:
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
-    from spd_lsp.listening import SharedModel, serve_tcp
-
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
     make = partial(create_server, load, settings, OURS)
     address = split_address(tcp)

@@ -115,6 +115,12 @@ class Completer:
             problems=tuple(self.domains.problems),
         )
 
+    def read_ahead(self, source: str, cursor: int, language: str | None, check: Callable[[], None]) -> None:
+        """Read the prompt of a completion that may be asked for next; `check` is called between its chunks."""
+        view = trim(source, cursor, language, self.room, self.tokens.count)
+        if view.shape != "nothing" and view.before.strip():
+            self.model.prefill(self.tokens.prompt(view.before, view.after).ids, check)
+
     def hear(self, news: Mapping[str, News], asked: str = "") -> None:
         """Take over what became of open documents; the one that is asked for next need not be counted yet."""
         if self.domains.live:

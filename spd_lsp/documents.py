@@ -84,6 +84,7 @@ class LspDocument(TextDocument):
 
     typed_at: float = float("-inf")  # monotonic seconds of the last edit
     shrank: bool = False  # whether that edit only removed text
+    edited_at: int = 0  # offset in code points where its new text ends
 
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
         super().__init__(uri, source, version, language)
@@ -141,6 +142,7 @@ class LspDocument(TextDocument):
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
         """Replace a range, or everything where the change names no range."""
+        start = 0
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.offset_at_position(change.range.start)
             end = max(start, self.offset_at_position(change.range.end))
@@ -151,7 +153,7 @@ class LspDocument(TextDocument):
         if SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         self.typed_at, self.shrank = time.monotonic(), not change.text and len(text) < len(self._text)
-        self._text, self._starts = text, None
+        self._text, self._starts, self.edited_at = text, None, min(start + len(change.text), len(text))
 
 
 class LspWorkspace(Workspace):

@@ -1,13 +1,16 @@
-"""Many editors over TCP, one model: each connection is a session of its own, and they share what computes.
+"""How editors reach servers: one over standard input and output, or many over TCP that share a model.
 
-Comes in: connections. Goes out: what `server` answers to each. Nothing is protected: whoever reaches the port
-can complete, so it is a loopback address unless the person says otherwise.
+Over TCP each connection is a session of its own. Nothing is protected: whoever reaches the port can complete. So
+it is one of this machine alone, unless the person says otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pygls.io_ import run_async
 
-from spd_lsp.protocol import trail
-from spd_lsp.server import SpdServer, prepare
+from spd_lsp.protocol import Wire, log_to_stderr, trail
+from spd_lsp.server import SpdServer
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
@@ -25,9 +28,18 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
     Open = Callable[[Path, str, Report], Any]  # folder, device -> an engine
 
-__all__ = ["SharedModel", "serve_tcp"]
+__all__ = ["SharedModel", "serve_stdio", "serve_tcp"]
 
 log = logging.getLogger(__name__)
+
+
+def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
+    """Serve one editor over standard input and output; 0 if it said `shutdown` before it left, else 1."""
+    prepare(verbose)
+    wire = Wire(os.dup(1))
+    os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
+    server.start_io(sys.stdin.buffer, wire)  # type: ignore[arg-type]
+    return 0 if server.protocol.told_to_stop else 1
 
 
 class SharedModel:
@@ -83,3 +95,10 @@ async def session(server: SpdServer, reader: asyncio.StreamReader, writer: async
     finally:
         server.shutdown()
         writer.close()
+
+
+def prepare(verbose: int) -> None:
+    """Set up the process: its log, Ctrl-C that ends it at once, and quick turns for the event loop."""
+    log_to_stderr(verbose)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else the thread that waits for input would hold it
+    sys.setswitchinterval(0.001)

@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import os
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,10 +20,11 @@ from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
+from spd_lsp.ahead import ReadAhead
 from spd_lsp.documents import LspDocument, may_hold_secrets
 from spd_lsp.inbox import Inbox
 from spd_lsp.offers import Client, inline_items, menu_items
-from spd_lsp.protocol import SpdProtocol, Wire, log_to_stderr, progress, reply_to, trail
+from spd_lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.questions import Question, counted, place_in, question, with_selected
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
 from spd_lsp.settings import Settings, UserError, parse_options
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
 
-__all__ = ["SpdServer", "create_server", "prepare", "serve_stdio"]
+__all__ = ["SpdServer", "create_server"]
 
 SECTION = "spd-lsp"
 EDITORS_OWN = ("serverCommand", "trace")  # keys of our section that the editor's side reads itself
@@ -81,6 +79,7 @@ class SpdServer(LanguageServer):
         self.completer: Completer | None = None
         self.inbox = Inbox()
         self.upkeep = Upkeep(self.worker, lambda: self.latest.busy, self._tidy)
+        self.ahead = ReadAhead(self.worker, lambda: self.latest.busy, self._read_ahead)
         self.client = Client()
         self.started_with: object = None
         self.configured: object = None
@@ -147,6 +146,7 @@ class SpdServer(LanguageServer):
             self.status.reason = objection
             return []
         pause = min(LONGEST_PAUSE, self.status.seconds / 4) if automatic else 0.0
+        self.ahead.stop()
         self.look_around()
         work = partial(self._answer, question)
         try:
@@ -179,6 +179,11 @@ class SpdServer(LanguageServer):
             return False
         self.completer.hear(self.inbox.take())
         return self.completer.tidy(seconds)
+
+    def _read_ahead(self, question: Question, check: Callable[[], None]) -> None:
+        """In the worker: read what the next request is likely to show the model."""
+        if self.completer is not None:
+            self.completer.read_ahead(question.source, question.cursor, question.language, check)
 
     async def model_or_reason(self) -> str:
         """Wait for the model: a person asked, and would rather wait than ask again, but not for ever."""
@@ -231,6 +236,7 @@ class SpdServer(LanguageServer):
         self.loading.cancel(Reason.SHUTDOWN)
         self.latest.drop_all(Reason.SHUTDOWN)
         self.upkeep.stop()
+        self.ahead.stop()
         self.worker.shutdown(wait=False, cancel_futures=True)
         super().shutdown()  # type: ignore[no-untyped-call]
 
@@ -246,6 +252,7 @@ def create_server(load: Load, settings: Settings | None = None, fixed: Sequence[
         types.INITIALIZED: (initialized, None),
         types.SHUTDOWN: (stop, None),
         types.TEXT_DOCUMENT_DID_OPEN: (did_open, None),
+        types.TEXT_DOCUMENT_DID_CHANGE: (did_change, None),
         types.TEXT_DOCUMENT_DID_SAVE: (did_save, None),
         types.TEXT_DOCUMENT_DID_CLOSE: (did_close, None),
         types.WORKSPACE_DID_CHANGE_CONFIGURATION: (did_change_configuration, None),
@@ -319,6 +326,13 @@ def did_open(ls: SpdServer, params: types.DidOpenTextDocumentParams) -> None:
     ls.look_around()
 
 
+def did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None:
+    """Someone types, and may soon ask."""
+    document = ls.protocol.opened(params.text_document.uri)
+    if document is not None and not ls.objection(document, automatic=False):
+        ls.ahead.follow(document)
+
+
 def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
     """The disk says now what the document said."""
     if (document := ls.protocol.opened(params.text_document.uri)) is not None:
@@ -374,19 +388,3 @@ def status(ls: SpdServer, params: None) -> dict[str, Any]:
         "lastPasses": now.passes,
         "lastMilliseconds": round(now.seconds * 1000),
     }
-
-
-def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
-    """Serve one editor over standard input and output; 0 if it said `shutdown` before it left, else 1."""
-    prepare(verbose)
-    wire = Wire(os.dup(1))
-    os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
-    server.start_io(sys.stdin.buffer, wire)  # type: ignore[arg-type]
-    return 0 if server.protocol.told_to_stop else 1
-
-
-def prepare(verbose: int) -> None:
-    """Set up the process: its log, Ctrl-C that ends it at once, and quick turns for the event loop."""
-    log_to_stderr(verbose)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else the thread that waits for input would hold it
-    sys.setswitchinterval(0.001)

@@ -178,6 +178,7 @@ class FakeCompleter:
         self.answered = 0
         self.heard: dict[str, News] = {}  # of each document, the newest
         self.tidied = 0
+        self.ahead: list[tuple[str, int]] = []  # places whose prompts were read before anyone asked
         self.error: Exception | None = None
 
     def hear(self, news: Mapping[str, News], asked: str = "") -> None:
@@ -186,6 +187,12 @@ class FakeCompleter:
     def tidy(self, seconds: float) -> bool:
         self.tidied += 1
         return False
+
+    def read_ahead(self, source: str, cursor: int, language: str | None, check: Any) -> None:
+        check()
+        self.ahead.append((source, cursor))
+        if self.error:
+            raise self.error
 
     def complete(
         self,

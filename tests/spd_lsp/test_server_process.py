@@ -24,7 +24,7 @@ COMPLETION = "textDocument/completion"
 # A loader that prints wherever it can, and a completer that never ends by itself.
 NOISY = """
 import os, sys, time
-from spd_lsp import server
+from spd_lsp import listening, server
 
 class Endless:
     def hear(self, news, asked=""):
@@ -47,7 +47,7 @@ def load(settings, report):
     return Endless()
 
 made = server.create_server(load)
-sys.exit(server.serve_stdio(made, verbose=2))
+sys.exit(listening.serve_stdio(made, verbose=2))
 """
 
 

@@ -1,0 +1,115 @@
+"""8-bit weights: close to the floats, taken where they are faster, and only if predictions stay the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from spd_lsp.engine import choice, int8
+from spd_lsp.engine.choice import fastest
+from spd_lsp.engine.conversion import convert
+from spd_lsp.engine.int8 import Int8, quantise
+from spd_lsp.engine.linears import Dense
+from spd_lsp.engine.self_test import DIVERGENCE, divergence
+from spd_lsp.model import CausalModel
+from tests.spd_lsp.engine.networks import FAST, random_network
+
+
+def dense(inputs=64, outputs=96):
+    random = np.random.default_rng(0)
+    weight, bias = random.normal(size=(inputs, outputs)), random.normal(size=outputs)
+    return Dense(weight.astype(np.float32), bias.astype(np.float32))
+
+
+@pytest.fixture
+def network():
+    return random_network(FAST["qwen2"])
+
+
+@pytest.fixture
+def always_faster(monkeypatch):
+    monkeypatch.setattr(int8, "pays", lambda linear: True)
+    monkeypatch.setattr(choice, "SMALL", 0)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_products_are_close_to_those_of_floats(rows):
+    x = np.random.default_rng(1).normal(size=(rows, 64)).astype(np.float32)
+    exact = dense()(x)
+    found = Int8(dense())(x)
+    assert np.linalg.norm(found - exact) < 0.02 * np.linalg.norm(exact)
+    assert found.dtype == np.float32
+
+
+def test_an_output_without_weights_is_its_bias():
+    linear = dense()
+    linear.weight[:, 5] = 0
+    found = Int8(linear)(np.ones((1, 64), np.float32))
+    np.testing.assert_allclose(found[0, 5], linear.bias[5], rtol=1e-6)
+
+
+def test_each_shape_is_timed_once_and_only_what_is_faster_is_replaced(network, monkeypatch):
+    timed = []
+
+    def pays(linear):
+        timed.append(linear.weight.shape)
+        return linear.weight.shape[1] > 90  # the head and gate with up
+
+    monkeypatch.setattr(int8, "pays", pays)
+    decoder = quantise(convert(network))
+    assert len(timed) == len(set(timed))
+    assert isinstance(decoder.head, Int8)
+    for layer in decoder.layers:
+        assert [isinstance(linear, Int8) for linear in layer.linears] == [False, False, True, False]
+
+
+def test_where_nothing_is_faster_nothing_is_replaced(network, monkeypatch):
+    monkeypatch.setattr(int8, "pays", lambda linear: False)
+    assert quantise(convert(network)) is None
+
+
+def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
+    def missing(linear):
+        raise AttributeError("quantized")
+
+    monkeypatch.setattr(int8, "pays", missing)
+    assert quantise(convert(network)) is None
+
+
+def test_what_is_faster_is_chosen_and_its_error_told(network, always_faster):
+    said = []
+    engine = fastest(CausalModel(network), network, said.append)
+    assert isinstance(engine.decoder.head, Int8)
+    assert said[0].startswith("runs in 8 bits: predictions differ by ")
+    ids = list(range(20))
+    expected = CausalModel(network).read([ids], CausalModel(network).empty())[0]
+    assert 0 < divergence(engine.read([ids], engine.empty())[0], expected) < DIVERGENCE
+
+
+def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster, monkeypatch):
+    quantised = choice.quantise
+
+    def coarse(decoder):
+        for layer in decoder.layers:
+            layer.gate_up.weight[0, 0] = 1e4  # one outlier leaves no steps for the other weights of its output
+            layer.attention_norm[:] *= 3
+        return quantised(decoder)
+
+    monkeypatch.setattr(choice, "quantise", coarse)
+    said = []
+    engine = fastest(CausalModel(network), network, said.append)
+    assert isinstance(engine.decoder.head, Dense)
+    assert said[0].startswith("runs in 32 bits: in 8 bits, predictions differ by ")
+
+
+def test_divergence_is_that_of_kullback_and_leibler():
+    p, q = np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([[0.25, 0.75], [0.25, 0.75]])
+    expected = (0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)) / 2
+    assert divergence(np.log(q) + 3, np.log(p) - 5) == pytest.approx(expected)
+
+
+def test_no_warning_of_torch_reaches_anybody(recwarn):
+    Int8(dense())
+    assert not recwarn.list
+    assert torch.get_default_dtype() == torch.float32

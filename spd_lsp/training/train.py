@@ -23,6 +23,7 @@ from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
 Rows = npt.NDArray[np.uint16]
+Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # of a row, at a step: what is to fall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class Plan:
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
     low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
     checkpoint_minutes: float = 3.0
+    first_row: int = 0  # rows before it were learnt from in an earlier phase
 
 
 @dataclass(slots=True)
@@ -83,6 +85,12 @@ def build(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
+def opened(folder: Path) -> LlamaForCausalLM:
+    """An exported model, ready to learn on."""
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model.train()
+
+
 def optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
     """Muon for the hidden matrices, AdamW for the embedding and the norms."""
     hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
@@ -114,9 +122,9 @@ def set_rates(found: dict[str, Optimizer], factor: float) -> None:
             group["lr"] = group["initial_lr"] * factor
 
 
-def batch(rows: Rows, step: int, size: int) -> Tensor:
-    """The rows of a step, [size, L]; after the last row the first one follows."""
-    places = np.arange(step * size, (step + 1) * size) % len(rows)
+def batch(rows: Rows, step: int, size: int, first: int = 0) -> Tensor:
+    """The rows of a step, [size, L], step 0 from row `first` on; after the last row the first one follows."""
+    places = np.arange(first + step * size, first + (step + 1) * size) % len(rows)
     return torch.from_numpy(rows[places].astype(np.int64))
 
 
@@ -129,15 +137,26 @@ def weigh(ids: Tensor, end_weight: float) -> Tensor:
     return torch.where((ids == END_ID) & (opened > before), end_weight, 1.0)
 
 
-def take_step(model: LlamaForCausalLM, found: dict[str, Optimizer], ids: Tensor, plan: Plan) -> float:
-    """One update from ids [B, L], row by row to keep memory small; the mean loss in nats a token is returned."""
-    total = 0.0
+def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> Tensor:
+    """Mean loss of a row [1, L] in nats a token, the same at every step."""
     low: torch.dtype = getattr(torch, plan.low)
+    with torch.autocast(row.device.type, low, enabled=low != torch.float32):
+        hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
+    return next_token_loss(hidden, model.model.embed_tokens.weight, row, weigh(row, plan.end_weight), low)
+
+
+def take_step(
+    model: LlamaForCausalLM,
+    found: dict[str, Optimizer],
+    ids: Tensor,
+    plan: Plan,
+    objective: Objective = plain_loss,
+    step: int = 0,
+) -> float:
+    """One update from ids [B, L], row by row to keep memory small; the mean of their losses is returned."""
+    total = 0.0
     for row in torch.split(ids, 1):
-        with torch.autocast(ids.device.type, low, enabled=low != torch.float32):
-            hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
-        weights = weigh(row, plan.end_weight)
-        loss = next_token_loss(hidden, model.model.embed_tokens.weight, row, weights, low) / len(ids)
+        loss = objective(model, row, plan, step) / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
@@ -154,19 +173,23 @@ def train(
     folder: Path,
     report: Callable[[Progress, float], None] = lambda progress, loss: None,
     *,
+    start: Path | None = None,
+    objective: Objective = plain_loss,
     stop_after: int = 0,
 ) -> LlamaForCausalLM:
     """Learn until the budget is spent, from the last checkpoint in folder if there is one.
 
-    `report` hears of every step and its loss. After `stop_after` steps, if given, it stops as if interrupted.
+    Without one it begins with the exported model in `start`, or with fresh weights. `report` hears of every step
+    and its loss. After `stop_after` steps, if given, it stops as if interrupted.
     """
-    model = build(config, plan.seed)
+    model = opened(start) if start else build(config, plan.seed)
     found = optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, found))
     first, began, saved = progress.step, time.monotonic() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0 and (not stop_after or progress.step - first < stop_after):
         set_rates(found, rate(progress.share(plan), plan))
-        loss = take_step(model, found, batch(rows, progress.step, plan.rows_a_step), plan)
+        ids = batch(rows, progress.step, plan.rows_a_step, plan.first_row)
+        loss = take_step(model, found, ids, plan, objective, progress.step)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
         progress.seconds = time.monotonic() - began

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,12 +74,12 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     return shared_options(command)
 
 
-def progress_over(items: Sequence[Any], what: str) -> Any:
-    """The items, with a bar on standard error where that is a terminal."""
+def progress_over(items: Iterable[Any], what: str, total: int | None = None) -> Any:
+    """The items, with a bar on standard error where that is a terminal; `total` where they do not tell."""
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, description=what, console=Console(stderr=True), transient=True)
+    return track(items, total=total, description=what, console=Console(stderr=True), transient=True)
 
 
 def read_sources(
@@ -197,22 +197,22 @@ def linearity(
     folder = locate(model, tell)
     sources = read_sources(repos, Tokens(folder), places=places, before=prefix, after=steps, seed=seed)
 
-    from spd_lsp.evaluation.paper.linearity import open_network, trace
+    from spd_lsp.evaluation.paper.linearity import open_network, traces
     from spd_lsp.evaluation.paper.linearity_report import summarise
 
     network = open_network(folder, device)
     passages = [passage for source in sources for passage in source.passages]
-    traces = {
-        temperature: [
-            trace(network, passage.prefix(prefix), drafts, steps, temperature)
-            for passage in progress_over(passages, f"tau {temperature}")
-        ]
+    prompts = [passage.prefix(prefix) for passage in passages]
+    found = {
+        temperature: list(
+            progress_over(traces(network, prompts, drafts, steps, temperature), f"tau {temperature}", len(prompts))
+        )
         for temperature in temperatures
     }
     facts = {"model": model, "k": drafts, "prefix tokens": prefix, "places": len(passages),
              "repositories": len(sources), "seed": seed}  # fmt: skip
     groups = [(passage.repository, passage.file) for passage in passages]
-    publish(summarise(traces, groups, facts), out)
+    publish(summarise(found, groups, facts), out)
 
 
 K_OPTION = click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Drafts.")
@@ -252,3 +252,82 @@ def perplexity(
     ]
     facts = {**bench.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
     publish(summarise(measured, bench.groups, facts, drafts), out)
+
+
+@experiments.command()
+@source_options
+@K_OPTION
+def diversity(
+    repos: Sequence[Path], model: str, device: str, out: Path, seed: int, places: int, prefix: int, drafts: int
+) -> None:
+    """Repetition within drafts and likeness among them (Self-BLEU), by length (figure 8)."""
+    from spd_lsp.evaluation.paper.diversity import LENGTHS, measure, summarise
+
+    bench = prepare(repos, model, device, places=places, before=prefix, after=max(LENGTHS), seed=seed)
+    measured = [
+        measure(bench.writer, passage, k=drafts, prefix=prefix)
+        for passage in progress_over(bench.passages, "drafting")
+    ]
+    publish(summarise(measured, bench.groups, {**bench.facts, "k": drafts}), out)
+
+
+@experiments.command()
+@source_options
+@JUDGE_OPTION
+def ablations(
+    repos: Sequence[Path], model: str, device: str, out: Path, seed: int, places: int, prefix: int, judge: str
+) -> None:
+    """Drafts, prefix, length and n-gram orders, one changed at a time (figures 9 to 11, table 4).
+
+    --prefix is what a place must have before it; what is tried stands in the table.
+    """
+    from spd_lsp.evaluation.paper.ablations import (
+        LENGTHS,
+        ORDERS,
+        PREFIXES,
+        attempt,
+        mixtures,
+        stored_bytes,
+        summarise,
+    )
+
+    before = max(prefix, *PREFIXES)
+    bench = prepare(repos, model, device, places=places, before=before, after=max(LENGTHS), seed=seed)
+    judging = judge_of(judge, model, device, bench)
+    size = bench.writer.tokens.vocab_size
+    known = {name: mixtures(bench.sources, size, orders) for name, orders in ORDERS.items()}
+    stored = {name: stored_bytes(bench.sources, bench.writer, orders) for name, orders in ORDERS.items()}
+    measured = [
+        attempt(known, bench.writer, judging, passage) for passage in progress_over(bench.passages, "drafting")
+    ]
+    publish(summarise(measured, bench.groups, {**bench.facts, "judge": judge or model}, stored), out)
+
+
+@experiments.command()
+@source_options
+@K_OPTION
+@click.option("--tokens", default=120, show_default=True, type=click.IntRange(8, 512), help="Length of drafts.")
+@JUDGE_OPTION
+def resets(
+    repos: Sequence[Path],
+    model: str,
+    device: str,
+    out: Path,
+    seed: int,
+    places: int,
+    prefix: int,
+    drafts: int,
+    tokens: int,
+    judge: str,
+) -> None:
+    """Repetition in long completions, with and without starting again (section 5.3)."""
+    from spd_lsp.evaluation.paper.resets import measure, summarise
+
+    bench = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
+    judging = judge_of(judge, model, device, bench)
+    measured = [
+        measure(bench.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        for passage in progress_over(bench.passages, "drafting")
+    ]
+    facts = {**bench.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
+    publish(summarise(measured, bench.groups, facts, tokens), out)

@@ -14,7 +14,7 @@ Legend: K beams, S timesteps, L layers (embedding, blocks, logits), D width, V v
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,6 @@ class Trace:
     )
     to_drafts: Floats  # [S, 2] the mean of KL from each draft's own distribution, weighted alike, to the same two
     weight: Floats  # [S] gamma of the best draft
-    ends: list[list[Tensor]]  # sum_i gamma_i f(z_i), by timestep and layer: another passage is compared with it
 
 
 def open_network(folder: Path, device: str) -> Any:
@@ -99,9 +98,24 @@ def read_rows(network: Any, cache: DynamicCache, **inputs: Tensor) -> tuple[list
     return [*(hidden[:, -1].float() for hidden in out.hidden_states), logits], logits
 
 
+def traces(
+    network: Any, prompts: Sequence[Sequence[int]], k: int, steps: int, temperature: float
+) -> Iterator[Trace]:
+    """Follow each passage; the one before it is the other text that it is compared with, the first has none."""
+    before: list[list[Tensor]] = []
+    for prompt in prompts:
+        found, ends = trace(network, prompt, k, steps, temperature)
+        other = against_another(ends, before) if before else np.full(found.cosines["superposed"].shape, np.nan)
+        found.cosines[MEASURES[3]] = other
+        before = ends
+        yield found
+
+
 @torch.inference_mode()
-def trace(network: Any, prompt: Sequence[int], k: int, steps: int, temperature: float) -> Trace:
-    """Follow one passage for so many timesteps."""
+def trace(
+    network: Any, prompt: Sequence[int], k: int, steps: int, temperature: float
+) -> tuple[Trace, list[list[Tensor]]]:
+    """Follow one passage for so many timesteps; also sum_i gamma_i f(z_i) by timestep and layer."""
     beams, cache = Beams.start(network, prompt, k, temperature)
     embed = network.get_input_embeddings()
     cosines: dict[str, list[list[float]]] = {name: [] for name in MEASURES[:3]}
@@ -123,13 +137,8 @@ def trace(network: Any, prompt: Sequence[int], k: int, steps: int, temperature: 
         weight.append(float(gamma[0]))
         ends.append(target)
         beams.go_on(own_logits)
-    return Trace(
-        {name: np.array(rows) for name, rows in cosines.items()},
-        np.array(to_mixture),
-        np.array(to_drafts),
-        np.array(weight),
-        ends,
-    )
+    by_measure = {name: np.array(rows) for name, rows in cosines.items()}
+    return Trace(by_measure, np.array(to_mixture), np.array(to_drafts), np.array(weight)), ends
 
 
 def shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> list[Tensor]:
@@ -139,11 +148,9 @@ def shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> li
     return read_rows(network, rows, input_ids=ids[:, None])[0]
 
 
-def against_another(one: Trace, other: Trace) -> Floats:
+def against_another(ends: Sequence[Sequence[Tensor]], others: Sequence[Sequence[Tensor]]) -> Floats:
     """Cosine of one text's target with another's: what two unrelated texts have in common anyway. -> [S, L]."""
-    return np.array(
-        [[cosine(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(one.ends, other.ends, strict=True)]
-    )
+    return np.array([[cosine(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(ends, others, strict=True)])
 
 
 def cosine(a: Tensor, b: Tensor) -> float:

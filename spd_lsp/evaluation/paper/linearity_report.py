@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spd_lsp.evaluation.paper.intervals import Floats, Mean, means
-from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Trace, against_another
+from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Trace
 from spd_lsp.evaluation.paper.report import Report, Table
 
 Traces = Mapping[float, Sequence[Trace]]  # temperature -> one trace a passage
@@ -23,11 +23,8 @@ def layer_names(count: int) -> list[str]:
 
 
 def stacked(traces: Sequence[Trace]) -> dict[str, Floats]:
-    """Cosines of all passages by measure: [N, S, L]; the text before stands for another text."""
-    found = {name: np.stack([trace.cosines[name] for trace in traces]) for name in MEASURES[:3]}
-    others = [traces[-1], *traces[:-1]]
-    found[MEASURES[3]] = np.stack([against_another(one, other) for one, other in zip(traces, others, strict=True)])
-    return found
+    """Cosines of all passages by measure: [N, S, L]."""
+    return {name: np.stack([trace.cosines[name] for trace in traces]) for name in MEASURES}
 
 
 def by_step(values: Floats, groups: Sequence[tuple[str, str]]) -> list[Mean]:
@@ -57,7 +54,7 @@ def summarise(traces: Traces, groups: Sequence[tuple[str, str]], facts: Mapping[
         data["temperatures"][str(temperature)] = one = {
             "hidden": {name: by_step(values[:, :, -2], groups) for name, values in cosines.items()},
             "logits": {name: by_step(values[:, :, -1], groups) for name, values in cosines.items()},
-            "layers": {name: values.mean(axis=0) for name, values in cosines.items()},  # [S, L]
+            "layers": {name: np.nanmean(values, axis=0) for name, values in cosines.items()},  # [S, L]
             "weight": by_step(np.stack([trace.weight for trace in found]), groups),
         }
         for at, where in ((-2, "last block"), (-1, "logits")):

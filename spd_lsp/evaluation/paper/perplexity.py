@@ -19,6 +19,7 @@ from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed
 from spd_lsp.evaluation.paper.intervals import Floats, Mean, mean, means
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.interpolation import Mixture
 
 REAL = "the real text"
 
@@ -40,20 +41,30 @@ class Written:
 
 
 def measure(
-    writer: Writer, judge: Judge, passage: Passage, *, k: int, prefix: int, tokens: int, ways: Sequence[Way] = WAYS
+    writer: Writer,
+    judge: Judge,
+    passage: Passage,
+    *,
+    k: int,
+    prefix: int,
+    tokens: int,
+    ways: Sequence[Way] = WAYS,
+    known: Mixture | None = None,
 ) -> dict[str, Written]:
-    """Write k drafts in each way, and judge them all in one pass, the real text among them."""
+    """Write k drafts in each way, and judge them all in one pass, the real text among them.
+
+    The judge is told what `known` knows, or else what the writer's n-grams do.
+    """
     read, truth = passage.prefix(prefix), passage.continuation(tokens)
     drafts = {way.name: writer.write(way, passage, k=k, prefix=prefix, tokens=tokens) for way in ways}
     texts = {REAL: [truth]} | {name: [list(draft.ids) for draft in found.best] for name, found in drafts.items()}
     flat = [text for found in texts.values() for text in found]
     surprises = iter(judge.surprise(writer.tokens, read, flat))
-    mixture = writer.mixtures.get(passage.repository)
+    mixture = (known or writer.mixtures.get(passage.repository)) if judge.same else None
     results = {}
     for name, found in texts.items():
         told = [next(surprises) for _ in found]
-        known = mixture if judge.same else None
-        also = [informed(nats, known, read, text) for nats, text in zip(told, found, strict=True)]
+        also = [informed(nats, mixture, read, text) for nats, text in zip(told, found, strict=True)]
         cost = drafts.get(name)
         results[name] = Written(
             padded([float(s.mean()) for s in told], k),

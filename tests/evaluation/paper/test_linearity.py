@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, against_another, trace
+from spd_lsp.evaluation.paper.linearity import traces as follow
 from spd_lsp.evaluation.paper.linearity_report import summarise
 from spd_lsp.evaluation.paper.report import write
 from spd_lsp.tokens import Tokens
@@ -35,7 +36,7 @@ def prompts() -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def traces(network, prompts) -> list[Trace]:
-    return [trace(network, prompt, 3, 6, 1.0) for prompt in prompts]
+    return list(follow(network, prompts, 3, 6, 1.0))
 
 
 def naive_beams(network, prompt: Sequence[int], k: int, steps: int) -> list[list[int]]:
@@ -80,16 +81,18 @@ def test_no_guess_beats_the_mixture(traces: list[Trace]) -> None:
 
 def test_one_draft_with_all_the_weight_is_read_as_it_is(network, prompts) -> None:
     """With a very sharp distribution superposing does nothing while the best draft stays the best."""
-    found = trace(network, prompts[0], 3, 1, 0.001)
+    found, _ = trace(network, prompts[0], 3, 1, 0.001)
     assert found.weight[0] == pytest.approx(1, abs=1e-3)
     assert found.cosines["superposed"][0] == pytest.approx(np.ones(7 - 1), abs=1e-4)
     assert found.to_mixture[0] == pytest.approx(np.zeros(4), abs=1e-2)
 
 
-def test_another_text_has_less_in_common(traces: list[Trace]) -> None:
-    others = against_another(*traces)
-    assert others[:, -2].mean() < traces[0].cosines["superposed"][:, -2].mean()
-    assert np.allclose(against_another(traces[0], traces[0]), 1, atol=1e-5)
+def test_another_text_has_less_in_common(network, prompts, traces: list[Trace]) -> None:
+    others = traces[1].cosines["another text"]
+    assert others[:, -2].mean() < traces[1].cosines["superposed"][:, -2].mean()
+    assert np.isnan(traces[0].cosines["another text"]).all()  # there was none before it
+    _, ends = trace(network, prompts[0], 3, 2, 1.0)
+    assert np.allclose(against_another(ends, ends), 1, atol=1e-5)
 
 
 def test_the_report_names_every_measure_and_draws(traces: list[Trace], tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""Long completions with and without resets (section 5.3, appendix I): does starting again stop repetition?
+
+Every s tokens one draft goes on alone, from a cache that holds its own tokens. The paper samples that draft; here
+it is the best one, so that the same input gives the same drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from spd_lsp.evaluation.paper.diversity import uniqueness
+from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, PLAIN, SPD, Judge, Way, Writer, informed
+from spd_lsp.evaluation.paper.intervals import Mean, means
+from spd_lsp.evaluation.paper.passages import Passage
+from spd_lsp.evaluation.paper.perplexity import exponential
+from spd_lsp.evaluation.paper.report import Cell, Report, Table
+
+EVERY = (0, 10, 20, 40)
+PARTS = 4  # of a draft, over which repetition is told
+REAL = "the real text"
+
+
+def ways(every: Sequence[int] = EVERY) -> list[Way]:
+    """Superposed decoding with each reset, and what it is compared with."""
+    both = ((SPD, PAPER), ("SPD, nested n-grams", PLAIN))
+    return [
+        *(
+            Way(
+                name + (f", reset every {s}" if s else ""), "superposed", replace(base, reset_every=s), ngrams=True
+            )
+            for name, base in both
+            for s in every
+        ),
+        Way("greedy, nested n-grams", "greedy", ngrams=True),
+        Way("nucleus", "nucleus", NUCLEUS),
+        Way("nucleus, nested n-grams", "nucleus", NUCLEUS, ngrams=True),
+    ]
+
+
+def measure(
+    writer: Writer, judge: Judge, passage: Passage, *, k: int, prefix: int, tokens: int
+) -> dict[str, list[float]]:
+    """For the first draft of each way: different trigrams up to each part, and nats a token by both judges."""
+    read = passage.prefix(prefix)
+    texts = {REAL: passage.continuation(tokens)}
+    for way in ways():
+        drafts = writer.write(way, passage, k=1 if way.decoder == "nucleus" else k, prefix=prefix, tokens=tokens)
+        texts[way.name] = list(drafts.best[0].ids)
+    known = writer.mixtures.get(passage.repository) if judge.same else None
+    surprises = judge.surprise(writer.tokens, read, list(texts.values()))
+    return {
+        name: [
+            *(uniqueness(text[: tokens * part // PARTS], 3) for part in range(1, PARTS + 1)),
+            float(nats.mean()),
+            float(informed(nats, known, read, text).mean()),
+        ]
+        for (name, text), nats in zip(texts.items(), surprises, strict=True)
+    }
+
+
+def summarise(
+    measured: Sequence[Mapping[str, Sequence[float]]],
+    groups: Sequence[tuple[str, str]],
+    facts: Mapping[str, Any],
+    tokens: int,
+) -> Report:
+    """Repetition as drafts grow, and their perplexity."""
+    found = {name: means(np.array([one[name] for one in measured]), groups) for name in measured[0]}
+    lengths = [tokens * part // PARTS for part in range(1, PARTS + 1)]
+    rows: list[list[Cell]] = [
+        [name, *values[:PARTS], *exponential(values[PARTS:])] for name, values in found.items()
+    ]
+    heads = ["first draft by", *(f"{n} tokens" for n in lengths), "perplexity", "by the judge told of n-grams"]
+    table = Table(
+        "Different trigrams among all, in the first so many tokens; perplexity of the whole.", heads, rows
+    )
+    data = {"lengths": lengths, "ways": found}
+    return Report("resets", "Resets in long completions", facts, [table], data,
+                  lambda figure: draw(figure, lengths, found), (7.5, 4.6))  # fmt: skip
+
+
+def draw(figure: Any, lengths: Sequence[int], found: Mapping[str, Sequence[Mean]]) -> None:
+    """Different trigrams by length."""
+    axes = figure.subplots()
+    for name, values in found.items():
+        style = "-" if "reset" in name else ":" if name == REAL else "--"
+        axes.plot(lengths, [one.value for one in values[:PARTS]], style, marker=".", label=name)
+    axes.set(xlabel="tokens", ylabel="different trigrams among all")
+    axes.set_xticks(list(lengths))
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=6, loc="outside right upper")

@@ -85,6 +85,13 @@ class LatestWins(Generic[Question, Result]):
         """Whether anything runs or waits to run."""
         return any(not job.task.done() for job in self._jobs.values())
 
+    def last(self, document: str) -> tuple[Question, Result] | None:
+        """The document's last question and its answer, if it was answered."""
+        job = self._jobs.get(document)
+        if job is None or not job.task.done() or not job.serves(job.question):
+            return None
+        return job.question, job.task.result()
+
     async def ask(
         self, document: str, question: Question, work: Work[Result], *, pause: float = 0.0, anew: bool = False
     ) -> Result:

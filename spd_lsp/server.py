@@ -28,6 +28,7 @@ from spd_lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.questions import Question, counted, place_in, question, with_selected
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
 from spd_lsp.settings import Settings, UserError, parse_options
+from spd_lsp.typed_through import rest_of
 from spd_lsp.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -145,9 +146,11 @@ class SpdServer(LanguageServer):
         if objection:
             self.status.reason = objection
             return []
+        self.look_around()
+        if automatic and (rest := self.typed_through(document.uri, question)):
+            return rest
         pause = min(LONGEST_PAUSE, self.status.seconds / 4) if automatic else 0.0
         self.ahead.stop()
-        self.look_around()
         work = partial(self._answer, question)
         try:
             answer = await self.latest.ask(document.uri, question, work, pause=pause, anew=not automatic)
@@ -167,6 +170,14 @@ class SpdServer(LanguageServer):
         for problem in answer.problems:
             self.show_once(problem, types.MessageType.Warning)
         return answer.completions
+
+    def typed_through(self, uri: str, question: Question) -> list[Completion]:
+        """What is left of the last answer, if someone types along with the best draft."""
+        last = self.latest.last(uri)
+        rest = rest_of(*last, question) if last and last[1] else None  # type: ignore[arg-type]
+        if rest:
+            self.status.reason, self.status.passes = "", 0
+        return rest.completions if rest else []
 
     def look_around(self) -> None:
         """Have the worker hear of the documents that changed, and do what is left to do."""

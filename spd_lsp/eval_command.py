@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from spd_lsp.evaluation.leaks import Finding
     from spd_lsp.evaluation.places import Cursor, Package
     from spd_lsp.evaluation.quality import Report
+    from spd_lsp.evaluation.store import Store
     from spd_lsp.tokens import Tokens
 
 ARMS = "superposed,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
@@ -58,7 +60,10 @@ def evaluate() -> None:
     "--language", multiple=True, default=("python",), show_default=True, help="Of the files with places."
 )
 @click.option(
-    "--training", type=click.Path(path_type=Path), help="The model's training corpus, for the leak checks."
+    "--training",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of the model's training corpus, for the leak checks. May be given several times.",
 )
 @click.option(
     "--out",
@@ -117,7 +122,7 @@ def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report, 
     packages = read_packages(repos, lambda done, total: report("read", done, total))
     plan = plan_of(packages, arms, options)
     store = Store(options["out"] / "places.jsonl", facts_of(options, packages, folder))
-    findings = refuse_leaks(packages, tokens, folder, options["training"], report)
+    findings = refuse_leaks(packages, tokens, folder, options["training"], store, report)
     built_in = built_in_domains(folder) if options["model"] == STARTER else {}
     asker = load_asker(folder, tokens, options, tell)
     measure(plan, packages, lambda package: PackagePrior(package, tokens, built_in), asker, store, report)
@@ -169,12 +174,24 @@ def facts_of(options: dict[str, Any], packages: Sequence[Package], folder: Path)
 
 
 def refuse_leaks(
-    packages: Sequence[Package], tokens: Tokens, folder: Path, training: Path | None, report: Report
+    packages: Sequence[Package],
+    tokens: Tokens,
+    folder: Path,
+    training: Sequence[Path],
+    store: Store,
+    report: Report,
 ) -> list[Finding]:
-    """Run the leak checks; raise if anything evaluated on was seen in training."""
-    from spd_lsp.evaluation.leaks import check
+    """Run the leak checks, or take those of the run that goes on; raise if anything was seen in training."""
+    from spd_lsp.evaluation.leaks import Finding, check
 
-    findings = check(packages, tokens, folder, training, lambda done, total: report("leak checks", done, total))
+    asked = sorted(str(path.resolve()) for path in training)
+    kept = store.kept("leaks")
+    if kept and kept["training"] == asked:
+        findings = [Finding(**finding) for finding in kept["findings"]]
+    else:
+        findings = check(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))
+        told = [dataclasses.asdict(finding) for finding in findings]
+        store.append({"leaks": {"training": asked, "findings": told}})
     leaks = [f"{found.subject}: {found.check}, {found.text}" for found in findings if found.verdict == "leak"]
     if leaks:
         raise UserError(

@@ -66,6 +66,11 @@ class Arm:
         return KINDS[self.kind].decoder
 
     @property
+    def types(self) -> bool:
+        """Whether lines are typed through with it: that takes many completions, so only with the full prior."""
+        return self.prior == FULL
+
+    @property
     def family(self) -> str:
         """The label without the prior: arms of one family differ in nothing else."""
         return self.label.rpartition("@")[0]

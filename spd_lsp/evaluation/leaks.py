@@ -23,6 +23,7 @@ from ngram_builders.sources import source_of
 from ngram_builders.tables import Table, query
 from spd_lsp.evaluation.places import Package
 from spd_lsp.evaluation.similarity import NEAR, WINDOW, code_digest, identifiers, jaccard, windows
+from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
 
 __all__ = ["MOST", "Finding", "check"]
@@ -34,6 +35,7 @@ MOST = 0.01  # of a package's windows; unrelated repositories share 0.0009 at mo
 MOST_FILES = 0.02  # of a package's files may be near ones: small files of few words are alike by chance
 FEW = 8  # identifiers, below which files are alike by chance
 CONTEXT = ORDERS[-1] - 1
+BATCH = 64  # training files read at once
 SAMPLED = 4_000  # contexts of a package asked of a table
 
 
@@ -51,12 +53,12 @@ def check(
     packages: Sequence[Package],
     tokens: Tokens,
     model: Path,
-    training: Path | None,
+    training: Sequence[Path],
     report: Report = lambda done, total: None,
 ) -> list[Finding]:
-    """All checks that can run; `training` is the folder of source files that the model was trained on."""
+    """All checks that can run; `training`: folders of source files that the model was trained on."""
     found = [*by_name(packages, model)]
-    if training is None:
+    if not training:
         for name in ("exact files", "near files", f"windows of {WINDOW} tokens"):
             found.append(Finding(name, "all", "not checked", "no training corpus was given (--training FOLDER)"))
     else:
@@ -86,28 +88,48 @@ def plain_name(name: str) -> str:
 
 
 def against_corpus(
-    packages: Sequence[Package], tokens: Tokens, training: Path, report: Report
+    packages: Sequence[Package], tokens: Tokens, training: Sequence[Path], report: Report
 ) -> Iterator[Finding]:
     """Compare every file with every training file: digests, identifiers, windows of tokens."""
-    texts = list(training_texts(training, report))
-    digests = {code_digest(text) for text in texts}
-    names = [identifiers(text) for text in texts]
-    seen = np.unique(windows([np.array(ids) for ids in tokens.encode_batch(texts)]))
-    told = f"against {len(texts):,} training files"
-    for package in packages:
+    own = [package_windows(package, tokens) for package in packages]
+    asked = np.unique(np.concatenate(own))  # [W]
+    seen = np.zeros(len(asked), dtype=bool)
+    digests: set[str] = set()
+    names: list[frozenset[str]] = []
+    for texts in training_texts(training, report):
+        digests.update(map(code_digest, texts))
+        names += map(identifiers, texts)
+        seen[found_in(asked, windows([np.array(ids) for ids in tokens.encode_batch(texts)]))] = True
+    told = f"against {len(names):,} training files"
+    for package, its_windows in zip(packages, own, strict=True):
         yield exact_files(package, digests, told)
         yield near_files(package, names, told)
-        yield window_share(package, tokens, seen, told)
+        yield window_share(package.name, seen[np.searchsorted(asked, its_windows)], told)
 
 
-def training_texts(training: Path, report: Report) -> Iterator[str]:
-    """The texts of a training corpus."""
-    paths = sorted(path for path in training.rglob("*.py") if path.is_file())
-    for number, path in enumerate(paths):
-        report(number, len(paths))
-        text, fault = source_of(str(path))
-        if fault is None:
-            yield text
+def package_windows(package: Package, tokens: Tokens) -> U64:
+    """The windows of all files of a package. -> [W]"""
+    return windows([np.array(ids) for ids in tokens.encode_batch([source.text for source in package.sources])])
+
+
+def found_in(ordered: U64, values: U64) -> npt.NDArray[np.intp]:
+    """The places of those of the values that are among ordered ones."""
+    places = np.searchsorted(ordered, values)
+    places = np.minimum(places, max(0, len(ordered) - 1))
+    return places[ordered[places] == values] if len(ordered) else places[:0]
+
+
+def training_texts(training: Sequence[Path], report: Report) -> Iterator[list[str]]:
+    """The texts of a training corpus, some at a time."""
+    paths = sorted(path for folder in training for path in folder.rglob("*.py") if path.is_file())
+    if not paths:
+        raise UserError(
+            f"expected Python files below {', '.join(map(str, training))}, found none; name the training corpus"
+        )
+    for start in range(0, len(paths), BATCH):
+        report(start, len(paths))
+        read = (source_of(str(path)) for path in paths[start : start + BATCH])
+        yield [text for text, fault in read if fault is None]
 
 
 def exact_files(package: Package, digests: set[str], told: str) -> Finding:
@@ -136,20 +158,11 @@ def is_near(own: frozenset[str], training: Sequence[frozenset[str]]) -> bool:
     return any(low <= len(other) <= high and jaccard(own, other) >= NEAR for other in training)
 
 
-def window_share(package: Package, tokens: Tokens, seen: U64, told: str) -> Finding:
+def window_share(name: str, seen: npt.NDArray[np.bool_], told: str) -> Finding:
     """The share of a package's windows that stand in the training text."""
-    share = share_of(package, tokens, seen)
+    share = float(seen.mean()) if len(seen) else 0.0
     verdict = "leak" if share > MOST else "ok"
-    return Finding(f"windows of {WINDOW} tokens", package.name, verdict, f"{share:.2%} {told}; limit {MOST:.0%}")
-
-
-def share_of(package: Package, tokens: Tokens, seen: U64) -> float:
-    """How many of the windows are among those seen, which are sorted."""
-    own = windows([np.array(ids) for ids in tokens.encode_batch([source.text for source in package.sources])])
-    if not len(own) or not len(seen):
-        return 0.0
-    places = np.searchsorted(seen, own).clip(max=len(seen) - 1)
-    return float((seen[places] == own).mean())
+    return Finding(f"windows of {WINDOW} tokens", name, verdict, f"{share:.2%} {told}; limit {MOST:.0%}")
 
 
 def against_table(packages: Sequence[Package], tokens: Tokens, path: Path) -> Iterator[Finding]:

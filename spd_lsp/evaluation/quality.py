@@ -70,7 +70,7 @@ def lacking(plan: Plan, cursor: Cursor, record: Record) -> tuple[list[Arm], list
     asked, typed = record.get("arms", {}), record.get("typed", {})
     return (
         [arm for arm in plan.arms if arm.label not in asked],
-        [arm for arm in plan.arms if cursor.key in plan.typed and arm.label not in typed],
+        [arm for arm in plan.arms if arm.types and cursor.key in plan.typed and arm.label not in typed],
     )
 
 

@@ -102,7 +102,7 @@ def main_table(results: Results, records: Sequence[Record]) -> str:
     k = results.k
     names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
     scores = [results.scores(name, records) for name in names]
-    saved = results.keystrokes(records)
+    saved = {score.arm: percent(score.value) for score in results.keystrokes(records)}
     shown = results.scores(f"shown@{k}", records)
     rows = [["arm", "drafts", *names, "KS", "passes", "rows", "p50 ms", "p95 ms", "CPU ms"]]
     for a, cost in enumerate(results.costs(records)):
@@ -112,7 +112,7 @@ def main_table(results: Results, records: Sequence[Record]) -> str:
                 cost.arm,
                 f"{shown[a].value.mean:.1f}",
                 *cells,
-                percent(saved[a].value) if saved else "",
+                saved.get(cost.arm, ""),
                 *spent(cost),
             ]
         )
@@ -141,12 +141,12 @@ def difference_table(results: Results, records: Sequence[Record]) -> str:
     """Each arm less the arm it is compared with, which has the same prior."""
     k = results.k
     columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}")]
-    if saved := results.keystrokes(records):
-        columns.append(saved)
-    rows = [["arm", "against", *(column[0].metric for column in columns)]]
+    saved = {score.arm: points(score.difference) for score in results.keystrokes(records)}
+    rows = [["arm", "against", *(column[0].metric for column in columns), "KS"]]
     for a, label in enumerate(results.labels):
         if columns[0][a].difference is not None:
-            rows.append([label, columns[0][a].against, *(points(column[a].difference) for column in columns)])
+            cells = [points(column[a].difference) for column in columns]
+            rows.append([label, columns[0][a].against, *cells, saved.get(label, "")])
     return table(rows)
 
 

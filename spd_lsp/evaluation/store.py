@@ -46,6 +46,10 @@ class Store:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
+    def kept(self, name: str) -> Any:
+        """What was last kept under a name beside the places, or None."""
+        return next((one[name] for one in reversed([*read_records(self.path)]) if name in one), None)
+
     def records(self) -> list[Record]:
         """What was found at each place, in the order of the places' first records; later ones add arms to them."""
         places: dict[str, Record] = {}

@@ -22,6 +22,7 @@ from spd_lsp.evaluation.store import Record
 __all__ = ["COSTS", "Cost", "Results", "Score", "complete_records", "metric_names"]
 
 Floats = npt.NDArray[np.float64]
+Pairs = Callable[[Record, str], tuple[float, float]]  # of a place and an arm's label: part and whole
 
 TIMES = ("wall_ms", "cpu_ms")
 COSTS = ("passes", "rows", "tokens", *TIMES)
@@ -71,11 +72,8 @@ class Results:
         self.arms = arms
         self.labels = [arm.label for arm in arms]
         self.k = k
-        self.reference = [self.find(f"{against}@{arm.prior}") for arm in arms]  # [A]
-
-    def find(self, label: str) -> int | None:
-        """The place of an arm."""
-        return self.labels.index(label) if label in self.labels else None
+        self.against = against
+        self.drawn: dict[tuple[str, ...], Draws] = {}  # by the places they are of
 
     def scores(self, metric: str, chosen: Sequence[Record] | None = None) -> list[Score]:
         """What each arm scored by a metric such as `EM@3`, over some of the records."""
@@ -86,43 +84,52 @@ class Results:
         def pair(record: Record, label: str) -> tuple[float, float]:
             return measure(record["arms"][label]["drafts"], record["place"]["target"], int(k))
 
-        return self.compare(metric, records, pair)
+        return self.compare(metric, records, self.arms, pair)
 
     def keystrokes(self, chosen: Sequence[Record] | None = None) -> list[Score]:
-        """KS, 1 - keystrokes / characters, over the places that were typed through with every arm."""
+        """KS, 1 - keystrokes / characters, of the arms that lines were typed through with, over those lines."""
         records = self.typed(self.records if chosen is None else chosen)
 
         def pair(record: Record, label: str) -> tuple[float, float]:
             one = record["typed"][label]
             return one["characters"] - one["keystrokes"], one["characters"]
 
-        return self.compare("KS", records, pair)
+        arms = [arm for arm in self.arms if arm.types]
+        return self.compare("KS", records, arms, pair)
 
     def typed(self, records: Sequence[Record]) -> list[Record]:
-        """The records whose lines were typed through with every arm."""
-        return [one for one in records if all(label in one.get("typed", {}) for label in self.labels)]
+        """The records whose lines were typed through with every arm that types."""
+        labels = [arm.label for arm in self.arms if arm.types]
+        return [one for one in records if "typed" in one and all(label in one["typed"] for label in labels)]
 
-    def compare(
-        self, metric: str, records: Sequence[Record], pair: Callable[[Record, str], tuple[float, float]]
-    ) -> list[Score]:
+    def draws(self, records: Sequence[Record]) -> Draws:
+        """How these places are drawn again, the same for all metrics."""
+        key = tuple(record["key"] for record in records)
+        if key not in self.drawn:
+            places = [record["place"] for record in records]
+            self.drawn[key] = Draws([one["package"] for one in places], [one["file"] for one in places])
+        return self.drawn[key]
+
+    def compare(self, metric: str, records: Sequence[Record], arms: Sequence[Arm], pair: Pairs) -> list[Score]:
         """Each arm's mean, and its difference from its reference, with intervals."""
-        if not records:
+        if not records or not arms:
             return []
-        pairs = np.array([[pair(record, label) for label in self.labels] for record in records])  # [N, A, 2]
-        parts, wholes = pairs[..., 0], pairs[..., 1]
-        draws = Draws([r["place"]["package"] for r in records], [r["place"]["file"] for r in records])
+        labels = [arm.label for arm in arms]
+        pairs = np.array([[pair(record, label) for label in labels] for record in records])  # [N, A, 2]
+        parts, wholes, draws = pairs[..., 0], pairs[..., 1], self.draws(records)
         values = draws.intervals(parts, wholes)
-        rows = {at: draws.differences(parts, wholes, at) for at in {*self.reference} if at is not None}
+        reference = [labels.index(one) if one in labels else None for one in map(self.reference, arms)]
+        rows = {at: draws.differences(parts, wholes, at) for at in {*reference} if at is not None}
         return [
-            Score(
-                label,
-                metric,
-                values[a],
-                rows[at][a] if at is not None and at != a else None,
-                self.labels[at] if at is not None and at != a else "",
-            )
-            for a, (label, at) in enumerate(zip(self.labels, self.reference, strict=True))
+            Score(label, metric, values[a], None, "")
+            if at is None or at == a
+            else Score(label, metric, values[a], rows[at][a], labels[at])
+            for a, (label, at) in enumerate(zip(labels, reference, strict=True))
         ]
+
+    def reference(self, arm: Arm) -> str:
+        """The label of the arm that another one is compared with: the same prior, else nothing in common."""
+        return f"{self.against}@{arm.prior}"
 
     def costs(self, chosen: Sequence[Record] | None = None) -> list[Cost]:
         """What each arm took."""

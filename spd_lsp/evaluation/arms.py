@@ -43,6 +43,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     **{name: Kind(name) for name in DECODERS},
+    "greedy": Kind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
     # The decoder of the paper, with the numbers it found for Llama 2 7B.
     "paper": Kind(
         "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}

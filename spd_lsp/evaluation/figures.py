@@ -57,24 +57,26 @@ def by_arm(plt: Any, folder: Path, results: Results, records: Any, title: str) -
 
 
 def by_time(plt: Any, folder: Path, results: Results, records: Any, title: str) -> Path:
-    """EM@k against the median time of a completion."""
-    figure, axes = plt.subplots(figsize=(7.5, 5), layout="constrained")
+    """EM@k against the median time of a completion: of the clock, and of the processor."""
+    figure, panels = plt.subplots(1, 2, figsize=(13, 5), layout="constrained", sharey=True)
     scores, costs = results.scores(f"EM@{results.k}", records), results.costs(records)
-    for arm, score, cost in zip(results.arms, scores, costs, strict=True):
-        value, colour = score.value, COLOURS[arm.prior]
-        axes.plot([cost.wall_p50] * 2, [100 * value.low, 100 * value.high], color=colour, linewidth=1, alpha=0.5)
-        axes.plot(cost.wall_p50, 100 * value.mean, "o", color=colour)
-        axes.annotate(
-            arm.family, (cost.wall_p50, 100 * value.mean), (4, 3), textcoords="offset points", fontsize=7
-        )
-    for prior in {arm.prior: None for arm in results.arms}:
-        axes.plot([], [], "o", color=COLOURS[prior], label=f"n-grams: {prior}")
-    axes.set_xlabel("median wall-clock of a completion after the prompt, ms")
-    axes.set_ylabel(f"EM@{results.k}, % (bars: 95 % intervals)")
-    axes.set_xlim(left=0)
-    axes.legend(fontsize=8)
-    axes.set_title(title, fontsize=10)
-    axes.grid(alpha=0.3)
+    for axes, times, what in (
+        (panels[0], [cost.wall_p50 for cost in costs], "wall-clock"),
+        (panels[1], [cost.cpu_p50 for cost in costs], "processor time"),
+    ):
+        for arm, score, time in zip(results.arms, scores, times, strict=True):
+            value, colour = score.value, COLOURS[arm.prior]
+            axes.plot([time] * 2, [100 * value.low, 100 * value.high], color=colour, linewidth=1, alpha=0.5)
+            axes.plot(time, 100 * value.mean, "o", color=colour)
+            axes.annotate(arm.family, (time, 100 * value.mean), (4, 3), textcoords="offset points", fontsize=7)
+        axes.set_xlabel(f"median {what} of a completion after the prompt, ms")
+        axes.set_xlim(left=0)
+        axes.grid(alpha=0.3)
+    for prior in dict.fromkeys(arm.prior for arm in results.arms):
+        panels[0].plot([], [], "o", color=COLOURS[prior], label=f"n-grams: {prior}")
+    panels[0].set_ylabel(f"EM@{results.k}, % (bars: 95 % intervals)")
+    panels[0].legend(fontsize=8)
+    figure.suptitle(title, fontsize=10)
     return save(plt, figure, folder / "exact-match-by-time.png")
 
 

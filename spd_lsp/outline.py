@@ -6,7 +6,7 @@ say how soon it goes. Knows nothing of tokens or budgets; languages are rows of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -54,21 +54,21 @@ class Cut:
 def outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
     """Split the lines above and below a gap into parts; each row is in exactly one part."""
     lines, gap = [*above, *below], len(above)
-    single = [Part(Role.SCOPE, distance, (row,)) for row, distance in distances(len(lines), gap)]
+    total = len(lines)
     if language is None:
-        return single
+        return list(single_lines(range(total), gap))
     root = parse(language, "".join(lines)).root_node
     if is_broken(root, gap):  # what stands above says more without what stands below
         lines = lines[:gap]
         root = parse(language, "".join(lines)).root_node
     cut = Cut(language, lines, gap)
     cut = replace(cut, around=tuple(enclosing(cut, root)))
-    return [*cover(cut, sections(cut, root, Role.OTHER, 0)), *single[len(lines) :]]
+    return [*cover(cut, sections(cut, root, Role.OTHER, 0)), *single_lines(range(len(lines), total), gap)]
 
 
-def distances(count: int, gap: int) -> Iterator[tuple[int, int]]:
-    """Each row with its distance from the gap. Example: 4 rows, gap 2 gives 1, 0, 0, 1."""
-    return ((row, gap - 1 - row if row < gap else row - gap) for row in range(count))
+def single_lines(rows: Iterable[int], gap: int) -> Iterator[Part]:
+    """A part for each row, by its distance from the gap. Example: rows 0 to 3, gap 2: 1, 0, 0, 1."""
+    return (Part(Role.SCOPE, gap - 1 - row if row < gap else row - gap, (row,)) for row in rows)
 
 
 def cover(cut: Cut, parts: Iterator[Part]) -> list[Part]:

@@ -10,7 +10,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 from spd_lsp.settings import UserError
 
+LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
 
 
@@ -74,6 +75,7 @@ class Tokens:
         self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
         self.specials = frozenset(self.tokenizer.get_added_tokens_decoder())
         self.end_of_text = self.find_end_of_text()
+        self.known_size = lru_cache(LINES)(self.size)
         self.fill_format = next((f for f in FILL_FORMATS if all(map(self.find, f.marks))), None)
 
     def find(self, name: str) -> str | None:
@@ -106,6 +108,10 @@ class Tokens:
             yield list(encoding.ids)
 
     def count(self, text: str) -> int:
+        """How many tokens a text takes; lines are remembered, as they are asked for again at every keystroke."""
+        return self.known_size(text) if len(text) <= SHORT else self.size(text)
+
+    def size(self, text: str) -> int:
         """How many tokens a text takes."""
         return len(self.encode(text))
 

@@ -1,0 +1,167 @@
+"""A decoder of the Llama shape in plain torch, for any device and precision: Llama, Qwen2, Qwen3, Mistral, SmolLM.
+
+Comes in: tensors of fixed shapes, all of which can be written to again before the next pass. Goes out: logits. A
+pass asks nothing of the host: which texts it reads, and where in them, it finds in tensors, so that it can be
+captured once and replayed. Knows neither prompts nor drafts, nor where the weights are from.
+
+Legend: M new positions in all, K mixed tokens, D width, H query heads, G key heads, Q query heads a key head,
+C width of a head, F inner width, V vocabulary; B rows attended to, T new positions of each at most, L positions a
+row is looked at, W positions whose logits are wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Affine(NamedTuple):
+    """x W^T + b."""
+
+    weight: Tensor  # [O, I]
+    bias: Tensor | None  # [O]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., I] -> [..., O]."""
+        return F.linear(x, self.weight, self.bias)
+
+
+class Layer(NamedTuple):
+    """The weights of one block."""
+
+    attention_norm: Tensor  # [D]
+    queries_keys_values: Affine  # D -> (H + 2 G) C
+    query_norm: Tensor | None  # [C], as Qwen3 has it
+    key_norm: Tensor | None  # [C]
+    attention_out: Affine  # H C -> D
+    mlp_norm: Tensor  # [D]
+    gate_up: Affine  # D -> 2 F
+    down: Affine  # F -> D
+
+
+class Inputs(NamedTuple):
+    """What a pass reads. New positions stand one after the other; those that fill a shape up are read into a row
+    that nobody looks at."""
+
+    ids: Tensor  # [M, K]
+    weights: Tensor  # [M, K], in single precision
+    positions: Tensor  # [M], of each new position in its text
+    rows: Tensor  # [M], where its keys and values go
+    starts: Tensor  # [B], the first new position of each row attended to
+    spread: Tensor | None  # [B T], which new position each place of the rows is; None: they are the same, in order
+    gathered: Tensor | None  # [M], and back
+    wanted: Tensor  # [W], of the new positions
+
+
+class Past(NamedTuple):
+    """Keys and values of earlier positions, [R, G, room, C] for each layer, and the part that is looked at."""
+
+    keys: list[Tensor]
+    values: list[Tensor]
+    first: int  # the rows attended to are first ... first + B
+    rows: int  # B
+    length: int  # L
+
+    def seen(self, held: Tensor) -> Tensor:
+        """The part of keys or values that is looked at, in place: [R, G, room, C] -> [B G, L, C]."""
+        return held[self.first : self.first + self.rows].flatten(0, 1)[:, : self.length]
+
+
+@dataclass(frozen=True)
+class TorchDecoder:
+    """The weights of a model and the sizes that do not show in them."""
+
+    embedding: Tensor  # [V, D]
+    layers: list[Layer]
+    norm: Tensor  # [D]
+    head: Affine  # D -> V
+    query_heads: int
+    key_heads: int
+    head_width: int
+    epsilon: float
+    frequencies: Tensor  # [C / 2], radians a position
+    rotation_scale: float  # YaRN scales queries and keys
+    max_positions: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of weights that a pass reads, an embedding that is also the head counted once."""
+        linears = [one for layer in self.layers for one in layer if isinstance(one, Affine)]
+        return sum(one.weight.numel() * one.weight.element_size() for one in [*linears, self.head])
+
+    def read(self, new: Inputs, past: Past) -> Tensor:
+        """One pass over new positions, whose keys and values join the past. -> logits [W, V]."""
+        heads, turned = self.query_heads, self.query_heads + self.key_heads
+        x = self.superpose(new.ids, new.weights)  # [M, D]
+        cos, sin = self.rotation(new.positions)
+        hidden = later(new, past, x.dtype)
+        for layer, keys, values in zip(self.layers, past.keys, past.values, strict=True):
+            qkv = layer.queries_keys_values(self.normalise(x, layer.attention_norm))
+            qkv = qkv.view(len(x), -1, self.head_width)  # [M, H + 2 G, C]
+            qk = rotate(self.normalise_heads(qkv[:, :turned], layer), cos, sin)
+            keys[new.rows, :, new.positions] = qk[:, heads:]
+            values[new.rows, :, new.positions] = qkv[:, turned:]
+            found = attend(qk[:, :heads], past.seen(keys), past.seen(values), new, hidden)
+            x = x + layer.attention_out(found)
+            gate, up = layer.gate_up(self.normalise(x, layer.mlp_norm)).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate) * up)
+        return self.head(self.normalise(x[new.wanted], self.norm)).float()
+
+    def superpose(self, ids: Tensor, weights: Tensor) -> Tensor:
+        """x~ = sum_i gamma_i z_i in single precision: [M, K] twice -> [M, D]."""
+        mixed = (F.embedding(ids, self.embedding) * weights[..., None]).sum(dim=1)
+        return mixed.to(self.embedding.dtype)
+
+    def normalise(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Root mean square normalisation over the last axis."""
+        return F.rms_norm(x, weight.shape, weight, self.epsilon)
+
+    def normalise_heads(self, qk: Tensor, layer: Layer) -> Tensor:
+        """Queries and keys [M, H + G, C] as the layer normalises them, if it does."""
+        if layer.query_norm is None or layer.key_norm is None:
+            return qk
+        queries, keys = qk[:, : self.query_heads], qk[:, self.query_heads :]
+        return torch.cat([self.normalise(queries, layer.query_norm), self.normalise(keys, layer.key_norm)], dim=1)
+
+    def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of rotary embeddings, by halves of a head: [M, 1, 2, C / 2] twice."""
+        angles = positions[:, None].float() * self.frequencies  # [M, C / 2]
+        cos, sin = angles.cos() * self.rotation_scale, angles.sin() * self.rotation_scale
+        both = torch.stack([cos, cos], dim=1)[:, None], torch.stack([-sin, sin], dim=1)[:, None]
+        return both[0].to(self.embedding.dtype), both[1].to(self.embedding.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (first half, second half) of a head by its position's angle: [M, H, C] -> the same shape."""
+    halves = x.view(*x.shape[:2], 2, -1)  # [M, H, 2, C / 2]
+    return torch.addcmul(halves * cos, halves.flip(2), sin).flatten(2)
+
+
+def later(new: Inputs, past: Past, dtype: torch.dtype) -> Tensor:
+    """-inf where a new position would see a later one, else 0. [B, 1, T, 1, L]."""
+    places = len(new.positions) if new.spread is None else len(new.spread)
+    steps = torch.arange(places // past.rows, device=new.starts.device)  # [T]
+    at = torch.arange(past.length, device=new.starts.device)  # [L]
+    hidden = at > (new.starts[:, None] + steps)[..., None]  # [B, T, L]
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+    return mask[:, None, :, None]
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, hidden: Tensor) -> Tensor:
+    """Attention of new positions [M, H, C], each over what its text holds up to itself [B G, L, C]. -> [M, H C].
+
+    The query heads that share keys stand beside each other: two products a row and key head, nothing repeated.
+    """
+    rows, _, each, _, length = hidden.shape  # B, T, L
+    groups, width = len(keys) // rows, keys.shape[2]
+    q = queries if new.spread is None else queries[new.spread]  # [B T, H, C]
+    q = q.reshape(rows, each, groups, -1, width).transpose(1, 2).reshape(rows * groups, -1, width)  # [B G, T Q, C]
+    scores = torch.bmm(q * width**-0.5, keys.transpose(1, 2)).view(rows, groups, each, -1, length)
+    weights = torch.softmax(scores + hidden, dim=-1).view(rows * groups, -1, length)
+    mixed = torch.bmm(weights, values).view(rows, groups, each, -1, width)
+    found = mixed.transpose(1, 2).reshape(rows * each, -1)  # [B T, H C]
+    return found if new.gathered is None else found[new.gathered]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spd_lsp.checkpoints import locate
+from spd_lsp.evaluation.paper.subject import (
+    built_in,
+    judge_of,
+    prepare,
+    progress_over,
+    publish,
+    read_sources,
+    tell,
+)
 from spd_lsp.settings import UserError
-
-if TYPE_CHECKING:
-    from spd_lsp.evaluation.paper.drafting import Judge, Writer
-    from spd_lsp.evaluation.paper.passages import Passage, Source
-    from spd_lsp.evaluation.paper.report import Report
-    from spd_lsp.tokens import Tokens
 
 
 class Experiments(click.Group):
@@ -72,98 +74,6 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         command = option(command)
     return shared_options(command)
-
-
-def progress_over(items: Iterable[Any], what: str, total: int | None = None) -> Any:
-    """The items, with a bar on standard error where that is a terminal; `total` where they do not tell."""
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, total=total, description=what, console=Console(stderr=True), transient=True)
-
-
-def read_sources(
-    repos: Sequence[Path], tokens: Tokens, *, places: int, before: int, after: int, seed: int
-) -> list[Source]:
-    """The places of all repositories."""
-    from spd_lsp.evaluation.paper.passages import read_source
-
-    return [
-        read_source(repo, tokens, places=places, before=before, after=after, seed=seed)
-        for repo in progress_over(repos, "reading")
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """A model and the places it is asked about."""
-
-    writer: Writer
-    sources: list[Source]
-    facts: dict[str, Any]
-
-    @property
-    def passages(self) -> list[Passage]:
-        """All places, repository by repository."""
-        return [passage for source in self.sources for passage in source.passages]
-
-    @property
-    def groups(self) -> list[tuple[str, str]]:
-        """Where each place is, for intervals."""
-        return [(passage.repository, passage.file) for passage in self.passages]
-
-
-def prepare(
-    repos: Sequence[Path], model: str, device: str, *, places: int, before: int, after: int, seed: int
-) -> Bench:
-    """Read the repositories, count what is not asked about, and load the model."""
-    from ngram_builders.tables import Table
-    from spd_lsp.checkpoints import STARTER, built_in_domains
-    from spd_lsp.interpolation import BUILT_IN_WEIGHT
-    from spd_lsp.tokens import Tokens
-
-    folder = locate(model, tell)
-    tokens = Tokens(folder)
-    sources = read_sources(repos, tokens, places=places, before=before, after=after, seed=seed)
-    built_in = built_in_domains(folder) if model == STARTER else {}
-    beside = [(Table.open(path, tokens.fingerprint).columns, BUILT_IN_WEIGHT) for path in built_in.values()]
-
-    from spd_lsp.evaluation.paper.drafting import Writer, mixtures_of
-    from spd_lsp.model import load
-
-    writer = Writer(load(folder, device), tokens, mixtures_of(sources, tokens.vocab_size, beside))
-    facts = {"model": model, "repositories": len(sources), "seed": seed,
-             "places": sum(len(source.passages) for source in sources), "prefix tokens": before}  # fmt: skip
-    return Bench(writer, sources, facts)
-
-
-def judge_of(judge: str, model: str, device: str, bench: Bench) -> Judge:
-    """The model that judges; by default the one that writes."""
-    from spd_lsp.evaluation.paper.drafting import Judge
-    from spd_lsp.model import load
-    from spd_lsp.tokens import Tokens
-
-    if judge in ("", model):
-        return Judge(bench.writer.model, bench.writer.tokens, same=True)
-    folder = locate(judge, tell)
-    tokens = Tokens(folder)
-    return Judge(load(folder, device), tokens, same=tokens.fingerprint == bench.writer.tokens.fingerprint)
-
-
-def tell(text: str) -> None:
-    """Say what goes on, beside the output."""
-    click.echo(text, err=True)
-
-
-def publish(report: Report, out: Path) -> None:
-    """Write the results and show the tables."""
-    from spd_lsp.evaluation.paper.report import figures_possible, write
-
-    written = write(report, out)
-    click.echo(report.markdown())
-    tell(f"wrote {', '.join(map(str, written))}")
-    if report.draw is not None and not figures_possible():
-        tell("no figure: matplotlib is missing; pip install 'spd-lsp[bench]'")
 
 
 @experiments.command()
@@ -244,14 +154,14 @@ def perplexity(
     """Perplexity of drafts by rank, against nucleus, greedy, beam and n-grams alone (tables 1 and 3)."""
     from spd_lsp.evaluation.paper.perplexity import measure, summarise
 
-    bench = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
-    judging = judge_of(judge, model, device, bench)
+    subject = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
+    judging = judge_of(judge, model, device, subject)
     measured = [
-        measure(bench.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
-        for passage in progress_over(bench.passages, "drafting")
+        measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        for passage in progress_over(subject.passages, "drafting")
     ]
-    facts = {**bench.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
-    publish(summarise(measured, bench.groups, facts, drafts), out)
+    facts = {**subject.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
+    publish(summarise(measured, subject.groups, facts, drafts), out)
 
 
 @experiments.command()
@@ -263,12 +173,12 @@ def diversity(
     """Repetition within drafts and likeness among them (Self-BLEU), by length (figure 8)."""
     from spd_lsp.evaluation.paper.diversity import LENGTHS, measure, summarise
 
-    bench = prepare(repos, model, device, places=places, before=prefix, after=max(LENGTHS), seed=seed)
+    subject = prepare(repos, model, device, places=places, before=prefix, after=max(LENGTHS), seed=seed)
     measured = [
-        measure(bench.writer, passage, k=drafts, prefix=prefix)
-        for passage in progress_over(bench.passages, "drafting")
+        measure(subject.writer, passage, k=drafts, prefix=prefix)
+        for passage in progress_over(subject.passages, "drafting")
     ]
-    publish(summarise(measured, bench.groups, {**bench.facts, "k": drafts}), out)
+    publish(summarise(measured, subject.groups, {**subject.facts, "k": drafts}), out)
 
 
 @experiments.command()
@@ -292,15 +202,15 @@ def ablations(
     )
 
     before = max(prefix, *PREFIXES)
-    bench = prepare(repos, model, device, places=places, before=before, after=max(LENGTHS), seed=seed)
-    judging = judge_of(judge, model, device, bench)
-    size = bench.writer.tokens.vocab_size
-    known = {name: mixtures(bench.sources, size, orders) for name, orders in ORDERS.items()}
-    stored = {name: stored_bytes(bench.sources, bench.writer, orders) for name, orders in ORDERS.items()}
+    subject = prepare(repos, model, device, places=places, before=before, after=max(LENGTHS), seed=seed)
+    judging = judge_of(judge, model, device, subject)
+    size = subject.writer.tokens.vocab_size
+    known = {name: mixtures(subject.sources, size, orders) for name, orders in ORDERS.items()}
+    stored = {name: stored_bytes(subject.sources, subject.writer, orders) for name, orders in ORDERS.items()}
     measured = [
-        attempt(known, bench.writer, judging, passage) for passage in progress_over(bench.passages, "drafting")
+        attempt(known, subject.writer, judging, passage) for passage in progress_over(subject.passages, "drafting")
     ]
-    publish(summarise(measured, bench.groups, {**bench.facts, "judge": judge or model}, stored), out)
+    publish(summarise(measured, subject.groups, {**subject.facts, "judge": judge or model}, stored), out)
 
 
 @experiments.command()
@@ -323,11 +233,133 @@ def resets(
     """Repetition in long completions, with and without starting again (section 5.3)."""
     from spd_lsp.evaluation.paper.resets import measure, summarise
 
-    bench = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
-    judging = judge_of(judge, model, device, bench)
+    subject = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
+    judging = judge_of(judge, model, device, subject)
     measured = [
-        measure(bench.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
-        for passage in progress_over(bench.passages, "drafting")
+        measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        for passage in progress_over(subject.passages, "drafting")
     ]
-    facts = {**bench.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
-    publish(summarise(measured, bench.groups, facts, tokens), out)
+    facts = {**subject.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
+    publish(summarise(measured, subject.groups, facts, tokens), out)
+
+
+@experiments.command()
+@source_options
+@click.option("--tokens", default=24, show_default=True, type=click.IntRange(4, 256), help="Longest line.")
+def coverage(
+    repos: Sequence[Path], model: str, device: str, out: Path, seed: int, places: int, prefix: int, tokens: int
+) -> None:
+    """Nucleus samples against samples finished by superposed decoding, at equal compute (table 2).
+
+    Of the places, those count whose line ends within the longest line.
+    """
+    from spd_lsp.evaluation.paper.coverage import measure, rest_of_line, summarise
+
+    subject = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
+    lines = [(one, rest_of_line(subject.writer.tokens, one, tokens)) for one in subject.passages]
+    asked = [(passage, line) for passage, line in lines if line is not None]
+    if not asked:
+        raise UserError(
+            f"expected places whose line ends within {tokens} tokens, found none; ask for more --places"
+        )
+    measured = [
+        measure(subject.writer, passage, line, prefix=prefix, tokens=tokens)
+        for passage, line in progress_over(asked, "sampling")
+    ]
+    groups = [(passage.repository, passage.file) for passage, _ in asked]
+    publish(summarise(measured, groups, {**subject.facts, "places": len(asked)}), out)
+
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@experiments.command()
+@click.argument("tasks", metavar="TASKS", type=FILE)
+@shared_options
+@K_OPTION
+@click.option("--limit", type=click.IntRange(min=1), help="So many tasks, drawn at random.")
+@click.option(
+    "--arms",
+    default="greedy,superposed,nucleus,beam,paper",
+    show_default=True,
+    metavar="A,B,...",
+    help="As in `eval quality`.",
+)
+@click.option("--priors", default="none,built-in", show_default=True, metavar="P,Q", help="What n-grams know.")
+@click.option("--weak-sandbox", is_flag=True, help="Run programs even where little guards this machine.")
+def infilling(
+    tasks: Path,
+    model: str,
+    device: str,
+    out: Path,
+    seed: int,
+    drafts: int,
+    limit: int | None,
+    arms: str,
+    priors: str,
+    weak_sandbox: bool,
+) -> None:
+    """pass@k on functions with a missing line, such as HumanEval-infilling; runs what the model writes.
+
+    TASKS is a .jsonl or .jsonl.gz file. Programs run without network and without rights to change files where the
+    system can take these away; what it cannot is said, and refused without --weak-sandbox.
+    """
+    from spd_lsp.evaluation.arms import Asker, parse_arms
+    from spd_lsp.evaluation.paper import sandbox
+    from spd_lsp.evaluation.paper.infilling import Solver, read_tasks, summarise
+    from spd_lsp.interpolation import Mixture
+    from spd_lsp.settings import Settings
+    from spd_lsp.tokens import Tokens
+
+    found = read_tasks(tasks, limit, seed)
+    compared = parse_arms(arms.split(","), priors.split(","))
+    guards = sandbox.require_guard(weak_sandbox)
+    folder = locate(model, tell)
+    tokens = Tokens(folder)
+    known = built_in(folder, model, tokens)
+    mixtures = {
+        "none": None,
+        "built-in": Mixture([[c] for c, _ in known], [w for _, w in known]) if known else None,
+    }
+    if foreign := {arm.prior for arm in compared} - set(mixtures):
+        raise UserError(f"expected priors none or built-in here, found {', '.join(sorted(foreign))}; choose these")
+
+    from spd_lsp.model import load
+
+    asker = Asker(load(folder, device), tokens, Settings(drafts=drafts))
+    solver = Solver(asker, mixtures, lambda program: sandbox.run(program).passed)
+    solved = [solver.solve(task, compared, drafts) for task in progress_over(found, "solving")]
+    facts = {"model": model, "tasks": len(found), "of": tasks.name, "k": drafts, "seed": seed,
+             "programs run": solver.runs}  # fmt: skip
+    publish(summarise(solved, found, facts, guards, drafts), out)
+
+
+@experiments.command()
+@click.argument("file", metavar="FILE", type=FILE)
+@shared_options
+@K_OPTION
+@click.option("--limit", type=click.IntRange(min=1), help="So many questions, drawn at random.")
+@click.option("--tokens", default=16, show_default=True, type=click.IntRange(1, 128), help="Longest answer.")
+def questions(
+    file: Path, model: str, device: str, out: Path, seed: int, drafts: int, limit: int | None, tokens: int
+) -> None:
+    """P@k on questions with short answers, in the formats of TriviaQA and Natural Questions (figure 5).
+
+    Wants a large model: one that was made for code knows few answers.
+    """
+    from spd_lsp.evaluation.paper.answers import measure, read_questions, summarise
+    from spd_lsp.tokens import Tokens
+
+    asked = read_questions(file, limit, seed)
+    folder = locate(model, tell)
+    encoder = Tokens(folder)
+
+    from spd_lsp.model import load
+
+    network = load(folder, device)
+    measured = [
+        measure(network, encoder, question, k=drafts, longest=tokens)
+        for question in progress_over(asked, "answering")
+    ]
+    facts = {"model": model, "questions": len(asked), "of": file.name, "k": drafts, "seed": seed}
+    publish(summarise(measured, facts, drafts), out)

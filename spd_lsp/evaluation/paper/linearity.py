@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from spd_lsp.model import choose_device, choose_dtype, read_config, refuse_state_space
+from spd_lsp.settings import UserError
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -49,12 +49,19 @@ class Trace:
 
 
 def open_network(folder: Path, device: str) -> Any:
-    """The model as transformers runs it: faster engines do not tell what their layers hold."""
-    chosen, config = choose_device(device), read_config(folder)
-    refuse_state_space(config, folder)
-    network: Any = AutoModelForCausalLM.from_pretrained(
-        folder, config=config, dtype=choose_dtype(chosen), use_safetensors=True, local_files_only=True
-    )
+    """The model as transformers runs it: faster engines do not tell what their layers hold.
+
+    In single precision on the CPU, elsewhere as it was stored.
+    """
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        network: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32 if chosen == "cpu" else "auto", use_safetensors=True, local_files_only=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"transformers cannot open the model in {folder} ({error}); name another model") from error
+    if getattr(network, "_is_stateful", False):
+        raise UserError(f"{folder.name} keeps a state that cannot be copied; name an attention-only model")
     return network.to(chosen).eval()
 
 

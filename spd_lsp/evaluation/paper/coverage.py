@@ -1,0 +1,130 @@
+"""Coverage at equal compute: nucleus samples, and samples finished by superposed decoding (section 4.5, table 2).
+
+The share of places where one generation is right, by the number n of samples that were paid for. A sample whose
+first tokens are drawn and then finished by k superposed drafts costs the passes of one sample. Right on code: the
+rest of the line. A third kind finishes the same beginnings greedily: what is gained over it is due to superposing,
+the rest to drawing fewer tokens.
+
+Legend: N samples of a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from spd_lsp.drafts import Start, superpose
+from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Writer, samples
+from spd_lsp.evaluation.paper.intervals import Mean, means
+from spd_lsp.evaluation.paper.passages import Passage
+from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.tokens import Tokens
+
+BUDGETS = (1, 2, 5, 10, 20)
+SPLICED = 3  # tokens drawn before superposing begins
+FINISHES = {"nucleus": 0, "nucleus then greedy": 1, "nucleus then SPD-2": 2, "nucleus then SPD-3": 3}
+NGRAMS = {"": False, ", nested n-grams": True}
+
+
+def rest_of_line(tokens: Tokens, passage: Passage, longest: int) -> str | None:
+    """What follows up to the end of the line, or None if that is nothing or longer than so many tokens."""
+    text = tokens.bytes_of(passage.continuation(longest)).decode(errors="ignore")
+    line, newline, _ = text.partition("\n")
+    return line.rstrip() if newline and line.strip() else None
+
+
+def first_line(tokens: Tokens, ids: Sequence[int]) -> str:
+    """The text that a draft would put into the line."""
+    return tokens.bytes_of(ids).decode(errors="ignore").partition("\n")[0].rstrip()
+
+
+def coverage(right: int, drawn: int, n: int) -> float:
+    """The chance that n of the samples hold a right one: 1 - C(drawn - right, n) / C(drawn, n).
+
+    Chen et al., "Evaluating Large Language Models Trained on Code", 2021, equation 1.
+
+    Example: 1 right of 2, n = 1 -> .5.
+    """
+    if drawn - right < n:
+        return 1.0
+    return float(1 - np.prod(1 - n / np.arange(drawn - right + 1, drawn + 1)))
+
+
+def measure(
+    writer: Writer, passage: Passage, truth: str, *, prefix: int, tokens: int, budgets: Sequence[int] = BUDGETS
+) -> dict[str, list[float]]:
+    """Coverage by budget, and passes a sample, for each kind of finish with and without n-grams."""
+    found: dict[str, list[float]] = {}
+    for suffix, ngrams in NGRAMS.items():
+        bare = writer.start(passage, prefix, ngrams=ngrams)
+        start = replace(bare, stop=lambda ids: ends_line(writer.tokens, ids))
+        drawn = samples(writer.model, start, replace(NUCLEUS, drafts=max(budgets), max_tokens=tokens)).best
+        for name, k in FINISHES.items():
+            finish = finisher(writer, start, k, tokens)
+            tries = [finish(tuple(draft.ids)) for draft in drawn]
+            right = sum(truth in {first_line(writer.tokens, ids) for ids in texts} for texts, _ in tries)
+            passes = float(np.mean([passes for _, passes in tries]))
+            found[name + suffix] = [*(coverage(right, len(drawn), n) for n in budgets), passes]
+    return found
+
+
+def ends_line(tokens: Tokens, ids: Sequence[int]) -> bool:
+    """Whether a draft has ended its line or its text."""
+    return tokens.ends(ids[-1]) or b"\n" in tokens.bytes_of(ids[-1:])
+
+
+Finish = Callable[[tuple[int, ...]], tuple[list[tuple[int, ...]], int]]
+
+
+def finisher(writer: Writer, start: Start, k: int, tokens: int) -> Finish:
+    """What makes generations of one sample, and says how many passes they took; equal beginnings are done once."""
+    done: dict[tuple[int, ...], tuple[list[tuple[int, ...]], int]] = {}
+
+    def finish(ids: tuple[int, ...]) -> tuple[list[tuple[int, ...]], int]:
+        begun = ids[:SPLICED]
+        if not k or len(ids) <= SPLICED:
+            return [ids], len(ids)
+        if begun not in done:
+            settings = replace(PLAIN, drafts=k, max_tokens=tokens - SPLICED)
+            drafts = superpose(writer.model, start.after(begun), settings)
+            # The first pass reads the last drawn token, as the sample's own next pass would.
+            done[begun] = [(*begun, *draft.ids) for draft in drafts.best], SPLICED + drafts.passes
+        return done[begun]
+
+    return finish
+
+
+def summarise(
+    measured: Sequence[Mapping[str, Sequence[float]]],
+    groups: Sequence[tuple[str, str]],
+    facts: Mapping[str, Any],
+    budgets: Sequence[int] = BUDGETS,
+) -> Report:
+    """Coverage in percent by budget, as table 2."""
+    found = {name: means(100 * np.array([one[name][:-1] for one in measured]), groups) for name in measured[0]}
+    passes = {name: float(np.mean([one[name][-1] for one in measured])) for name in measured[0]}
+    rows: list[list[Cell]] = [[name, *values, passes[name]] for name, values in found.items()]
+    heads = ["generations by", *(f"n = {n}" for n in budgets), "passes a sample"]
+    caption = "Places where a generation is the rest of the line, in percent, by samples paid for."
+    table = Table(caption, heads, rows, digits=1)
+    data = {"budgets": list(budgets), "ways": found}
+    return Report("coverage", "Coverage at equal compute", facts, [table], data,
+                  lambda figure: draw(figure, budgets, found), (8.0, 4.4))  # fmt: skip
+
+
+def draw(figure: Any, budgets: Sequence[int], found: Mapping[str, Sequence[Mean]]) -> None:
+    """Coverage by budget."""
+    axes = figure.subplots()
+    for at, (name, values) in enumerate(found.items()):
+        colour = f"C{at % len(FINISHES)}"
+        style = "--" if name.endswith("n-grams") else "-"
+        axes.plot(budgets, [one.value for one in values], style, marker=".", color=colour, label=name)
+        low, high = [one.low for one in values], [one.high for one in values]
+        axes.fill_between(budgets, low, high, color=colour, alpha=0.08, linewidth=0)
+    axes.set(xlabel="samples paid for", ylabel="places with a right line, %", xscale="log")
+    axes.set_xticks(list(budgets), list(budgets))
+    axes.minorticks_off()
+    axes.legend(fontsize=7)

@@ -1,0 +1,173 @@
+"""pass@k on functions with a line missing: HumanEval-infilling (Bavarian et al., 2022), run against its tests.
+
+Comes in: a JSONL file, packed or not, with `prompt`, `suffix`, `canonical_solution`, `test` and `entry_point`. The
+line is asked for as an editor would: the cursor in an empty line, the code below it known. A program is run in the
+sandbox only if it is Python at all, and once, however many arms wrote it.
+
+pass@k counts a task that one of the first k drafts solves, in the order in which they would be shown.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spd_lsp.evaluation.arms import Arm, Asker
+from spd_lsp.evaluation.paper.intervals import Mean, means
+from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.interpolation import Mixture
+from spd_lsp.settings import UserError
+
+FIELDS = ("task_id", "entry_point", "prompt", "suffix", "canonical_solution", "test")
+
+Run = Callable[[str], bool]  # whether a program reaches its end
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function with a hole."""
+
+    task_id: str
+    entry_point: str
+    prompt: str
+    suffix: str
+    canonical_solution: str
+    test: str
+
+    @property
+    def problem(self) -> str:
+        """The function that it is a line of: `SingleLineInfilling/HumanEval/0/L1` -> `HumanEval/0`."""
+        return "/".join(self.task_id.split("/")[1:3]) or self.task_id
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """The file as an editor holds it, an empty line in place of the missing one, and the cursor in it."""
+        return f"{self.prompt}\n{self.suffix}", len(self.prompt)
+
+    def program(self, line: str) -> str:
+        """What is run: the function with a line, its tests, and the call of them."""
+        return f"{self.prompt}{line}\n{self.suffix}\n{self.test}\ncheck({self.entry_point})\n"
+
+
+def read_tasks(path: Path, limit: int | None = None, seed: int = 0) -> list[Task]:
+    """The tasks of a file, or so many drawn at random, in their order."""
+    try:
+        packed = path.read_bytes()
+        text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
+        tasks = [read_task(json.loads(line), path) for line in text.splitlines() if line.strip()]
+    except (OSError, EOFError, ValueError) as error:
+        raise UserError(
+            f"expected JSON lines in {path}, found: {error}; name a file of infilling tasks"
+        ) from error
+    if not tasks:
+        raise UserError(f"expected tasks in {path}, found none; name a file of infilling tasks")
+    if limit is None or limit >= len(tasks):
+        return tasks
+    chosen = np.random.default_rng(seed).choice(len(tasks), limit, replace=False)
+    return [tasks[i] for i in sorted(chosen.tolist())]
+
+
+def read_task(found: Mapping[str, Any], path: Path) -> Task:
+    """One line of the file."""
+    missing = [name for name in FIELDS if not isinstance(found.get(name), str)]
+    if missing:
+        raise UserError(f"expected {', '.join(FIELDS)} in each line of {path}, found no {', '.join(missing)}")
+    return Task(**{name: found[name] for name in FIELDS})
+
+
+@dataclass(slots=True)
+class Solver:
+    """Asks arms for lines and runs what they write."""
+
+    asker: Asker
+    mixtures: Mapping[str, Mixture | None]  # prior -> what n-grams know
+    run: Run
+    runs: int = 0  # of the sandbox
+    known: dict[str, bool] = field(default_factory=dict)
+
+    def solve(self, task: Task, arms: Sequence[Arm], k: int) -> dict[str, list[float]]:
+        """For each arm: solved at 1, at k, the missing line itself at 1, at k, and passes."""
+        question = self.asker.question(*task.source, "python")
+        truth = task.canonical_solution.strip()
+        self.known.clear()
+        found = {}
+        for arm in arms:
+            reply = self.asker.ask(arm, question, self.mixtures[arm.prior])
+            lines = reply.drafts[:k]
+            solved = [self.solves(task, line) for line in lines]
+            same = [line.strip() == truth for line in lines]
+            found[arm.label] = [
+                *map(float, (any(solved[:1]), any(solved), any(same[:1]), any(same))),
+                float(reply.passes),
+            ]
+        return found
+
+    def solves(self, task: Task, line: str) -> bool:
+        """Whether the function passes its tests with this line."""
+        program = task.program(line)
+        if program not in self.known:
+            self.known[program] = is_python(program) and self.attempt(program)
+        return self.known[program]
+
+    def attempt(self, program: str) -> bool:
+        """Run it."""
+        self.runs += 1
+        return self.run(program)
+
+
+def is_python(program: str) -> bool:
+    """Whether a text can be compiled; nothing of it is run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(program, "<program>", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def summarise(
+    solved: Sequence[Mapping[str, Sequence[float]]],
+    tasks: Iterable[Task],
+    facts: Mapping[str, Any],
+    guards: Mapping[str, bool],
+    k: int,
+) -> Report:
+    """pass@1 and pass@k by arm, in percent; lines of one problem are drawn together for the intervals."""
+    groups = [("all", task.problem) for task in tasks]
+    scale = np.array([100, 100, 100, 100, 1])
+    found = {name: means(scale * np.array([one[name] for one in solved]), groups) for name in solved[0]}
+    rows: list[list[Cell]] = [[name, *values[:4], values[4].value] for name, values in found.items()]
+    heads = ["arm", "pass@1", f"pass@{k}", "same line@1", f"same line@{k}", "passes"]
+    caption = (
+        "Tasks solved by the first draft and by one of k, and with the very line that was missing, in percent."
+    )
+    unguarded = [what for what, could in guards.items() if could]
+    told = {**facts, "a program in the sandbox could": " and ".join(unguarded) or "nothing that was tried"}
+    table = Table(caption, heads, rows, digits=1)
+    data = {"arms": found, "guards": guards}
+    return Report(
+        "infilling", "Infilling: pass@k", told, [table], data, lambda figure: draw(figure, found, k), (8.0, 4.2)
+    )
+
+
+def draw(figure: Any, found: Mapping[str, Sequence[Mean]], k: int) -> None:
+    """pass@1 and pass@k of each arm."""
+    axes = figure.subplots()
+    names = list(found)[::-1]
+    for at, (label, shift) in enumerate((("pass@1", 0.12), (f"pass@{k}", -0.12))):
+        values = [found[name][at] for name in names]
+        errors = [[one.value - one.low for one in values], [one.high - one.value for one in values]]
+        places = np.arange(len(names)) + shift
+        axes.errorbar([one.value for one in values], places, xerr=errors, fmt="o", markersize=4, label=label)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="tasks solved, % (95 %)")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(fontsize=8)

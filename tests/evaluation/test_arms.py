@@ -1,0 +1,108 @@
+"""An arm is asked exactly as the product asks, and its name says all that is special about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spd_lsp.completer import Completer
+from spd_lsp.context import trim
+from spd_lsp.evaluation.arms import KINDS, Asker, parse_arm, parse_arms
+from spd_lsp.evaluation.places import read_packages, sample
+from spd_lsp.evaluation.prior import PackagePrior
+from spd_lsp.evaluation.quality import gap
+from spd_lsp.model import load
+from spd_lsp.settings import Settings, UserError
+from spd_lsp.tokens import Tokens
+from tests.conftest import STARTER
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return Tokens(STARTER)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load(STARTER, "cpu")
+
+
+class Fixed:
+    """Domains that always serve one mixture."""
+
+    live = None
+    problems = ()
+
+    def __init__(self, mixture):
+        self.mixture = mixture
+
+    def serving(self, file, language):
+        return self.mixture
+
+
+def test_names_are_read():
+    arm = parse_arm("beam:drafts=5:temperature=0.5@built-in")
+    assert (arm.decoder, arm.prior, dict(arm.settings)) == ("beam", "built-in", {"drafts": 5, "temperature": 0.5})
+    assert arm.family == "beam:drafts=5:temperature=0.5"
+    assert parse_arm("paper@none").settings["interpolation"] == "paper"
+
+
+def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
+    labels = [arm.label for arm in parse_arms(["superposed", "no-lm", "superposed@none"], ["none", "repository"])]
+    assert labels == ["superposed@none", "superposed@repository", "no-lm@repository"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("magic@none", "expected an arm of superposed"),
+        ("beam@moon", "expected a prior"),
+        ("beam:drafts=99@none", "expected 1 to 16"),
+        ("beam:drafts=few@none", "expected int"),
+        ("beam:model=x@none", "no setting of a decoder"),
+        ("beam:colour=red@none", "no setting of a decoder"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text, told):
+    with pytest.raises(UserError, match=told):
+        parse_arm(text)
+
+
+@pytest.mark.parametrize("kind", ["superposed", "beam"])
+def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
+    (package,) = read_packages([repository])
+    prior = PackagePrior(package, tokens, {})
+    asker = Asker(model, tokens, Settings())
+    for cursor in sample([package])[:4]:
+        source = next(s for s in package.sources if s.name == cursor.file)
+        text = gap(source.text, cursor, "", True)
+        mixture = prior.beside(source).mixtures(cursor)["repository+file"]
+        question = asker.question(text, cursor.at, "python")
+        asker.warm(question)
+        reply = asker.ask(parse_arm(f"{kind}@repository+file"), question, mixture)
+        product = Completer(model, tokens, Fixed(mixture), Settings(decoder=kind))
+        answer = product.complete(text, cursor.at, "python", forced=True)
+        if trim(text, cursor.at, "python", 1000, tokens.count, forced=True).shape == "line":
+            assert reply.drafts == [completion.text for completion in answer.completions]
+            assert (reply.passes, reply.tokens) == (answer.passes, answer.tokens)
+        assert reply.rows >= reply.passes - 1
+
+
+def test_without_a_model_n_grams_alone_decide(repository, model, tokens):
+    (package,) = read_packages([repository])
+    source = next(s for s in package.sources if s.name == "reader.py")
+    cursor = next(c for c in sample([package]) if c.file == "reader.py")
+    mixture = PackagePrior(package, tokens, {}).beside(source).mixtures(cursor)["repository+file"]
+    asker = Asker(model, tokens, Settings())
+    source = "class Reader:\n    def read(self, name, default=None):\n        found = self.rows."
+    question = asker.question(source, len(source), "python")
+    reply = asker.ask(parse_arm("no-lm@repository+file"), question, mixture)
+    assert "get(name, default)" in reply.drafts
+
+
+def test_every_kind_is_a_decoder(model, tokens):
+    asker = Asker(model, tokens, Settings(max_tokens=4))
+    question = asker.question("def f(a, b):\n    return ", 26, "python")
+    for kind in KINDS:
+        reply = asker.ask(parse_arm(f"{kind}@none"), question, None)
+        assert reply.tokens <= 4 or kind == "nucleus-superposed"
+        assert len(reply.drafts) <= (1 if kind == "greedy" else 3)

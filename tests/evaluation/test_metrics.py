@@ -1,0 +1,102 @@
+"""Metrics say what their definitions say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spd_lsp.evaluation.keystrokes import type_through
+from spd_lsp.evaluation.metrics import (
+    alike_at_start,
+    distinct,
+    edit_similarity,
+    exact,
+    exact_words,
+    first_token,
+    levenshtein,
+    matched,
+    similar,
+)
+
+DRAFTS = ["foo(a)", "foo(b)", "bar"]
+
+
+def test_exact_match_looks_at_the_first_k_only():
+    assert exact(DRAFTS, "foo(b)", 1) == (0, 1)
+    assert exact(DRAFTS, "foo(b)", 3) == (1, 1)
+    assert exact([], "x", 3) == (0, 1)
+
+
+def test_white_space_counts_only_where_it_is_asked_for():
+    assert exact(["a  = 1"], "a = 1", 1) == (0, 1)
+    assert exact_words(["a  = 1"], "a = 1", 1) == (1, 1)
+    assert exact_words(["a=1"], "a = 1", 1) == (0, 1)
+
+
+def test_edit_similarity_is_of_the_best_of_k():
+    assert similar(["xyz", "abd"], "abc", 2) == (pytest.approx(2 / 3), 1)
+    assert edit_similarity("", "") == 1
+    assert edit_similarity("", "ab") == 0
+
+
+def test_matched_counts_only_drafts_that_can_be_taken_as_they_are():
+    assert matched(["foo(x)", "fo"], "foo(y)", 2) == (2, 6)
+    assert matched(["foo(x)", "fo"], "foo(y)", 1) == (0, 6)
+    assert alike_at_start(["foo(x)"], "foo(y)", 1) == (4, 6)
+
+
+def test_the_first_token_is_a_word_or_a_sign():
+    assert first_token(["self.x"], "self.y", 1) == (1, 1)
+    assert first_token(["selfish"], "self.y", 1) == (0, 1)
+    assert first_token([" (a"], "(b", 1) == (1, 1)
+    assert first_token([], "a", 3) == (0, 1)
+
+
+def test_distinct_is_of_k():
+    assert distinct(["a  b", "a b"], "x", 3) == (1, 3)
+
+
+@given(st.text("ab", max_size=7), st.text("ab", max_size=7))
+def test_the_distance_is_levenshteins(first, second):
+    def plain(a, b):
+        if not a or not b:
+            return len(a) + len(b)
+        return min(plain(a[1:], b) + 1, plain(a, b[1:]) + 1, plain(a[1:], b[1:]) + (a[0] != b[0]))
+
+    assert levenshtein(first, second) == plain(first, second)
+
+
+def test_typing_without_help_costs_every_character():
+    assert type_through("abcd", lambda written: []).keystrokes == 4
+
+
+def test_accepting_costs_one_and_a_step_down_one_more():
+    typed = type_through("abcd", lambda written: ["x", "abc"] if not written else [])
+    assert (typed.keystrokes, typed.characters, typed.accepted, typed.asked) == (3, 4, 1, 2)
+
+
+def test_a_draft_that_saves_nothing_is_not_accepted():
+    assert type_through("ab", lambda written: ["x", "y", "ab"] if not written else []).accepted == 0
+
+
+def test_drafts_that_typing_goes_on_with_stay_offered_and_nothing_is_asked():
+    asked = []
+
+    def complete(written):
+        asked.append(written)
+        return ["abXY"]
+
+    typed = type_through("abcd", complete)
+    assert asked == ["", "abc"]
+    assert typed.keystrokes == 4
+
+
+def test_the_draft_that_saves_most_is_taken():
+    assert type_through("abcdef", lambda written: ["ab", "abcdef"] if not written else []).keystrokes == 2
+
+
+@given(st.text("ab ", min_size=1, max_size=12), st.lists(st.text("ab ", min_size=1, max_size=5), max_size=3))
+def test_help_never_costs_more_than_typing(target, drafts):
+    typed = type_through(target, lambda written: drafts)
+    assert 1 <= typed.keystrokes <= typed.characters == len(target)

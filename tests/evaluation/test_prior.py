@@ -1,0 +1,98 @@
+"""A place is judged by what other files say, never by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ngram_builders.counts import ORDERS, count_streams, stream
+from ngram_builders.writer import columns_of
+from spd_lsp.checkpoints import built_in_domains
+from spd_lsp.evaluation.places import read_packages, sample
+from spd_lsp.evaluation.prior import SEEN, PackagePrior
+from spd_lsp.interpolation import Mixture
+from spd_lsp.tokens import Tokens
+from tests.conftest import STARTER
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return Tokens(STARTER)
+
+
+def table_of(texts, tokens):
+    streams = [stream(ids, tokens.end_of_text) for ids in tokens.encode_batch(texts)]
+    return columns_of(count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size), tokens.vocab_size)
+
+
+def says(mixture, history, tokens):
+    candidates = np.arange(0, tokens.vocab_size, 7)
+    return mixture([tokens.encode(history)[-8:]], candidates)
+
+
+def source_named(package, name):
+    return next(source for source in package.sources if source.name == name)
+
+
+def test_the_repository_prior_is_that_of_a_table_without_the_file(repository, tokens):
+    (package,) = read_packages([repository])
+    source = source_named(package, "table.py")
+    beside = PackagePrior(package, tokens, {}).beside(source)
+    cursor = next(c for c in sample([package]) if c.file == "table.py")
+    others = table_of([s.text for s in package.sources if s is not source], tokens)
+    expected = Mixture([[others]], [0.7])
+    found = beside.mixtures(cursor)
+    for history in ("rows = ", "name, default=None", "self.rows.get", "with open(path, encoding="):
+        assert np.array_equal(says(found["repository"], history, tokens), says(expected, history, tokens))
+    assert found["none"] is None
+    assert found["built-in"] is None
+
+
+def test_versions_of_the_file_are_taken_out_with_it(repository, tokens):
+    (repository / "copy.py").write_text((repository / "table.py").read_text() + "\nEXTRA = 1\n")
+    (package,) = read_packages([repository])
+    prior = PackagePrior(package, tokens, {})
+    source = source_named(package, "table.py")
+    assert {package.sources[i].name for i in prior.versions(source)} == {"table.py", "copy.py"}
+    cursor = next(c for c in sample([package]) if c.file == "table.py" and "lookup" not in c.line)
+    assert prior.beside(source).seen(cursor) != SEEN[0]
+
+
+def test_the_file_itself_counts_but_for_the_cursors_line(repository, tokens):
+    (package,) = read_packages([repository])
+    source = source_named(package, "table.py")
+    cursor = next(c for c in sample([package]) if c.file == "table.py")
+    beside = PackagePrior(package, tokens, {}).beside(source)
+    whole = beside.encoded.ids
+    pieces = beside.around(cursor, True)
+    bytes_of = [tokens.bytes_of(piece.tolist()).decode() for piece in pieces]
+    assert source.text.startswith(bytes_of[0]) and len(bytes_of[0]) <= cursor.line_start + 1
+    assert source.text.endswith(bytes_of[1]) and len(bytes_of[1]) <= len(source.text) - cursor.line_end + 1
+    assert sum(map(len, pieces)) < len(whole) + 2
+    assert len(beside.around(cursor, False)) == 1
+
+
+def test_built_in_tables_serve_their_language(repository, tokens):
+    (package,) = read_packages([repository])
+    prior = PackagePrior(package, tokens, built_in_domains(STARTER))
+    cursor = sample([package])[0]
+    found = prior.beside(source_named(package, cursor.file)).mixtures(cursor)
+    assert found["built-in"].names == ("built-in",)
+    assert found["repository+file"].names == ("repository", "built-in")
+
+
+def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens):
+    folder = tmp_path / "few"
+    folder.mkdir()
+    (folder / "a.py").write_text(
+        "shared = call(first, second)\n" + "own = call(a, b)\nown = call(a, b)\nnew = f(a, b)\n" * 8
+    )
+    (folder / "b.py").write_text(
+        "shared = call(first, second)\n" + "something = altogether.different(here, there)\n" * 9
+    )
+    (package,) = read_packages([folder])
+    source = source_named(package, "a.py")
+    beside = PackagePrior(package, tokens, {}).beside(source)
+    cursors = {c.line: c for seed in range(40) for c in sample([package], seed=seed) if c.file == "a.py"}
+    assert beside.seen(cursors["shared = call(first, second)"]) == SEEN[0]
+    assert beside.seen(cursors["own = call(a, b)"]) == SEEN[1]

@@ -1,0 +1,133 @@
+"""The command runs from folders to tables, goes on where it was stopped, and refuses what was trained on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from spd_lsp.evaluation.arms import parse_arms
+from spd_lsp.evaluation.bootstrap import Interval
+from spd_lsp.evaluation.report import as_markdown, percent, points, table
+from spd_lsp.evaluation.tables import Results, metric_names
+
+
+def record(key, package, drafts, *, target="x(1)", stratum="line start", seen="new", typed=None):
+    place = {"package": package, "file": f"{key}.py", "target": target, "stratum": stratum}
+    costs = {"passes": 4, "rows": 3, "tokens": 4, "wall_ms": 10.0, "cpu_ms": 9.0}
+    arms = {label: {"drafts": texts, **costs} for label, texts in drafts.items()}
+    found = {"key": key, "place": place, "seen": seen, "arms": arms}
+    return found | ({"typed": typed} if typed else {})
+
+
+@pytest.fixture
+def results():
+    arms = parse_arms(["superposed", "greedy"], ["none"])
+    hit, miss = ["x(1)", "y"], ["y"]
+    records = [
+        record("a", "p", {"superposed@none": hit, "greedy@none": miss}),
+        record("b", "p", {"superposed@none": ["y", "x(1)"], "greedy@none": ["x(1)"]}, seen="in another file"),
+        record("c", "q", {"superposed@none": hit, "greedy@none": miss}, stratum="mid-identifier"),
+        record("d", "q", {"superposed@none": hit}),
+    ]
+    return Results(records, arms, 3, "greedy")
+
+
+def test_only_places_with_every_arm_count(results):
+    assert [one["key"] for one in results.records] == ["a", "b", "c"]
+
+
+def test_scores_and_paired_differences(results):
+    superposed, greedy = results.scores("EM@3")
+    assert superposed.value.mean == 1
+    assert greedy.value.mean == pytest.approx(1 / 3)
+    assert superposed.difference.mean == pytest.approx(2 / 3)
+    assert (superposed.against, greedy.difference) == ("greedy@none", None)
+
+
+def test_slices_are_primary_then_by_stratum_length_and_whether_seen(results):
+    slices = results.slices()
+    assert {name: len(records) for name, records in slices.items()} == {
+        "primary: line start + after trigger": 2,
+        "cursor: line start": 2,
+        "cursor: mid-identifier": 1,
+        "length: 1-4 code tokens": 2,
+        "line: in another file": 1,
+        "line: new": 1,
+    }
+
+
+def test_keystrokes_are_of_all_characters_together():
+    arms = parse_arms(["greedy"], ["repository+file"])
+    label = arms[0].label
+    records = [
+        record("a", "p", {label: []}, typed={label: {"keystrokes": 1, "characters": 10}}),
+        record("b", "p", {label: []}, typed={label: {"keystrokes": 9, "characters": 10}}),
+        record("c", "p", {label: []}),
+    ]
+    (score,) = Results(records, arms, 3, "greedy").keystrokes()
+    assert score.value.mean == 0.5
+
+
+def test_a_report_names_drafts_and_costs_and_shows_only_differences_that_are_some(results):
+    text = as_markdown(results, {"model": "m"}, [])
+    assert "| arm | drafts | EM@1 | EM@3 |" in text
+    assert "p50 ms" in text
+    assert points(Interval(0.05, 0.01, 0.09)) == "**+5.0 (+1.0 to +9.0)**"
+    assert points(Interval(0.05, -0.01, 0.11)) == "+5.0 (-1.0 to +11.0)"
+    assert percent(Interval(0.245, 0.2, 0.3)) == "24.5 (20.0 to 30.0)"
+    assert metric_names(1)[:2] == ["EM@1", "EM-ws@1"]
+
+
+def test_cells_cannot_break_a_table():
+    assert table([["a"], ["x | y"]]).splitlines()[2] == "| x \\| y |"
+
+
+ARGUMENTS = ["--arms", "superposed,greedy", "--priors", "repository+file", "--places", "3", "--typed", "1"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["eval", "quality", *map(str, arguments)])
+
+
+def test_the_command_measures_writes_and_goes_on(repository, tmp_path):
+    out = tmp_path / "out"
+    arguments = [repository, *ARGUMENTS, "--out", out, "--no-figures"]
+    first = run(*arguments)
+    assert first.exit_code == 0, first.output
+    assert "Completions compared at 3 places" in first.output
+    found = json.loads((out / "results.json").read_text())
+    assert {leak["verdict"] for leak in found["leaks"]} >= {"ok", "not checked", "told"}
+    lines = (out / "places.jsonl").read_text().splitlines()
+    (out / "places.jsonl").write_text("\n".join(lines[:-1]) + "\n")
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
+    kept = (out / "places.jsonl").read_text().splitlines()
+    assert kept[:-1] == lines[:-1]
+    assert json.loads(kept[-1])["key"] == json.loads(lines[-1])["key"]
+
+
+def test_new_arms_are_added_to_the_places_that_were_measured(repository, tmp_path):
+    arguments = [repository, "--priors", "none", "--places", "2", "--typed", "0", "--out", tmp_path / "out"]
+    assert run(*arguments, "--no-figures", "--arms", "greedy").exit_code == 0
+    both = run(*arguments, "--no-figures", "--arms", "greedy,superposed")
+    assert both.exit_code == 0, both.output
+    assert "superposed@none" in both.output
+    assert "2 places" in both.output
+
+
+def test_trained_on_repositories_are_refused(repository, tmp_path):
+    found = run(repository, *ARGUMENTS, "--out", tmp_path / "out", "--no-figures", "--training", repository)
+    assert found.exit_code == 1
+    assert "expected repositories that the model has not seen" in found.output
+    assert not (tmp_path / "out" / "results.json").exists()
+
+
+def test_figures_are_drawn(repository, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    found = run(repository, "--arms", "greedy", "--priors", "none,repository", "--typed", "0", "--out", out)
+    assert found.exit_code == 0, found.output
+    assert {path.name for path in out.glob("*.png")} == {"exact-match.png", "exact-match-by-time.png"}

@@ -41,6 +41,7 @@
 enum {
     ORDERS = 8,  /* 2 to 9 */
     WIDE = 32,   /* rows with so many entries have their total written down */
+    PART = 32,   /* numbers looked at together in search of large ones */
     MANY = 255   /* a count in one byte that stands in the overflow */
 };
 
@@ -257,6 +258,41 @@ static int64_t gather(const Segment *s, Slice slice, const Wanted *w, int64_t *m
     return length;
 }
 
+/* totals [pool_count, slots]: what followed each context in each pool; heard [slots]: the weights of those that have
+   seen it, added to what stands there. */
+static void hear(const Segment *segments, const Pool *pools, int64_t pool_count, int64_t slots, const Slice *slices,
+                 int64_t *totals, double *heard) {
+    for (int64_t w = 0; w < pool_count; w++) {
+        for (int64_t i = 0; i < slots; i++) {
+            uint64_t sum = 0;
+            for (int64_t s = pools[w].first; s < pools[w].end; s++)
+                sum += (uint64_t)total(segments + s, slices[s * slots + i]);
+            totals[w * slots + i] = (int64_t)sum;
+            if ((int64_t)sum > 0) heard[i] += pools[w].weight;
+        }
+    }
+}
+
+/* Add to p [C] how likely each candidate is in one slot, times `scale`. */
+static void weigh(const Segment *segments, const Pool *pools, int64_t pool_count, int64_t slots, const Slice *slices,
+                  const int64_t *totals, double heard, int64_t slot, const Wanted *wanted, int64_t *met, double scale,
+                  double *p) {
+    for (int64_t w = 0; w < pool_count; w++) {
+        int64_t all = totals[w * slots + slot], length = 0;
+        if (all <= 0) continue;
+        for (int64_t s = pools[w].first; s < pools[w].end; s++)
+            length = gather(segments + s, slices[s * slots + slot], wanted, met, length);
+        double share = pools[w].weight / heard;
+        for (int64_t m = 0; m < length; m++) {
+            int64_t count = wanted->sums[met[m]];
+            wanted->sums[met[m]] = 0; /* one that two segments hold is met twice */
+            if (count <= 0) continue;
+            double likely = (double)count / (double)all;
+            p[wanted->places[met[m]]] += scale * (share * (likely < 1 ? likely : 1));
+        }
+    }
+}
+
 /* block, 8 bytes each: p [K, ORDERS, C] and heard [K, ORDERS], which come as zeros; contexts [K, L], candidates [C];
    then room for what follows, as much as kernel.py reckons. */
 EXPORT void mean(const Segment *segments, const Pool *pools, int64_t pool_count, int64_t K, int64_t L, int64_t C,
@@ -273,31 +309,10 @@ EXPORT void mean(const Segment *segments, const Pool *pools, int64_t pool_count,
 
     hash(contexts, K, L, hashes, lengths);
     for (int64_t s = 0; s < segment_count; s++) locate(segments + s, hashes, lengths, K, slices + s * slots);
-    for (int64_t w = 0; w < pool_count; w++) {
-        for (int64_t i = 0; i < slots; i++) {
-            uint64_t sum = 0;
-            for (int64_t s = pools[w].first; s < pools[w].end; s++)
-                sum += (uint64_t)total(segments + s, slices[s * slots + i]);
-            totals[w * slots + i] = (int64_t)sum;
-            if ((int64_t)sum > 0) heard[i] += pools[w].weight;
-        }
-    }
+    hear(segments, pools, pool_count, slots, slices, totals, heard);
     if (!wanted.length) return;
     for (int64_t i = 0; i < slots; i++) {
-        for (int64_t w = 0; w < pool_count; w++) {
-            int64_t all = totals[w * slots + i], length = 0;
-            if (all <= 0) continue;
-            for (int64_t s = pools[w].first; s < pools[w].end; s++)
-                length = gather(segments + s, slices[s * slots + i], &wanted, met, length);
-            double share = pools[w].weight / heard[i];
-            for (int64_t m = 0; m < length; m++) {
-                int64_t count = wanted.sums[met[m]];
-                wanted.sums[met[m]] = 0; /* one that two segments hold is met twice */
-                if (count <= 0) continue;
-                double likely = (double)count / (double)all;
-                p[i * C + wanted.places[met[m]]] += share * (likely < 1 ? likely : 1);
-            }
-        }
+        weigh(segments, pools, pool_count, slots, slices, totals, heard[i], i, &wanted, met, 1, p + i * C);
         for (int64_t r = 0; r < wanted.repeats; r++)
             p[i * C + wanted.copies[r]] = p[i * C + wanted.firsts[wanted.copies[r]]];
     }
@@ -325,10 +340,32 @@ static int64_t keep(Entry *heap, int64_t length, int64_t n, Entry entry) {
     return length;
 }
 
+/* The same for one segment alone, the usual case: most entries are too rare to be kept and are passed over, and the
+   overflow is walked beside the row. */
+static int64_t best_alone(const Segment *s, Slice slice, int64_t n, Entry *heap) {
+    const uint8_t *small = s->count_size == 1 ? (const uint8_t *)(uintptr_t)s->counts : 0;
+    int64_t length = 0, worst = 0, over = -1; /* tokens ascend: of equally common ones the first is kept */
+    for (int64_t place = slice.start; place < slice.start + slice.width; place++) {
+        int64_t count = small ? small[place] : count_at(s, place);
+        if (small && count == MANY && s->overflows) {
+            if (over < 0) over = bisect(s->overflow_places, 0, s->overflows, (uint32_t)place);
+            while (over + 1 < s->overflows && u32(s->overflow_places, over) < (uint32_t)place) over++;
+            if (u32(s->overflow_places, over) == (uint32_t)place) count = u32(s->overflow_counts, over);
+        }
+        if (count <= worst) continue;
+        int64_t token = token_at(s, place);
+        if (token >= s->other) continue;
+        length = keep(heap, length, n, (Entry){count, token});
+        if (length == n) worst = heap[0].count;
+    }
+    return length;
+}
+
 /* The n commonest tokens of a pool after one context, into the heap: walks the segments' sorted rows side by side. */
 static int64_t best(const Segment *segments, Slice *rest, int64_t segment_count, int64_t slots, int64_t n,
                     Entry *heap) {
     int64_t length = 0;
+    if (segment_count == 1) return best_alone(segments, *rest, n, heap);
     for (;;) {
         int64_t token = INT64_MAX, other = INT64_MAX;
         for (int64_t s = 0; s < segment_count; s++) {
@@ -382,6 +419,84 @@ EXPORT int64_t successors(const Segment *segments, const Pool *pools, int64_t po
     for (int64_t i = 0; i < found; i++)
         if (!distinct || ids[distinct - 1] != ids[i]) ids[distinct++] = ids[i];
     return distinct;
+}
+
+/* --- both sides ---------------------------------------------------------------------------------------------- */
+
+/* The n largest of p [V], none below 0, into the heap; of equals the first. Returns how many it holds. */
+static int64_t likeliest(const float *p, int64_t V, int64_t n, Entry *heap) {
+    const int32_t *bits = (const int32_t *)p; /* numbers from 0 on are in the order of their bits */
+    int64_t length = 0;
+    for (int64_t start = 0; start < V; start += PART) {
+        int64_t end = cut(start + PART, V);
+        if (length == n && end == start + PART) { /* most parts hold nothing */
+            int32_t most = 0;
+            for (int64_t i = 0; i < PART; i++) most = bits[start + i] > most ? bits[start + i] : most;
+            if (most <= heap[0].count) continue;
+        }
+        for (int64_t i = start; i < end; i++)
+            if (bits[i] >= 0 && (length < n || bits[i] > heap[0].count)) length = keep(heap, length, n, (Entry){bits[i], i});
+    }
+    return length;
+}
+
+/* block, 8 bytes each: contexts [K, L], weights [ORDERS + 1, ORDERS]; then room for ids [most] and p_f [K, most], most
+   = n + pool_count * K * n, of which the first C, whose number is returned, and K * C are the answer; then room for what
+   follows, as much as kernel.py reckons. p [V] of float. */
+EXPORT int64_t nested(const Segment *segments, const Pool *pools, int64_t pool_count, int64_t K, int64_t L, int64_t n,
+                      const float *p, int64_t V, void *block) {
+    int64_t slots = K * ORDERS, segment_count = pool_count ? pools[pool_count - 1].end : 0, found = 0, C = 0;
+    int64_t most = n + pool_count * K * n;
+    const int64_t *contexts = block;
+    const double *weights = (const double *)(contexts + K * L);
+    int64_t *ids = (int64_t *)(weights + (ORDERS + 1) * ORDERS);
+    double *p_f = (double *)(ids + most), *heard = p_f + K * most;
+    uint64_t *hashes = (uint64_t *)(heard + slots);
+    int64_t *lengths = (int64_t *)(hashes + slots);
+    Slice *slices = (Slice *)(lengths + K);                        /* [segment_count, slots] */
+    Slice *rest = slices + segment_count * slots;                  /* [segment_count] */
+    int64_t *totals = (int64_t *)(rest + segment_count);           /* [pool_count, slots] */
+    Entry *heap = (Entry *)(totals + pool_count * slots);          /* [n] */
+    int64_t *met = (int64_t *)(heap + n), *scratch = met + segment_count * most;
+
+    for (int64_t i = 0; i < slots; i++) heard[i] = 0;
+    hash(contexts, K, L, hashes, lengths);
+    for (int64_t s = 0; s < segment_count; s++) locate(segments + s, hashes, lengths, K, slices + s * slots);
+    int64_t own = likeliest(p, V, n, heap);
+    for (int64_t i = 0; i < own; i++) ids[found++] = heap[i].token;
+    hear(segments, pools, pool_count, slots, slices, totals, heard);
+    for (int64_t w = 0; w < pool_count; w++) {
+        int64_t first = pools[w].first, segments_here = pools[w].end - first;
+        for (int64_t k = 0; k < K; k++) {
+            int64_t length = 0;
+            for (int64_t i = (k + 1) * ORDERS - 1; i >= k * ORDERS && !length; i--) {
+                if (totals[w * slots + i] <= 0) continue;
+                for (int64_t s = 0; s < segments_here; s++) rest[s] = slices[(first + s) * slots + i];
+                length = best(segments + first, rest, segments_here, 1, n, heap);
+            }
+            for (int64_t i = 0; i < length; i++)
+                if (heap[i].token < V && p[heap[i].token] >= 0) ids[found++] = heap[i].token;
+        }
+    }
+    sort((uint64_t *)ids, (uint64_t *)scratch, found, 0);
+    for (int64_t i = 0; i < found; i++)
+        if (!C || ids[C - 1] != ids[i]) ids[C++] = ids[i];
+    Wanted wanted = sorted_candidates(ids, C, scratch);
+    for (int64_t k = 0; k < K; k++) {
+        int64_t m = ORDERS; /* the highest order heard, counted from 1 */
+        while (m > 0 && !(heard[k * ORDERS + m - 1] > 0)) m--;
+        const double *row = weights + m * ORDERS;
+        double remains = 1;
+        for (int64_t o = 0; o < ORDERS; o++) remains -= row[o];
+        for (int64_t c = 0; c < C; c++) p_f[k * C + c] = remains * p[ids[c]];
+        for (int64_t o = 0; o < m; o++) {
+            int64_t slot = k * ORDERS + o;
+            if (row[o] != 0)
+                weigh(segments, pools, pool_count, slots, slices, totals, heard[slot], slot, &wanted, met, row[o],
+                      p_f + k * C);
+        }
+    }
+    return C;
 }
 
 /* Of this file, given by who compiles it: a library compiled from another one is not used. */

@@ -4,7 +4,7 @@ Comes in: pools of columns and their weights, once; then contexts and candidates
 says of them, the same numbers either way. The kernel is a plain C library, called without Python's lock, and fits
 every Python; `compile_kernel` makes it when the package is installed. Who doubts it sets SPD_LSP_KERNEL=0.
 
-Dimensions: K drafts, L tokens of context, C candidates.
+Dimensions: K drafts, L tokens of context, C candidates, V vocabulary.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from ngram_builders.writer import columns_of
 __all__ = ["Query", "why_not"]
 
 Floats = npt.NDArray[np.float64]
+F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
+EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
 SWITCH = "SPD_LSP_KERNEL"
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
@@ -88,6 +90,15 @@ class Query:
             return self.compiled.successors(contexts, n)
         return lookup.successors(self.pools, contexts, n)
 
+    def nested(self, contexts: Ints, p: F32, n: int, weights: Floats) -> tuple[I64, Floats]:
+        """Candidates of model and pools, and their probabilities mixed: see `lookup.nested`.
+
+        contexts [K, L], p [V] contiguous, weights [9, 8] by the highest order heard -> ids [C], p_f [K, C].
+        """
+        if self.compiled:
+            return self.compiled.nested(contexts, p, n, weights)
+        return lookup.nested(self.pools, self.weights, contexts, p, n, weights)
+
 
 class Compiled:
     """Pools in the kernel's structures. Each call has memory of its own, so that threads do not meet."""
@@ -132,6 +143,27 @@ class Compiled:
         found = self.library.successors(self.segments, self.pools, pools, drafts, length, n, block.ctypes.data)
         answer: I64 = block[given : given + found].copy()
         return answer
+
+    def nested(self, contexts: Ints, p: F32, n: int, weights: Floats) -> tuple[I64, Floats]:
+        """See `Query.nested`."""
+        (drafts, length), n = contexts.shape, min(n, len(p))
+        if n <= 0:
+            return np.empty(0, dtype=np.int64), np.empty(0).reshape(drafts, 0)
+        slots, pools, segments = drafts * ORDER_COUNT, len(self.pools), len(self.segments)
+        most = n + pools * drafts * n
+        given = drafts * length
+        answer = given + (ORDER_COUNT + 1) * ORDER_COUNT
+        # As kernel.c lays it out: ids and p_f, then heard, hashes, lengths, slices, totals, heap, met, candidates.
+        room = (1 + drafts) * most + 2 * slots + drafts + 3 * segments * (slots + 1) + pools * slots + 2 * n
+        block = np.empty(answer + room + (segments + 6) * most)
+        words = block.view(np.int64)
+        words[:given] = contexts.reshape(-1)
+        block[given:answer] = weights.reshape(-1)
+        arguments = (self.segments, self.pools, pools, drafts, length, n, p.ctypes.data, len(p), block.ctypes.data)
+        found = self.library.nested(*arguments)
+        start = answer + most
+        p_f = block[start : start + drafts * found].reshape(drafts, found)
+        return words[answer : answer + found], p_f
 
 
 def native(columns: Columns) -> dict[str, Ints]:
@@ -201,6 +233,8 @@ def open_library(path: Path) -> ctypes.CDLL:
     for function, result in ((library.mean, None), (library.successors, ctypes.c_int64)):
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4, ctypes.c_void_p]
         function.restype = result
+    library.nested.argtypes = [*library.mean.argtypes[:6], ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    library.nested.restype = ctypes.c_int64
     return library
 
 
@@ -219,6 +253,11 @@ def check(library: ctypes.CDLL) -> None:
         said = (*compiled.mean(contexts, candidates), compiled.successors(contexts, 6))
         expected = (*lookup.mean(pools, (0.3, 0.7), contexts, candidates), lookup.successors(pools, contexts, 6))
         if not all(map(np.array_equal, said, expected)):
+            raise ValueError(f"{LIBRARY.name} answers wrongly")
+        p = np.linspace(-0.1, 0.3, vocab_size, dtype=np.float32)[::-1].copy()
+        ids, mixed = compiled.nested(contexts, p, 6, EVEN)
+        known, beside = lookup.nested(pools, (0.3, 0.7), contexts, p, 6, EVEN)
+        if not (np.array_equal(ids, known) and np.allclose(mixed, beside)):
             raise ValueError(f"{LIBRARY.name} answers wrongly")
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ngram_builders.counts import HIGHEST_ORDER, hash_bits, hash_contexts, other
 from ngram_builders.layout import MANY, WIDE, Columns, Ints
 
-__all__ = ["ORDER_COUNT", "Pools", "directories", "mean", "successors"]
+__all__ = ["ORDER_COUNT", "Pools", "directories", "mean", "nested", "successors"]
 
 Floats = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -84,6 +84,25 @@ def successors(pools: Pools, contexts: Ints, n: int) -> I64:
                     break
     ids = np.sort(np.concatenate(best))
     return ids[firsts(ids)]
+
+
+def nested(
+    pools: Pools, weights: Sequence[float], contexts: Ints, p: npt.NDArray[np.floating], n: int, rows: Floats
+) -> tuple[I64, Floats]:
+    """Candidates of a model and of the pools, and how likely each is for both together: ids [C], p_f [K, C].
+
+    p [V] is the model's word; below 0 is what may not follow. Candidates are its n likeliest and `successors`.
+    p_f = (1 - sum_o rows[m, o]) p + sum_o rows[m, o] p_o, p_o by `mean`, m the length of the context heard.
+    """
+    own = np.argsort(-p, kind="stable")[: max(n, 0)]
+    both = np.concatenate((own, successors(pools, contexts, n)))
+    both = np.sort(both[both < len(p)])
+    ids = both[firsts(both)]
+    ids = ids[p[ids] >= 0]
+    p_o, heard = mean(pools, weights, contexts, ids)
+    m = ((heard > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)
+    remains = 1 - rows.sum(axis=1)
+    return ids, remains[m, None] * p[ids] + np.einsum("ko,koc->kc", rows[m], p_o)
 
 
 def commonest(found: Sequence[Found], slot: int, n: int) -> I64:

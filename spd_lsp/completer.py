@@ -142,4 +142,9 @@ class Completer:
 
     def finished(self, ids: tuple[int, ...], prompt: Prompt, place: Place) -> bool:
         """Whether a draft is over: the model ended the text, or the line or block is complete."""
-        return self.tokens.ends(ids[-1]) or ending(self.text(ids, prompt), place) is not None
+        last = ids[-1]
+        if self.tokens.ends(last):
+            return True
+        if place.shape != "block" and b"\n" not in self.tokens.pieces[last]:
+            return False  # only a line break ends a line
+        return ending(self.text(ids, prompt), place) is not None

@@ -33,6 +33,7 @@ LEAST = 1e-300  # likewise below any probability of interest; its logarithm is f
 FEW = 4  # for each draft: options that are looked at even when enough are found
 REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
 NOTHING = (-1,) * REACH  # stands before a text: no id
+SEVERAL = 40  # options that are made ready together
 WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 
 
@@ -63,6 +64,12 @@ class Interpolation(Protocol):
 
     def successors(self, histories: Histories, n: int) -> Ids:
         """Up to n likely next tokens of each history."""
+
+    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+        """The n likeliest tokens by p [V] and `successors` of each history, and `nest` of them: [C], [K, C].
+
+        Where p is below 0 a token may not follow.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +172,15 @@ def best_first(live: Sequence[Draft], candidates: Ids, scores: Floats) -> Iterat
 
     Only those that are asked for are made. What the model rules out, by a logit of -inf, never follows.
     """
-    flat = scores.ravel()
-    for at in np.argsort(-flat, kind="stable").tolist():
-        if flat[at] == -np.inf:
-            return
-        row, column = divmod(at, len(candidates))
-        yield Draft((*live[row].ids, int(candidates[column])), float(flat[at]))
+    flat, tokens = scores.ravel(), candidates.tolist()
+    order = np.argsort(-flat, kind="stable")
+    for start in range(0, len(order), SEVERAL):  # numbers leave arrays by many at once, or slowly
+        places = order[start : start + SEVERAL]
+        for place, score in zip(places.tolist(), flat[places].tolist(), strict=True):
+            if score == -math.inf:
+                return
+            row, column = divmod(place, len(tokens))
+            yield Draft((*live[row].ids, tokens[column]), score)
 
 
 def likeliest(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
@@ -204,14 +214,20 @@ def both_sides(
     The paper lets n-grams choose among the model's top tokens only; a small model has seldom seen the names that a
     repository uses. Logits [V] of all drafts, or [K, V] of each its own. -> ids [C], log p_f [K, C].
     """
-    rows, tau = logits.reshape(-1, logits.shape[-1]), settings.temperature  # [1 or K, V]
+    tau = settings.temperature
+    if logits.ndim == 1:
+        p = softmax(logits, tau)  # [V]
+        if allowed is not None:
+            p = barred(p, allowed)
+        candidates, p_f = interpolation.nested(histories, p, settings.candidates)
+        return candidates, np.log(np.maximum(p_f, LEAST))
     theirs = interpolation.successors(histories, settings.candidates)
     if allowed is not None:
         theirs = theirs[np.isin(theirs, allowed)]
-    own = [top_allowed(row, settings.candidates, allowed) for row in rows]
+    own = [top_allowed(row, settings.candidates, allowed) for row in logits]
     candidates = distinct([*own, theirs])
-    z = np.array([[log_z(row, tau)] for row in rows])  # [1 or K, 1], in double precision as all that follows
-    p = np.exp(rows[:, candidates] / tau - z)  # [1 or K, C]
+    z = np.array([[log_z(row, tau)] for row in logits])  # [K, 1], in double precision as all that follows
+    p = np.exp(logits[:, candidates] / tau - z)  # [K, C]
     return candidates, np.log(np.maximum(interpolation.nest(histories, candidates, p), LEAST))
 
 
@@ -238,6 +254,23 @@ def log_softmax(x: Floats) -> Floats:
     """The logarithm of the softmax, without overflow. [N] -> [N]."""
     shifted = np.asarray(x, dtype=np.float64) - np.max(x)
     return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+
+
+def softmax(logits: Floats, tau: float) -> Floats:
+    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
+    p = logits - logits.max()
+    if tau != 1:
+        p /= tau
+    np.exp(p, out=p)
+    p /= p.sum()
+    return np.asarray(p)
+
+
+def barred(p: Floats, allowed: Ids) -> Floats:
+    """Probabilities [V] with -1 for all tokens that are not allowed."""
+    kept = np.full_like(p, -1)
+    kept[allowed] = p[allowed]
+    return kept
 
 
 def log_z(logits: Floats, tau: float) -> float:

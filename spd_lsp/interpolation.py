@@ -79,6 +79,14 @@ class Mixture:
         m = row_of(heard)
         return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
 
+    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+        """The n likeliest tokens by p [V] and the `successors`, and `nest` of them, in one call: [C], [K, C].
+
+        Where p is below 0 a token may not follow.
+        """
+        contexts = last_tokens(histories, LONGEST)
+        return self.query.nested(contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.rows)
+
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
 
@@ -92,9 +100,9 @@ class Mixture:
         return self.query.successors(last_tokens(histories, LONGEST), n)
 
 
-def whole_rows(rows: Sequence[Sequence[float]]) -> Floats:
+def whole_rows(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
     """Weights for every longest order, none (row 0) included: orders beyond the last row are believed like it."""
-    table = np.zeros((LONGEST + 1, LONGEST))
+    table: npt.NDArray[np.float64] = np.zeros((LONGEST + 1, LONGEST))
     for m in range(1, LONGEST + 1):
         row = rows[min(m, len(rows)) - 1]
         table[m, : len(row)] = row

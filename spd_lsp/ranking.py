@@ -10,15 +10,14 @@ indentation.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 Reads = Callable[[tuple[int, ...]], Hashable]
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """Token ids after the prompt, with the sum of their log p_f."""
 
     ids: tuple[int, ...]

@@ -90,6 +90,10 @@ def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
             p, heard = answers.mean(*pools_too, contexts, candidates)
             ids = answers.successors(*pools_too[:1], contexts, int(random.integers(0, 30)))
             assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all()
+            likely = guarded(random.random(int(random.integers(0, 60))).astype(np.float32) - 0.1, at_end)
+            few = int(random.integers(0, 30))
+            both, p_f = answers.nested(*pools_too, contexts, likely, few, kernel.EVEN)
+            assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < len(likely)).all()
             assert np.isfinite(heard).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ngram_builders import compile_kernel, kernel, lookup
 from ngram_builders.counts import count_streams
@@ -69,6 +70,38 @@ def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
     ids = asked.successors(case.contexts, case.n)
     np.testing.assert_array_equal(ids, lookup.successors(pools, case.contexts, case.n))
     assert ids.dtype == np.int64
+
+
+@given(case=cases(), seed=st.integers(0, 1000), share=st.sampled_from([0.0, 0.5, 1.0]))
+@settings(max_examples=300, deadline=None)
+def test_both_sides_in_one_call_are_the_same_as_numpy(compiled, case: Case, seed: int, share: float) -> None:
+    pools = case.columns()
+    random = np.random.default_rng(seed)
+    p = np.where(random.random(case.vocab_size) < share, -1, random.integers(0, 9, case.vocab_size) / 64)
+    p = p.astype(np.float32)  # with many equals
+    weights = random.random((9, 8)) * np.tri(9, 8, -1) / 8
+    ids, p_f = Compiled(compiled, pools, case.weights).nested(case.contexts, p, case.n, weights)
+    expected_ids, expected = lookup.nested(pools, case.weights, case.contexts, p, case.n, weights)
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_allclose(p_f, expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("asked", ["compiled", "numpy"])
+def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_heard(compiled, asked, pool) -> None:
+    query = Compiled(compiled, [pool], [1.0]) if asked == "compiled" else lookup
+    given = () if asked == "compiled" else ([pool], [1.0])
+    p = np.zeros(12, dtype=np.float32)
+    p[[3, 7, 9]] = 0.5, 0.3, 0.2
+    p[9] = -1
+    contexts = np.array([TEXT[:5], [-1] * 5])
+    weights = np.zeros((9, 8))
+    weights[3, :3] = 0.1, 0.2, 0.3
+    ids, p_f = query.nested(*given, contexts, p, 2, weights)
+    theirs = lookup.successors([pool], contexts, 2)
+    assert set(ids.tolist()) == {3, 7, *theirs.tolist()} - {9}
+    p_o, _ = lookup.mean([pool], [1.0], contexts, ids)
+    np.testing.assert_allclose(p_f[0], 0.4 * p[ids] + weights[3] @ p_o[0])
+    np.testing.assert_allclose(p_f[1], p[ids])  # nothing is known after nothing
 
 
 @pytest.mark.parametrize("width", [30, 31, 32, 33])

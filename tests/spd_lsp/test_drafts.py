@@ -54,6 +54,11 @@ class Counts:
     def nest(self, histories, candidates, p):
         return 0.5 * p + 0.5 * self(histories, candidates)
 
+    def nested(self, histories, p, n):
+        both = np.union1d(top(p, n), self.successors(histories, n))
+        candidates = both[p[both] >= 0]
+        return candidates, self.nest(histories, candidates, p[candidates])
+
     def successors(self, histories, n):
         return np.unique([np.argsort(-self.table[history[-1]], kind="stable")[:n] for history in histories])
 

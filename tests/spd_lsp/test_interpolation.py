@@ -101,6 +101,18 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
     assert mixture.successors([[9]], 9).tolist() == []
 
 
+def test_both_sides_in_one_call_are_what_the_single_calls_say(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    p = np.linspace(0, 0.2, VOCABULARY)
+    p[3] = -1
+    histories = [[1, 2], [5, 5], [7]]
+    ids, p_f = mixture.nested(histories, p, 2)
+    theirs = mixture.successors(histories, 2)
+    assert 3 in theirs
+    assert ids.tolist() == sorted({VOCABULARY - 2, VOCABULARY - 1, *theirs.tolist()} - {3})
+    np.testing.assert_allclose(p_f, mixture.nest(histories, ids, p[ids]), rtol=1e-6)
+
+
 def test_short_histories_are_padded():
     assert last_tokens([[5, 7], [1, 2, 3, 4]], 3).tolist() == [[-1, 5, 7], [2, 3, 4]]
 

@@ -97,6 +97,10 @@ class WatchedInterpolation:
         """As the n-grams say."""
         return self.note(lambda: self.interpolation.successors(histories, n))
 
+    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+        """As the n-grams say."""
+        return self.note(lambda: self.interpolation.nested(histories, p, n))
+
     def note(self, work: Callable[[], Answer]) -> Answer:
         """Do it with a clock."""
         started = now()

@@ -104,7 +104,7 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
 
     torch.set_num_threads(asked.threads)
     engine = load_model(asked.folder, asked.device) if "engine" in parts else None
-    network = plain_network(asked) if "transformers" in parts else None
+    network = plain_network(asked, str(engine.device) if engine else "cpu") if "transformers" in parts else None
     longest = (engine.max_positions if engine else CONTEXT + asked.tokens + TYPED) - asked.tokens - TYPED
     prompt = tokens.encode(asked.text)[-min(CONTEXT, longest) :]
     if len(prompt) < LEAST_PROMPT:
@@ -117,16 +117,17 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
     return Contest(engine, network, tuple(prompt), asked.tokens, own_code(asked.folder, tokens), reader)
 
 
-def plain_network(asked: Asked) -> Any:
+def plain_network(asked: Asked, device: str) -> Any:
     """The model as transformers loads it, with weights of its own in the same precision."""
+    import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    from spd_lsp.model import choose_device, choose_dtype
-
-    device = choose_device(asked.device)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    if device.startswith("cuda") and not torch.cuda.is_bf16_supported():
+        dtype = torch.float16
     network: Any = AutoModelForCausalLM.from_pretrained(
         asked.folder,
-        dtype=choose_dtype(device),
+        dtype=dtype,
         use_safetensors=True,
         local_files_only=True,
         trust_remote_code=False,

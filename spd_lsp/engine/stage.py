@@ -74,8 +74,8 @@ class Stage:
         if (there := self.stands(row)) is not None:
             there.go_home()
         source = text.origin or text
-        if text.length:
-            self.held[:, :, row, :, : text.length] = source.memory()[..., : text.length, :]
+        if text.written:
+            self.held[:, :, row, :, : text.written] = source.memory()[..., : text.written, :]
         if text.row is not None:
             self.standing[text.row] = None
         text.row, text.origin = row, None
@@ -89,7 +89,8 @@ class Text:
         """`origin`: the text that this one begins as, until it first stands in a row of its own."""
         self.stage = stage
         self.origin = origin
-        self.length: int = origin.length if origin else 0
+        self.length: int = origin.length if origin else 0  # positions that count
+        self.written = self.length  # and with those of a pass that others are still being made with
         self.row: int | None = None
         self.home: Tensor | None = None  # [keys or values, layers, G, room, C]
         self.at_home = 0  # positions that are there
@@ -97,7 +98,7 @@ class Text:
     def crop(self, length: int) -> None:
         """Forget all positions from `length` on."""
         with self.stage.lock:
-            self.length = min(self.length, length)
+            self.length = self.written = min(self.length, length)
             self.at_home = min(self.at_home, length)
 
     @torch.inference_mode()
@@ -105,7 +106,7 @@ class Text:
         """Another text with the same first positions."""
         other = Text(self.stage)
         with self.stage.lock:
-            other.length = length
+            other.length = other.written = length
             if length:
                 other.make_home(length)
                 assert other.home is not None
@@ -138,12 +139,12 @@ class Text:
     def go_home(self) -> None:
         """Leave the stage."""
         assert self.row is not None
-        if self.length > self.at_home:
-            self.make_home(self.length)
+        if self.written > self.at_home:
+            self.make_home(self.written)
             assert self.home is not None
-            new = slice(self.at_home, self.length)
+            new = slice(self.at_home, self.written)
             self.home[..., new, :] = self.memory()[..., new, :]
-            self.at_home = self.length
+            self.at_home = self.written
         self.stage.standing[self.row], self.row = None, None
 
 

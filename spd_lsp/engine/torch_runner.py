@@ -54,7 +54,7 @@ class TorchRunner(Runner):
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`capture` makes one launch of steps; should it fail, that is reported and steps run eagerly."""
-        self.decoder = decoder
+        self.decoder, self.decode = decoder, decoder.read
         self.device = decoder.embedding.device
         self.max_positions = decoder.max_positions
         self.capture, self.report = capture, report
@@ -99,6 +99,8 @@ class TorchRunner(Runner):
             for group in [*groups, short] if short else groups:
                 for share, logits in zip(group, self.run(group), strict=True):
                     found[id(share)] = logits
+                    for text in share.texts:
+                        text.written = text.length + share.each
         for share in shares:
             for text in share.texts:
                 text.length += share.each
@@ -128,6 +130,8 @@ class TorchRunner(Runner):
             for share in group:
                 if isinstance(share.cache, Texts):
                     share.cache.admit()
+                for text in share.texts:
+                    text.crop(text.length)  # what a pass that broke off has left
             recurs = self.capture is not None and recurring(group)
             shape = self.arrange(group, recurs)
             kept = self.frames.get(shape)
@@ -184,7 +188,7 @@ class TorchRunner(Runner):
         past = Past(list(keys), list(values), shape.first, shape.rows, shape.length)
 
         def work() -> torch.Tensor:
-            return self.decoder.read(frame.inputs, past)
+            return self.decode(frame.inputs, past)
 
         if not recurs or self.capture is None:
             return work

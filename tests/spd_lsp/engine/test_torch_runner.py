@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from spd_lsp.engine.conversion import convert as convert_for_numpy
+from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.reference import CausalModel
+from spd_lsp.engine.runner import SLOTS
+from spd_lsp.engine.self_test import divergence
 from spd_lsp.engine.torch_conversion import convert
-from spd_lsp.engine.torch_runner import TorchRunner
+from spd_lsp.engine.torch_runner import MIXED, TorchRunner, rounded
 from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 
 ONE = np.ones(1)
@@ -108,3 +113,124 @@ def test_drafts_of_several_lengths(engines):
 
 def test_likelihoods(engines):
     both(engines, lambda engine: [engine.likelihoods(ids_of(200))])
+
+
+def test_numbers_are_the_numpy_engines(network):
+    """The two ways to run a model without transformers, compared directly."""
+
+    def work(engine):
+        begun = [engine.prefill(ids_of(40)), engine.step([5, 9], np.array([0.5, 0.5]))]
+        return [*begun, *engine.read_drafts([ids_of(7, 1), ids_of(3, 2)])]
+
+    both((TorchRunner(convert(network)), NumpyRunner(convert_for_numpy(network))), work)
+
+
+@pytest.fixture
+def small():
+    return random_network(FAST["llama, tied"])
+
+
+def test_half_precision_says_what_transformers_says_in_it():
+    network = random_network(FAST["qwen3"]).to(torch.bfloat16)
+    for engine in (TorchRunner(convert(network)), TorchRunner(convert(network), Traced())):
+        found, expected = (
+            [one.prefill(ids_of(140)), one.step([5, 11], np.array([0.4, 0.6])), one.step([3], ONE)]
+            for one in (engine, CausalModel(network))
+        )
+        assert divergence(np.stack(found), np.stack(expected)) < 2e-3
+        assert found[0].dtype == np.float32
+
+
+def test_more_positions_than_there_was_room_for(small):
+    def work(engine):
+        begun = [engine.prefill(ids_of(509)), *(engine.step([token], ONE) for token in ids_of(6, 1))]
+        rows = [engine.step_rows([([3], ONE), ([4], ONE)], [0, 0])]
+        return [*begun, *rows, engine.prefill(ids_of(1100, 3)), engine.step([7], ONE), engine.prefill(ids_of(509))]
+
+    for capture in (None, Traced()):
+        both((TorchRunner(convert(small), capture), CausalModel(small)), work)
+
+
+def test_texts_that_leave_the_stage_come_back_as_they_were(small):
+    """More prompts in turn than are kept, each longer or cut shorter at random, with steps that are forgotten."""
+    for capture in (None, Traced()):
+        engines = TorchRunner(convert(small), capture), CausalModel(small)
+        random = np.random.default_rng(5)
+        prompts = [ids_of(60, seed) for seed in range(SLOTS + 1)]
+        for _ in range(60):
+            prompt = prompts[random.integers(len(prompts))]
+            cut = int(random.integers(0, len(prompt) + 1))
+            prompt[cut:] = random.integers(0, VOCABULARY, random.integers(1, 30)).tolist()
+            both(engines, lambda engine, ids=prompt: [engine.prefill(ids), engine.step([1, 2], np.full(2, 0.5))])
+
+
+def test_a_shape_is_captured_once_and_then_replayed(small):
+    capture = Traced()
+    engine = TorchRunner(convert(small), capture)
+    engine.prefill(ids_of(30))
+    assert capture.captured == 0, "long reads come in too many lengths"
+    for number in range(5):
+        engine.step(ids_of(1 + 3 * number), np.full(1 + 3 * number, 1 / (1 + 3 * number)))
+    assert (capture.captured, capture.replayed) == (1, 5)
+    engine.prefill([*ids_of(30), 5])
+    assert capture.captured == 1, "one token is a step"
+    for more in (3, 8, 2):
+        engine.prefill([*ids_of(30), *ids_of(more, 1)])
+    assert capture.captured == 2, "what is typed is filled up to one length"
+    engine.step(ids_of(MIXED + 1), np.ones(MIXED + 1))
+    assert capture.captured == 3
+
+
+def test_graphs_of_a_stage_that_has_grown_are_captured_again(small):
+    capture = Traced()
+    engines = TorchRunner(convert(small), capture), CausalModel(small)
+
+    def work(engine):
+        engine.prefill(ids_of(30))
+        first = engine.step([1], ONE)
+        engine.step_rows([([3], ONE), ([4], ONE), ([5], ONE)], [0, 0, 0])
+        engine.prefill(ids_of(30))
+        return [first, engine.step([1], ONE)]
+
+    both(engines, work)
+    assert capture.captured == 3
+
+
+def test_a_capture_that_fails_is_told_once_and_steps_run_eagerly(small):
+    def capture(work):
+        work()
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    said = []
+    engines = TorchRunner(convert(small), capture, said.append), CausalModel(small)
+    both(engines, lambda engine: [engine.prefill(ids_of(9)), engine.step([5], ONE), engine.step([6], ONE)])
+    assert said == ["runs step by step: capturing one failed (operation not permitted when stream is capturing)"]
+
+
+def test_the_networks_own_weights_are_views_of_the_decoders(network):
+    decoder = convert(network)
+    block, layer = network.model.layers[0], decoder.layers[0]
+
+    def lie_within(weight, fused):
+        return weight.untyped_storage().data_ptr() == fused.untyped_storage().data_ptr()
+
+    assert lie_within(block.self_attn.v_proj.weight, layer.queries_keys_values.weight)
+    assert lie_within(block.mlp.up_proj.weight, layer.gate_up.weight)
+    assert lie_within(block.mlp.down_proj.weight, layer.down.weight)
+    assert lie_within(network.get_input_embeddings().weight, decoder.embedding)
+    assert lie_within(network.get_output_embeddings().weight, decoder.head.weight)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1, 512), (512, 512), (513, 1024), (1500, 1536), (2049, 3072)])
+def test_texts_are_looked_at_up_to_rounded_lengths(length, expected):
+    assert rounded(length) == expected
+
+
+def test_a_step_is_one_graph_for_compilers_too(small):
+    """No branch of the pass depends on numbers of the device."""
+    engine = TorchRunner(convert(small))
+    engine.prefill(ids_of(9))
+    expected = engine.step([5, 6], np.full(2, 0.5))
+    engine.prefill(ids_of(9))
+    engine.decode = torch.compile(engine.decoder.read, backend="eager", fullgraph=True)
+    same(engine.step([5, 6], np.full(2, 0.5)), expected)

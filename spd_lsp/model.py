@@ -1,215 +1,23 @@
-"""Language models from a folder, each run by the fastest engine that computes what transformers computes.
-
-`CausalModel` is the reference: any Hugging Face model through transformers. `load` opens the weights and chooses.
-
-Legend: V vocabulary, D width, T new positions, M mixed tokens, N rows.
-"""
+"""Language models by their folder, each run by the fastest engine that computes what transformers computes."""
 
 from __future__ import annotations
 
-import copy
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
-from transformers.utils import logging as transformers_logging
-
-from spd_lsp.engine.capacity import DoesNotFit, demand_room, free_memory
-from spd_lsp.engine.choice import SMALL, fastest
-from spd_lsp.engine.runner import Floats, Mixture, Runner
-from spd_lsp.engine.threads import Threads, counts_below
-from spd_lsp.settings import UserError
-
-
-class CausalModel(Runner):
-    """A transformers model of any family: the reference for faster engines."""
-
-    def __init__(self, network: Any) -> None:
-        self.network = network.eval()
-        self.embed = network.get_input_embeddings()
-        self.device = torch.device(network.device)
-        config = network.config.get_text_config()
-        self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
-        super().__init__()
-
-    def empty(self) -> TensorCache:
-        """As in `Runner`."""
-        return TensorCache(DynamicCache())
-
-    @torch.inference_mode()
-    def superpose(self, rows: Sequence[Mixture]) -> torch.Tensor:
-        """As in `Runner`."""
-        mixed = []
-        for ids, weights in rows:
-            embedded = self.embed(torch.tensor(list(ids), device=self.device))  # [M, D]
-            gamma = torch.as_tensor(np.asarray(weights), dtype=embedded.dtype, device=self.device)  # [M]
-            mixed.append(gamma @ embedded)
-        return torch.stack(mixed)
-
-    def forward(self, embedded: torch.Tensor, cache: TensorCache) -> Floats:
-        """As in `Runner`."""
-        found: Floats = self.run(cache, inputs_embeds=embedded[:, None])[:, 0]
-        return found
-
-    def read(self, ids: Sequence[Sequence[int]], cache: TensorCache, *, last: bool = False) -> Floats:
-        """As in `Runner`."""
-        inputs = torch.tensor([list(row) for row in ids], device=self.device)  # [N, T]
-        return self.run(cache, input_ids=inputs, logits_to_keep=1 if last else 0)  # 0 keeps all
-
-    @torch.inference_mode()
-    def run(self, cache: TensorCache, **inputs: Any) -> Floats:
-        """One pass over new positions, added to their cache."""
-        out = self.network(**inputs, past_key_values=cache.held, use_cache=True)
-        logits: Floats = out.logits.float().cpu().numpy()
-        return logits
-
-
-class TensorCache:
-    """The cache of transformers, which can go back, be copied and become several rows.
-
-    Without a configuration it keeps all positions; models with sliding windows mask what they must not see.
-    """
-
-    def __init__(self, held: DynamicCache) -> None:
-        self.held = held
-
-    def crop(self, length: int) -> None:
-        """As in `Cache`, layer by layer: a pass that broke off has added to some of them only."""
-        if length == 0:
-            self.held = DynamicCache()
-        layers: list[Any] = self.held.layers
-        for layer in layers:
-            surplus = layer.get_seq_length() - length
-            if surplus > 0:
-                layer.crop(-surplus)  # negative: so many positions less
-
-    def fork(self, length: int) -> TensorCache:
-        """As in `Cache`. Layers replace their tensors and never write into them, so that nothing is copied."""
-        forked = TensorCache(copy.copy(self.held))
-        forked.held.layers = [copy.copy(layer) for layer in self.held.layers]
-        forked.crop(length)
-        return forked
-
-    def rows(self, parents: Sequence[int]) -> TensorCache:
-        """As in `Cache`."""
-        chosen = self.fork(self.held.get_seq_length())
-        chosen.held.batch_select_indices(torch.tensor(list(parents)))
-        return chosen
+from spd_lsp.engine.recorded import open_recorded
+from spd_lsp.engine.runner import Runner
 
 
 def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> Runner:
-    """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it."""
-    chosen = choose_device(device)
-    config = read_config(folder)
-    refuse_state_space(config, folder)
-    try:
-        return open_on(chosen, folder, config, report)
-    except DoesNotFit as error:
-        if device != "auto" or chosen.type == "cpu":
-            raise
-        report(f"{error}; taking the CPU")
-        return open_on(torch.device("cpu"), folder, config, report)
+    """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it.
 
+    Torch, which takes seconds and much memory, is imported for models that need it. A recorded one is small: on a
+    GPU its steps would take longer, so `auto` does not look for one.
+    """
+    if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
+        return recorded
 
-def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Runner:
-    """Read the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
-    dtype = choose_dtype(device)
-    demand_room(folder, dtype.itemsize, free_on(device), str(device))
-    report(f"loading {folder.name} on {device}")
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        network: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=dtype,
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-        )
-        reference = CausalModel(network.to(device))
-        reference.likelihoods([0, 0])  # a first pass takes memory of its own, and shows what is wrong
-    except torch.OutOfMemoryError as error:
-        raise DoesNotFit(
-            f"the model in {folder} does not fit into the memory of {device}; try --device cpu"
-        ) from error
-    except Exception as error:  # a bad file raises many kinds
-        raise UserError(
-            f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
-        ) from error
-    engine = fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
-    if device.type == "cpu":
-        choose_threads(engine, sum(parameter.numel() for parameter in network.parameters()))
-    return engine
+    from spd_lsp.engine.opening import open_model
 
-
-def choose_threads(engine: Runner, size: int) -> None:
-    """One thread for what is small, whose steps are calls rather than work; else what measures best."""
-    counts = counts_below(min(torch.get_num_threads(), os.cpu_count() or 1)) if size > SMALL else [1]
-    engine.pace = Threads(counts, torch.set_num_threads).note
-
-
-def free_on(device: torch.device) -> int | None:
-    """Bytes free on a device, where it says so."""
-    if device.type == "cuda":
-        free: int = torch.cuda.mem_get_info(device)[0]
-        return free
-    return free_memory()
-
-
-def read_config(folder: Path) -> Any:
-    """The model's description; families that transformers does not know are refused."""
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, KeyError, OSError) as error:
-        raise UserError(
-            f"{folder / 'config.json'}: transformers cannot read it without running foreign code "
-            f"({first_line(error)}); choose a model of a family it knows"
-        ) from error
-
-
-def refuse_state_space(config: Any, folder: Path) -> None:
-    """Raise for models whose cache cannot go back: superposed steps could not be taken off again."""
-    family = config.model_type
-    architecture = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if architecture is None:
-        raise UserError(f"expected a causal language model in {folder}, found {family}; choose another model")
-    if getattr(architecture, "_is_stateful", False):
-        raise UserError(
-            f"{folder.name} is a {family} model, whose state cannot be taken back after a draft; "
-            "choose an attention-only model"
-        )
-
-
-def choose_device(name: str) -> torch.device:
-    """The device by name; `auto` takes CUDA, then MPS, then the CPU."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        return torch.device(next(kind for kind, there in available.items() if there))
-    if not available.get(name.split(":")[0], False):
-        there = ", ".join(kind for kind, ok in available.items() if ok)
-        raise UserError(f"device {name!r} is not available here, found: {there}; use --device auto")
-    return torch.device(name)
-
-
-def choose_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 on GPUs that compute in it, half precision on others, single precision on the CPU."""
-    if device.type == "cpu":
-        return torch.float32
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return torch.float16
-
-
-def first_line(error: Exception) -> str:
-    """What an exception says, in one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return open_model(folder, device, report)

@@ -44,7 +44,7 @@ def compiler(tmp_path):
 
 def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    starter = {"config.json", "model.safetensors", "tokenizer.json", "python.ngt", "MODEL_CARD.md"}
+    starter = {"config.json", "model.safetensors", "tokenizer.json", "python.ngt", "MODEL_CARD.md", "decoder.json"}
     assert {f"spd_lsp/starter/{name}" for name in starter} <= names
     assert {"spd_lsp/cli.py", "spd_lsp/py.typed", "ngram_builders/tables.py", "ngram_builders/py.typed"} <= names
 

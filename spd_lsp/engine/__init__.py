@@ -1,6 +1,7 @@
 """How a language model is run: `runner.py` says what every engine does, and which prompts stay in memory.
 
-The fast one on CPUs: `conversion.py` lays out a network's weights for `numpy_decoder.py`, whose products are in
-`linears.py` and whose past is in `keys_values.py`; `numpy_runner.py` makes it an engine.
-`spd_lsp/model.py` holds the reference, which runs any model, and chooses.
+`reference.py` runs any model through transformers. The fast engine on CPUs is `numpy_runner.py`: its decoder is
+`numpy_decoder.py`, with its products in `linears.py` and `int8.py` and its past in `keys_values.py`.
+`opening.py` reads weights through torch, `choice.py` chooses by `self_test.py`; `recorded.py` opens a small model
+without torch.
 """

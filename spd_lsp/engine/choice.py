@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spd_lsp.engine.conversion import Unlike, convert
+from spd_lsp.engine.assembly import Unlike
+from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.int8 import quantise
 from spd_lsp.engine.numpy_runner import NumpyRunner
-from spd_lsp.engine.runner import Floats, Runner
-from spd_lsp.engine.self_test import DIVERGENCE, divergence, fault, probe, whole
+from spd_lsp.engine.runner import Runner
+from spd_lsp.engine.self_test import DIVERGENCE, Expected, divergence, expect, fault, whole
 
 SMALL = 15_000_000  # parameters up to which a step is calls rather than bytes: 8 bits gain little there
 
@@ -24,22 +25,21 @@ def fastest(reference: Runner, network: Any, report: Callable[[str], None]) -> R
     except Unlike as reason:
         report(f"runs in transformers: {reason}")
         return reference
-    ids = probe(len(decoder.embedding))
-    expected = whole(reference, ids)
+    expected = expect(reference, len(decoder.embedding))
     exact = NumpyRunner(decoder)
-    if found := fault(exact, expected, ids):
+    if found := fault(exact, expected):
         report(f"runs in transformers: in NumPy, {found}")
         return reference
-    return narrowest(exact, expected, ids, report) if decoder.size > SMALL else exact
+    return narrowest(exact, expected, report) if decoder.size > SMALL else exact
 
 
-def narrowest(exact: NumpyRunner, expected: Floats, ids: list[int], report: Callable[[str], None]) -> Runner:
+def narrowest(exact: NumpyRunner, expected: Expected, report: Callable[[str], None]) -> Runner:
     """The same engine with 8-bit weights where they are faster, if its predictions stay the same."""
     decoder = quantise(exact.decoder)
     if decoder is None:
         return exact
     narrow = NumpyRunner(decoder)
-    differs = divergence(whole(narrow, ids), expected)
+    differs = divergence(whole(narrow, expected.ids), expected.logits)
     if not differs < DIVERGENCE:
         report(f"runs in 32 bits: in 8 bits, predictions differ by {differs:.1e} nats")
         return exact

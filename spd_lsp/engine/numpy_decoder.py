@@ -41,20 +41,27 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
-    """The weights of a model and the sizes that do not show in them."""
+class Shape:
+    """What does not show in the weights."""
 
+    query_heads: int  # H
+    key_heads: int  # G
+    head_width: int  # C
+    epsilon: float  # of the norms
+    frequencies: Floats  # [C / 2], radians a position
+    rotation_scale: float  # YaRN scales queries and keys
+    max_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """The weights of a model and its shape."""
+
+    shape: Shape
     embedding: Floats  # [V, D]
     layers: list[Layer]
     norm: Floats  # [D]
     head: Linear  # [M, D] -> [M, V]
-    query_heads: int
-    key_heads: int
-    head_width: int
-    epsilon: float
-    frequencies: Floats  # [C / 2], radians a position
-    rotation_scale: float  # YaRN scales queries and keys
-    max_positions: int
 
     @property
     def size(self) -> int:
@@ -63,28 +70,29 @@ class Decoder:
 
     def read(self, x: Floats, memory: Memory) -> Floats:
         """One pass over new positions [M, D], which `memory` keeps. -> [M, D], normalised for the head."""
-        count, heads, width = len(x), self.query_heads, self.head_width
-        turned = heads + self.key_heads
-        cos, sin = self.rotation(memory.reserve(count))  # [M, 1, 2, C / 2]
+        count, heads, width = len(x), self.shape.query_heads, self.shape.head_width
+        turned, epsilon = heads + self.shape.key_heads, self.shape.epsilon
+        cos, sin = rotation(self.shape, memory.reserve(count))  # [M, 1, 2, C / 2]
         for number, layer in enumerate(self.layers):
-            mixed = layer.queries_keys_values(normalise(x, layer.attention_norm, self.epsilon))
+            mixed = layer.queries_keys_values(normalise(x, layer.attention_norm, epsilon))
             qkv = mixed.reshape(count, -1, width)  # [M, H + 2 G, C]
             if layer.query_norm is not None and layer.key_norm is not None:
-                qkv[:, :heads] = normalise(qkv[:, :heads], layer.query_norm, self.epsilon)
-                qkv[:, heads:turned] = normalise(qkv[:, heads:turned], layer.key_norm, self.epsilon)
+                qkv[:, :heads] = normalise(qkv[:, :heads], layer.query_norm, epsilon)
+                qkv[:, heads:turned] = normalise(qkv[:, heads:turned], layer.key_norm, epsilon)
             qk = rotate(qkv[:, :turned], cos, sin)
             qk[:, :heads] *= width**-0.5
             found = memory.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, turned:])  # [M, H C]
             x = x + layer.attention_out(found)
-            x += layer.down(gated(layer.gate_up(normalise(x, layer.mlp_norm, self.epsilon))))
+            x += layer.down(gated(layer.gate_up(normalise(x, layer.mlp_norm, epsilon))))
         memory.advance(count)
-        return normalise(x, self.norm, self.epsilon)
+        return normalise(x, self.norm, epsilon)
 
-    def rotation(self, positions: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Cosines and signed sines of rotary embeddings, by halves of a head: [M, 1, 2, C / 2] twice."""
-        angles = positions[:, None].astype(np.float32) * self.frequencies  # [M, C / 2]
-        cos, sin = np.cos(angles) * self.rotation_scale, np.sin(angles) * self.rotation_scale
-        return np.stack([cos, cos], axis=1)[:, None], np.stack([-sin, sin], axis=1)[:, None]
+
+def rotation(shape: Shape, positions: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Cosines and signed sines of rotary embeddings, by halves of a head: [M, 1, 2, C / 2] twice."""
+    angles = positions[:, None].astype(np.float32) * shape.frequencies  # [M, C / 2]
+    cos, sin = np.cos(angles) * shape.rotation_scale, np.sin(angles) * shape.rotation_scale
+    return np.stack([cos, cos], axis=1)[:, None], np.stack([-sin, sin], axis=1)[:, None]
 
 
 def normalise(x: Floats, weight: Floats, epsilon: float) -> Floats:

@@ -17,13 +17,14 @@ class NumpyRunner(Runner):
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
-        self.max_positions = decoder.max_positions
+        self.max_positions = decoder.shape.max_positions
         self.device = "cpu"
         super().__init__()
 
     def empty(self) -> Row:
         """As in `Runner`."""
-        return Row(len(self.decoder.layers), self.decoder.key_heads, self.decoder.head_width)
+        shape = self.decoder.shape
+        return Row(len(self.decoder.layers), shape.key_heads, shape.head_width)
 
     def superpose(self, rows: Sequence[Mixture]) -> Floats:
         """As in `Runner`."""

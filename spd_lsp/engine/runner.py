@@ -44,9 +44,7 @@ class Slot:
     """A prompt in memory."""
 
     cache: Any  # a Cache
-    ids: list[int] = field(
-        default_factory=list
-    )  # whose keys and values the cache holds, from its first position on
+    ids: list[int] = field(default_factory=list)  # what the cache holds, from its first position on
     after: Floats | None = None  # the logits after the last of them, if they were computed [V]
 
     def crop(self, length: int) -> None:
@@ -191,9 +189,7 @@ class Runner(ABC):
             self.slots.remove(found)
         self.slots.append(found)
         known = len(found.ids) == len(ids) == length and found.after is not None
-        found.crop(
-            length if known else min(length, len(ids) - 1)
-        )  # else the last token runs again, for its logits
+        found.crop(length if known else min(length, len(ids) - 1))  # the last token runs for its logits
         return found
 
 

@@ -3,12 +3,13 @@
 A model is not trusted by its name: two families may have the same weights and do different things with them. So
 both engines read a short probe, and the fast one may differ by rounding only.
 
-Legend: T probe positions, V vocabulary.
+Legend: T probe positions, V vocabulary, X ids of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,16 +25,33 @@ def probe(vocabulary: int) -> list[int]:
     return [(7919 * place + 13) % vocabulary for place in range(PROBE)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What the reference says after each id of a probe."""
+
+    ids: list[int]
+    logits: Floats  # [T, X]
+    columns: list[int] | None = None  # X ids of the vocabulary, or all
+
+
+def expect(reference: Runner, vocabulary: int) -> Expected:
+    """Ask the reference."""
+    ids = probe(vocabulary)
+    return Expected(ids, whole(reference, ids))
+
+
 def whole(runner: Runner, ids: list[int]) -> Floats:
     """The logits after each id, all read in one pass. [T, V]."""
     logits: Floats = runner.read([ids], runner.empty())[0]
     return logits
 
 
-def fault(candidate: Runner, expected: Floats, ids: list[int]) -> str:
-    """In which way of reading the probe an engine's logits are not those expected [T, V]; "" if in none."""
-    for way, places, logits in readings(candidate, ids):
-        error = np.abs(logits - expected[places]).max() / np.abs(expected).max()
+def fault(candidate: Runner, expected: Expected) -> str:
+    """In which way of reading the probe an engine's logits are not those expected; "" if in none."""
+    largest = np.abs(expected.logits).max()
+    for way, places, logits in readings(candidate, expected.ids):
+        asked = logits if expected.columns is None else logits[:, expected.columns]
+        error = np.abs(asked - expected.logits[places]).max() / largest
         if not error < ROUNDING:  # not a number is a fault as well
             return f"{way} differs by {error:.1e}"
     return ""

@@ -15,6 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from spd_lsp.engine.recording import record as record_decoder
 from spd_lsp.training import checkpoint
 from spd_lsp.training.tokenizer import END, PAD, SPECIAL
 from spd_lsp.training.validation import KINDS, Measure, measure
@@ -33,6 +34,7 @@ def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[s
     model.half().save_pretrained(out)  # type: ignore[no-untyped-call]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, out / name)
+    record_decoder(out)
     return progress
 
 

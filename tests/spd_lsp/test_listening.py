@@ -158,7 +158,7 @@ def test_a_port_that_is_taken_is_said_in_one_line():
 
 
 def test_a_model_is_opened_once_and_a_failure_is_tried_again():
-    from spd_lsp.model import CausalModel
+    from spd_lsp.engine.reference import CausalModel
 
     opened: list[str] = []
 

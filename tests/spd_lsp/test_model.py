@@ -20,8 +20,9 @@ from transformers import (
 )
 
 from spd_lsp.drafts import Start, log_softmax, superpose
+from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import CHUNK, shared
-from spd_lsp.model import CausalModel, load
+from spd_lsp.model import load
 from spd_lsp.settings import Settings, UserError
 
 SMALL = {
@@ -321,7 +322,7 @@ def test_memory_that_ends_while_loading_sends_the_model_to_the_cpu(monkeypatch, 
 
 
 def test_a_model_too_large_for_memory_is_refused_with_numbers(monkeypatch, saved):
-    monkeypatch.setattr("spd_lsp.model.free_memory", lambda: 1000)
+    monkeypatch.setattr("spd_lsp.engine.opening.free_memory", lambda: 1000)
     with pytest.raises(
         UserError, match=r"expected .* GiB of free memory on cpu .* found 0\.0 GiB; choose a smaller"
     ):

@@ -59,6 +59,7 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
         "tokenizer.json",
         "tokenizer_config.json",
         "MODEL_CARD.md",
+        "decoder.json",
         "training.json",
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
@@ -43,7 +45,7 @@ FAST = {
 def random_network(config, seed=0):
     """A model with random weights, biases and norms too: those that begin as 0 or 1 would hide mistakes."""
     torch.manual_seed(seed)
-    network = AutoModelForCausalLM.from_config(config).eval()
+    network = AutoModelForCausalLM.from_config(copy.deepcopy(config)).eval()  # a network changes its own
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:

@@ -13,8 +13,8 @@ from spd_lsp.drafts import Start, superpose
 from spd_lsp.engine.batching import SharedEngine
 from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.numpy_runner import NumpyRunner
+from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import Pass
-from spd_lsp.model import CausalModel
 from spd_lsp.settings import Settings
 from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 

@@ -24,7 +24,8 @@ from spd_lsp.engine import choice
 from spd_lsp.engine.choice import fastest
 from spd_lsp.engine.linears import Dense
 from spd_lsp.engine.numpy_runner import NumpyRunner
-from spd_lsp.model import CausalModel, load
+from spd_lsp.engine.reference import CausalModel
+from spd_lsp.model import load
 from tests.conftest import STARTER
 from tests.spd_lsp.engine.networks import FAST, SMALL, VOCABULARY, random_network
 

@@ -11,8 +11,8 @@ from spd_lsp.engine.choice import fastest
 from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.int8 import Int8, quantise
 from spd_lsp.engine.linears import Dense
+from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.self_test import DIVERGENCE, divergence
-from spd_lsp.model import CausalModel
 from tests.spd_lsp.engine.networks import FAST, random_network
 
 

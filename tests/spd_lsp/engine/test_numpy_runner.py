@@ -8,7 +8,7 @@ import pytest
 from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.keys_values import OWN_ROOM
 from spd_lsp.engine.numpy_runner import NumpyRunner
-from spd_lsp.model import CausalModel
+from spd_lsp.engine.reference import CausalModel
 from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 
 ONE = np.ones(1)

@@ -1,0 +1,136 @@
+"""From a folder to an engine through torch: the device, the weights, the threads.
+
+No code that came with the weights is run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from spd_lsp.engine.capacity import DoesNotFit, demand_room, free_memory
+from spd_lsp.engine.choice import SMALL, fastest
+from spd_lsp.engine.reference import CausalModel
+from spd_lsp.engine.runner import Runner
+from spd_lsp.engine.threads import Threads, counts_below
+from spd_lsp.settings import UserError
+
+
+def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Runner:
+    """The model in a folder on a device by name; one that does not fit into the GPU found goes to the CPU."""
+    chosen = choose_device(device)
+    config = read_config(folder)
+    refuse_state_space(config, folder)
+    try:
+        return open_on(chosen, folder, config, report)
+    except DoesNotFit as error:
+        if device != "auto" or chosen.type == "cpu":
+            raise
+        report(f"{error}; taking the CPU")
+        return open_on(torch.device("cpu"), folder, config, report)
+
+
+def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Runner:
+    """Read the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
+    dtype = choose_dtype(device)
+    demand_room(folder, dtype.itemsize, free_on(device), str(device))
+    report(f"loading {folder.name} on {device}")
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        network: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+        )
+        reference = CausalModel(network.to(device))
+        reference.likelihoods([0, 0])  # a first pass takes memory of its own, and shows what is wrong
+    except torch.OutOfMemoryError as error:
+        raise DoesNotFit(
+            f"the model in {folder} does not fit into the memory of {device}; try --device cpu"
+        ) from error
+    except Exception as error:  # a bad file raises many kinds
+        raise UserError(
+            f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
+        ) from error
+    engine = fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
+    if device.type == "cpu":
+        choose_threads(engine, sum(parameter.numel() for parameter in network.parameters()))
+    return engine
+
+
+def choose_threads(engine: Runner, size: int) -> None:
+    """One thread for what is small, whose steps are calls rather than work; else what measures best."""
+    counts = counts_below(min(torch.get_num_threads(), os.cpu_count() or 1)) if size > SMALL else [1]
+    engine.pace = Threads(counts, torch.set_num_threads).note
+
+
+def free_on(device: torch.device) -> int | None:
+    """Bytes free on a device, where it says so."""
+    if device.type == "cuda":
+        free: int = torch.cuda.mem_get_info(device)[0]
+        return free
+    return free_memory()
+
+
+def read_config(folder: Path) -> Any:
+    """The model's description; families that transformers does not know are refused."""
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (ValueError, KeyError, OSError) as error:
+        raise UserError(
+            f"{folder / 'config.json'}: transformers cannot read it without running foreign code "
+            f"({first_line(error)}); choose a model of a family it knows"
+        ) from error
+
+
+def refuse_state_space(config: Any, folder: Path) -> None:
+    """Raise for models whose cache cannot go back: superposed steps could not be taken off again."""
+    family = config.model_type
+    architecture = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if architecture is None:
+        raise UserError(f"expected a causal language model in {folder}, found {family}; choose another model")
+    if getattr(architecture, "_is_stateful", False):
+        raise UserError(
+            f"{folder.name} is a {family} model, whose state cannot be taken back after a draft; "
+            "choose an attention-only model"
+        )
+
+
+def choose_device(name: str) -> torch.device:
+    """The device by name; `auto` takes CUDA, then MPS, then the CPU."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind, there in available.items() if there))
+    if not available.get(name.split(":")[0], False):
+        there = ", ".join(kind for kind, ok in available.items() if ok)
+        raise UserError(f"device {name!r} is not available here, found: {there}; use --device auto")
+    return torch.device(name)
+
+
+def choose_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 on GPUs that compute in it, half precision on others, single precision on the CPU."""
+    if device.type == "cpu":
+        return torch.float32
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.bfloat16
+    return torch.float16
+
+
+def first_line(error: Exception) -> str:
+    """What an exception says, in one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

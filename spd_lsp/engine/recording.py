@@ -1,0 +1,33 @@
+"""Make the record by which a small model is opened without torch: `python -m spd_lsp.engine.recording FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from spd_lsp.engine.choice import SMALL
+from spd_lsp.engine.conversion import convert
+from spd_lsp.engine.numpy_runner import NumpyRunner
+from spd_lsp.engine.recorded import write_record
+from spd_lsp.engine.reference import CausalModel
+from spd_lsp.engine.self_test import expect, fault
+from spd_lsp.settings import UserError
+
+
+def record(folder: Path) -> None:
+    """Record the model in a folder; `UserError` if the NumPy decoder does not compute it or it is large."""
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    reference = CausalModel(network)
+    decoder = convert(network)
+    if decoder.size > SMALL:
+        raise UserError(f"expected at most {SMALL:,} parameters, found {decoder.size:,}; large models need torch")
+    if found := fault(NumpyRunner(decoder), expect(reference, len(decoder.embedding))):
+        raise UserError(f"expected what transformers computes, found: {found}; this model cannot be recorded")
+    write_record(folder, decoder, reference)
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))

@@ -44,6 +44,7 @@ class Contest:
     tokens: int
     interpolation: Interpolation | None = None
     reader: WeightReader | None = None
+    remarks: tuple[str, ...] = ()  # what the engine said of itself
 
 
 class Watched:
@@ -66,6 +67,17 @@ class Watched:
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read one more position in each row."""
         return self.note(lambda: self.model.step_rows(rows, parents))
+
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """Read drafts anew."""
+        found: list[Floats] = []
+
+        def work() -> Floats:
+            found.extend(self.model.read_drafts(drafts))
+            return found[0]
+
+        self.note(work)
+        return found
 
     def note(self, work: Callable[[], Floats]) -> Floats:
         """Do it with a clock."""

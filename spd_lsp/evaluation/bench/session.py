@@ -81,7 +81,7 @@ def hold(asked: Asked, report: Report) -> Found:
             "model": asked.model,
             "tokens": asked.tokens,
             "rounds": asked.repeat,
-            "engine": type(contest.model).__name__,
+            "engine": "; ".join([type(contest.model).__name__, *contest.remarks]),
         },
         describe(str(contest.model.device)),
         weights=contest.reader.size,
@@ -103,7 +103,8 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
     from spd_lsp.model import load as load_model
 
     torch.set_num_threads(asked.threads)
-    engine = load_model(asked.folder, asked.device) if "engine" in parts else None
+    remarks: list[str] = []
+    engine = load_model(asked.folder, asked.device, remarks.append) if "engine" in parts else None
     network = plain_network(asked, str(engine.device) if engine else "cpu") if "transformers" in parts else None
     longest = (engine.max_positions if engine else CONTEXT + asked.tokens + TYPED) - asked.tokens - TYPED
     prompt = tokens.encode(asked.text)[-min(CONTEXT, longest) :]
@@ -114,7 +115,8 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
     reader = None
     if network is not None and "reading" in parts:
         reader = WeightReader(weight_bytes(network), str(network.device))
-    return Contest(engine, network, tuple(prompt), asked.tokens, own_code(asked.folder, tokens), reader)
+    ngrams = own_code(asked.folder, tokens)
+    return Contest(engine, network, tuple(prompt), asked.tokens, ngrams, reader, tuple(remarks[1:]))
 
 
 def plain_network(asked: Asked, device: str) -> Any:

@@ -71,7 +71,7 @@ def as_markdown(found: Found) -> str:
         as_table(tokens_table(found, clock)),
         ["How many times as long as superposed decoding with the same k:"],
         as_table(ratio_table(found, clock)),
-        ["Where superposed decoding spends its time, and the limit of this machine:"],
+        ["Where this project's decoders spend their time, and the limit of this machine:"],
         as_table(share_table(found, clock)),
         ["A prompt read again, by what changed since the last request:"],
         as_table(prefix_table(found, clock)),
@@ -138,12 +138,12 @@ def ratio_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str
 
 
 def share_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
-    """What a superposed token is made of, and how near to the limit it is."""
+    """What a token is made of in this project's decoders, and how near to the limit it is."""
     limit = per_token(found.runs["reading", 1], clock)
     speed = found.weights / Spread.of(limit).median / 1e6
     rows = [["", "n-gram look-ups", "choosing drafts", "model", f"beside reading the weights ({speed:.1f} GB/s)"]]
     for key, runs in found.runs.items():
-        if key[0] not in ("superposed", "greedy"):
+        if not all(run.model.wall for run in runs):
             continue
         whole = [clock(run.rest) for run in runs]
         ngrams = [clock(run.ngrams) / all_ for run, all_ in zip(runs, whole, strict=True)]
@@ -182,7 +182,8 @@ def times(found: Spread) -> str:
     """A ratio with its quartiles, if it shows a difference."""
     if not found.differs:
         return NO_DIFFERENCE
-    return f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f})"
+    digits = 0 if found.median >= 100 else 1 if found.median >= 10 else 2
+    return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
 
 
 def percent(values: Sequence[float]) -> str:

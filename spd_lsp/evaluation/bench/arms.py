@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -47,13 +48,33 @@ class Contest:
     remarks: tuple[str, ...] = ()  # what the engine said of itself
 
 
+class Stopwatch:
+    """Adds up how long things take, at little cost of its own."""
+
+    def __init__(self) -> None:
+        self.wall = self.cpu = 0.0
+
+    def time(self, work: Callable[[], Answer]) -> Answer:
+        """Do it."""
+        wall, cpu = perf_counter(), process_time()
+        answer = work()
+        self.wall += perf_counter() - wall
+        self.cpu += process_time() - cpu
+        return answer
+
+    @property
+    def taken(self) -> Moment:
+        """The sum."""
+        return Moment(self.wall, self.cpu)
+
+
 class Watched:
     """A model that notes when it is asked and how long it takes."""
 
     def __init__(self, model: Runner) -> None:
         self.model = model
         self.begun: Moment | None = None  # when the first step was asked for: all first tokens are chosen
-        self.taken = Moment()  # by all steps
+        self.steps = Stopwatch()
         self.passes = 1
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
@@ -81,12 +102,9 @@ class Watched:
 
     def note(self, work: Callable[[], Floats]) -> Floats:
         """Do it with a clock."""
-        started = now()
-        self.begun = self.begun or started
+        self.begun = self.begun or now()
         self.passes += 1
-        logits = work()
-        self.taken += now() - started
-        return logits
+        return self.steps.time(work)
 
 
 class WatchedInterpolation:
@@ -95,7 +113,7 @@ class WatchedInterpolation:
     def __init__(self, interpolation: Interpolation, watched: Watched) -> None:
         self.interpolation = interpolation
         self.watched = watched
-        self.taken = Moment()
+        self.asked = Stopwatch()
 
     def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """As the n-grams say."""
@@ -115,11 +133,7 @@ class WatchedInterpolation:
 
     def note(self, work: Callable[[], Answer]) -> Answer:
         """Do it with a clock."""
-        started = now()
-        answer = work()
-        if self.watched.begun:
-            self.taken += now() - started
-        return answer
+        return self.asked.time(work) if self.watched.begun else work()
 
 
 def forget(model: Runner) -> None:
@@ -148,10 +162,9 @@ def decode(name: str, contest: Contest, k: int) -> Run:
     ended = now()
     assert model.begun is not None
     assert drafts.passes == model.passes
-    taken = ngrams.taken if ngrams else Moment()
-    return Run(
-        model.begun - began, ended - model.begun, contest.tokens, drafts.passes, drafts.rows, model.taken, taken
-    )
+    first, rest = model.begun - began, ended - model.begun
+    asked = ngrams.asked.taken if ngrams else Moment()
+    return Run(first, rest, contest.tokens, drafts.passes, drafts.rows, model.steps.taken, asked)
 
 
 def greedy(contest: Contest) -> Run:
@@ -166,7 +179,7 @@ def greedy(contest: Contest) -> Run:
     ended = now()
     assert model.begun is not None
     passes = contest.tokens
-    return Run(model.begun - began, ended - model.begun, passes, passes, passes - 1, model.taken)
+    return Run(model.begun - began, ended - model.begun, passes, passes, passes - 1, model.steps.taken)
 
 
 def generate(contest: Contest, k: int, **how: Any) -> Run:

@@ -10,6 +10,7 @@ from typing import Any
 
 from spd_lsp.engine.assembly import Unlike
 from spd_lsp.engine.conversion import convert
+from spd_lsp.engine.gpu_choice import on_gpu
 from spd_lsp.engine.int8 import quantise
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.runner import Runner
@@ -20,6 +21,8 @@ SMALL = 15_000_000  # parameters up to which a step is calls rather than bytes: 
 
 def fastest(reference: Runner, network: Any, report: Callable[[str], None]) -> Runner:
     """An engine with the network's weights that computes what the reference computes."""
+    if network.device.type == "cuda":
+        return on_gpu(reference, network, report)
     try:
         decoder = convert(network)
     except Unlike as reason:

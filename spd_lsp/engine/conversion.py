@@ -72,7 +72,7 @@ def shape_of(network: Any, config: Any) -> Shape:
         key_heads=config.num_key_value_heads,
         head_width=head_width(config),
         epsilon=config.rms_norm_eps,
-        frequencies=rotary.inv_freq.float().numpy(),
+        frequencies=rotary.inv_freq.float().cpu().numpy(),
         rotation_scale=float(rotary.attention_scaling),
         max_positions=config.max_position_embeddings,
     )

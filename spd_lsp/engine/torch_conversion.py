@@ -10,22 +10,18 @@ from typing import Any
 
 import torch
 
-from spd_lsp.engine.assembly import Unlike, compare_names
-from spd_lsp.engine.conversion import shape_of
+from spd_lsp.engine.assembly import Unlike
+from spd_lsp.engine.conversion import compare, shape_of
 from spd_lsp.engine.torch_decoder import Affine, Layer, TorchDecoder
 
 
 def convert(network: Any) -> TorchDecoder:
     """A decoder with this network's weights; raises `Unlike`, the network unchanged, if the shape is another."""
     config = network.config.get_text_config()
-    compare_names(dict(network.named_parameters()).keys(), config.num_hidden_layers)
-    shape = shape_of(network, config)
+    compare(network, config)
     if len({(parameter.dtype, parameter.device) for parameter in network.parameters()}) > 1:
         raise Unlike("its weights differ in precision or device")
-    for block in network.model.layers:
-        norm = getattr(block.self_attn, "q_norm", None)
-        if norm is not None and len(norm.weight) != shape.head_width:
-            raise Unlike("it normalises all heads as one")
+    shape = shape_of(network, config)
     return TorchDecoder(
         embedding=network.get_input_embeddings().weight.data,
         layers=[layer(block) for block in network.model.layers],

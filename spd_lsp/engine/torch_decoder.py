@@ -67,8 +67,8 @@ class Past(NamedTuple):
     length: int  # L
 
     def seen(self, held: Tensor) -> Tensor:
-        """The part of keys or values that is looked at, in place: [R, G, room, C] -> [B G, L, C]."""
-        return held[self.first : self.first + self.rows].flatten(0, 1)[:, : self.length]
+        """The part of keys or values that is looked at, in place: [R, G, room, C] -> [B, G, L, C]."""
+        return held[self.first : self.first + self.rows, :, : self.length]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class TorchDecoder:
         heads, turned = self.query_heads, self.query_heads + self.key_heads
         x = self.superpose(new.ids, new.weights)  # [M, D]
         cos, sin = self.rotation(new.positions)
-        hidden = later(new, past, x.dtype)
+        hidden = later(new, past, heads // self.key_heads, x.dtype)
         for layer, keys, values in zip(self.layers, past.keys, past.values, strict=True):
             qkv = layer.queries_keys_values(self.normalise(x, layer.attention_norm))
             qkv = qkv.view(len(x), -1, self.head_width)  # [M, H + 2 G, C]
@@ -141,27 +141,27 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(halves * cos, halves.flip(2), sin).flatten(2)
 
 
-def later(new: Inputs, past: Past, dtype: torch.dtype) -> Tensor:
-    """-inf where a new position would see a later one, else 0. [B, 1, T, 1, L]."""
+def later(new: Inputs, past: Past, beside: int, dtype: torch.dtype) -> Tensor:
+    """-inf where a new position would see a later one, else 0, once for each of Q heads. [B, 1, T Q, L]."""
     places = len(new.positions) if new.spread is None else len(new.spread)
     steps = torch.arange(places // past.rows, device=new.starts.device)  # [T]
     at = torch.arange(past.length, device=new.starts.device)  # [L]
     hidden = at > (new.starts[:, None] + steps)[..., None]  # [B, T, L]
     mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
-    return mask[:, None, :, None]
+    return mask[:, None, :, None].expand(-1, -1, -1, beside, -1).flatten(2, 3)
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, hidden: Tensor) -> Tensor:
-    """Attention of new positions [M, H, C], each over what its text holds up to itself [B G, L, C]. -> [M, H C].
+    """Attention of new positions [M, H, C], each over what its text holds up to itself [B, G, L, C]. -> [M, H C].
 
-    The query heads that share keys stand beside each other: two products a row and key head, nothing repeated.
+    The query heads that share keys stand beside each other as if they were positions: nothing is repeated. Scores
+    are in single precision inside; in bfloat16, those of models with large biases would be off by whole units.
     """
-    rows, _, each, _, length = hidden.shape  # B, T, L
-    groups, width = len(keys) // rows, keys.shape[2]
+    rows, groups, _, width = keys.shape
     q = queries if new.spread is None else queries[new.spread]  # [B T, H, C]
-    q = q.reshape(rows, each, groups, -1, width).transpose(1, 2).reshape(rows * groups, -1, width)  # [B G, T Q, C]
-    scores = torch.bmm(q * width**-0.5, keys.transpose(1, 2)).view(rows, groups, each, -1, length)
-    weights = torch.softmax(scores + hidden, dim=-1).view(rows * groups, -1, length)
-    mixed = torch.bmm(weights, values).view(rows, groups, each, -1, width)
-    found = mixed.transpose(1, 2).reshape(rows * each, -1)  # [B T, H C]
+    q = q.reshape(rows, -1, groups, q.shape[1] // groups, width).transpose(1, 2)  # [B, G, T, Q, C]
+    mixed = F.scaled_dot_product_attention(q.flatten(2, 3), keys, values, attn_mask=hidden)  # [B, G, T Q, C]
+    found = (
+        mixed.view(q.shape).transpose(1, 2).reshape(len(queries) if new.spread is None else len(new.spread), -1)
+    )
     return found if new.gathered is None else found[new.gathered]

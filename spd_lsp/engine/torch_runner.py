@@ -65,6 +65,15 @@ class TorchRunner(Runner):
         self.moves = 0  # of the stage, when they were captured
         super().__init__()
 
+    def warm_up(self, lengths: Sequence[int]) -> None:
+        """Capture a step of one text at each of these lengths, as nobody waits now."""
+        self.make_room(1, rounded(max(lengths)))
+        for length in lengths:
+            text = self.empty()
+            self.stage.admit([text], side_by_side=True)
+            text.length = length - 1  # of whatever has stood in that row
+            self.forward([((0,), ONE)], text)
+
     def empty(self) -> Text:
         """As in `Runner`."""
         return Text(self.stage)

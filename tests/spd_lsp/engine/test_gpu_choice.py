@@ -1,0 +1,113 @@
+"""On a GPU, the torch decoder runs what it predicts as transformers does; all else runs there, and says why.
+
+The choice is made here with networks on the CPU: no GPU takes part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import GemmaConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, SmolLM3Config
+
+from spd_lsp.engine import choice
+from spd_lsp.engine.gpu_choice import on_gpu
+from spd_lsp.engine.reference import CausalModel
+from spd_lsp.engine.torch_runner import TorchRunner
+from tests.spd_lsp.engine.networks import FAST, SMALL, random_network
+from tests.spd_lsp.engine.test_torch_runner import ONE, Traced, ids_of
+
+OTHERS = {
+    "it has no parameter model.embed_tokens": GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4),
+    "its sliding_window is 64": MistralConfig(**SMALL, sliding_window=64),
+    "on the GPU, one pass differs by": GemmaConfig(**SMALL, head_dim=8),
+    "on the GPU, one pass differs": GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5),
+    "on the GPU, one pass": LlamaConfig(**SMALL, hidden_act="gelu"),
+    "on the GPU, one": SmolLM3Config(**SMALL, no_rope_layers=[1, 0], pad_token_id=0),
+}
+
+
+def chosen(network, said, capture=lambda device: Traced()):
+    reference = CausalModel(network)
+    return on_gpu(reference, network, said.append, capture), reference
+
+
+@pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
+def test_what_the_decoder_computes_runs_in_it_in_half_precision(config):
+    said = []
+    engine, _ = chosen(random_network(config).to(torch.bfloat16), said)
+    assert isinstance(engine, TorchRunner)
+    assert said == []
+    assert engine.frames, "steps are captured before anybody waits"
+    before = engine.capture.captured
+    engine.prefill(ids_of(700))
+    engine.step([5, 6, 7], np.full(3, 1 / 3))
+    assert engine.capture.captured == before
+
+
+@pytest.mark.parametrize(("why", "config"), OTHERS.items())
+def test_what_it_does_not_compute_runs_in_transformers(why, config):
+    said = []
+    engine, reference = chosen(random_network(config).to(torch.bfloat16), said)
+    assert engine is reference
+    [line] = said
+    assert line.startswith(f"runs in transformers: {why}")
+    assert np.isfinite(engine.prefill(ids_of(40))).all()
+
+
+def test_a_mistake_in_steps_alone_is_found(monkeypatch):
+    """A capture that replays what it saw the first time."""
+
+    def frozen(work):
+        found = work()
+        return lambda: found
+
+    said = []
+    engine, reference = chosen(random_network(FAST["qwen2"]), said, lambda device: frozen)
+    assert engine is reference
+    assert "embedding by embedding differs by" in said[0]
+
+
+def test_a_gpu_without_room_for_the_stage_runs_transformers(monkeypatch):
+    def full(self, rows, room):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
+
+    monkeypatch.setattr("spd_lsp.engine.stage.Stage.grow", full)
+    said = []
+    engine, reference = chosen(random_network(FAST["qwen2"]), said)
+    assert engine is reference
+    assert said == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
+
+
+def test_a_part_that_is_not_a_number_is_found():
+    network = random_network(FAST["qwen2"]).to(torch.bfloat16)
+
+    class Broken(Traced):
+        def __call__(self, work):
+            replay = super().__call__(work)
+            return lambda: replay().fill_(torch.nan)
+
+    said = []
+    assert isinstance(chosen(network, said, lambda device: Broken())[0], CausalModel)
+    assert "differs by nan" in said[0]
+
+
+def test_without_captures_steps_run_eagerly_in_the_decoder():
+    def fails(work):
+        raise RuntimeError("no")
+
+    said = []
+    engine, _ = chosen(random_network(FAST["llama"]), said, lambda device: fails)
+    assert isinstance(engine, TorchRunner)
+    assert said == ["runs step by step: capturing one failed (no)"]
+    engine.prefill(ids_of(5))
+    assert np.isfinite(engine.step([5], ONE)).all()
+
+
+def test_networks_on_cuda_are_chosen_for_by_this(monkeypatch):
+    class OnCuda:
+        device = torch.device("cuda", 0)
+
+    monkeypatch.setattr(choice, "on_gpu", lambda *given: given)
+    report = [].append
+    assert choice.fastest("reference", network := OnCuda(), report) == ("reference", network, report)

@@ -94,8 +94,7 @@ def nested(
     p [V] is the model's word; below 0 is what may not follow. Candidates are its n likeliest and `successors`.
     p_f = (1 - sum_o rows[m, o]) p + sum_o rows[m, o] p_o, p_o by `mean`, m the length of the context heard.
     """
-    own = np.argsort(-p, kind="stable")[: max(n, 0)]
-    both = np.concatenate((own, successors(pools, contexts, n)))
+    both = np.concatenate((largest(p, n), successors(pools, contexts, n)))
     both = np.sort(both[both < len(p)])
     ids = both[firsts(both)]
     ids = ids[p[ids] >= 0]
@@ -103,6 +102,15 @@ def nested(
     m = ((heard > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)
     remains = 1 - rows.sum(axis=1)
     return ids, remains[m, None] * p[ids] + np.einsum("ko,koc->kc", rows[m], p_o)
+
+
+def largest(p: npt.NDArray[np.floating], n: int) -> I64:
+    """The places of the n largest values, of equals the first."""
+    n = min(n, len(p))
+    if n <= 0:
+        return NONE
+    places = np.flatnonzero(p >= np.partition(p, len(p) - n)[len(p) - n])
+    return places[np.argsort(-p[places], kind="stable")][:n]
 
 
 def commonest(found: Sequence[Found], slot: int, n: int) -> I64:

@@ -16,6 +16,7 @@ import numpy as np
 __all__ = ["WeightReader", "apart", "describe", "forget_peak", "held_bytes", "load", "peak_bytes"]
 
 WIDTH = 1024  # of the matrix that stands for a model's weights
+MOST = 1 << 28  # bytes of it, far more than processors keep; it is read several times for a larger model
 PROCESSOR = "model name"
 
 
@@ -54,9 +55,9 @@ def load() -> str:
 
 
 class WeightReader:
-    """A matrix as large as a model's weights; reading it costs what reading the weights does.
+    """A matrix that stands for a model's weights: reading it costs what reading them does.
 
-    A small model stays in the processor's cache from one token to the next, and so does this matrix.
+    A small model stays in the processor's cache from one token to the next, and so does a matrix of its size.
     """
 
     def __init__(self, size: int, device: str) -> None:
@@ -65,7 +66,8 @@ class WeightReader:
 
         self.size = size
         self.device = torch.device(device)
-        rows = max(1, size // (4 * WIDTH))
+        self.times = -(-size // MOST)
+        rows = max(1, size // (4 * WIDTH * self.times))
         self.matrix = torch.ones((rows, WIDTH), device=self.device)
         self.vector = torch.ones(WIDTH, device=self.device)
         self.multiply = self.fastest()
@@ -89,8 +91,9 @@ class WeightReader:
         return min(ways, key=lambda way: min(seconds(way) for _ in range(5)))
 
     def read(self) -> None:
-        """Read it all once."""
-        self.multiply()
+        """Read as many bytes as the weights take."""
+        for _ in range(self.times):
+            self.multiply()
         if self.device.type == "cuda":
             import torch
 

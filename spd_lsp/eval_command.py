@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spd_lsp.evaluation.paper.commands import experiments
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
 @click.group("eval")
 def evaluate() -> None:
     """Measure how good completions are, on repositories that no table and no model has seen."""
+
+
+for experiment in experiments.commands.values():  # those of the Superposed Decoding paper
+    evaluate.add_command(experiment)
 
 
 @evaluate.command()

@@ -75,6 +75,10 @@ class Flat:
         """Nothing is read. -> [N, V]."""
         return np.stack([self.logits] * len(rows))
 
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """The same for every token."""
+        return [np.full(len(draft), -np.log(len(self.logits))) for draft in drafts]
+
 
 def never(ids: tuple[int, ...]) -> bool:
     """Drafts of a fixed length stop for nothing else, as in the paper's experiments."""

@@ -21,9 +21,12 @@ from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.report import Cell, Report, Table
 from spd_lsp.interpolation import Mixture
 
+Groups = Sequence[tuple[str, str]]  # repository and file of each passage
+
 REAL = "the real text"
 
 PAPERS_MEAN = "Mean of the drafts' perplexities by the judge, as in table 1."
+LESS = "The best draft of each place less one nucleus sample there, paired: below 0 it is the likelier one."
 OVER_ALL = "Perplexity over all tokens by the judge: the exponential of the mean surprise."
 INFORMED = "The same, by a judge that is told what the repository's n-grams know."
 MATCHED = "Tokens of the real text written before the first mistake, and what it took."
@@ -82,7 +85,7 @@ def padded(values: Sequence[float], k: int) -> Floats:
 
 
 def summarise(
-    measured: Sequence[Mapping[str, Written]], groups: Sequence[tuple[str, str]], facts: Mapping[str, Any], k: int
+    measured: Sequence[Mapping[str, Written]], groups: Groups, facts: Mapping[str, Any], k: int
 ) -> Report:
     """Tables: the paper's mean of perplexities; perplexity of all tokens; that of a judge told of n-grams."""
     names = list(measured[0])
@@ -109,6 +112,7 @@ def summarise(
     ]
     taken = ["drafts by", "draft 1", f"best of {k}", "passes", "positions read after the prompt"]
     tables.append(Table(MATCHED, taken, rights))
+    tables.insert(1, less_than_nucleus(nats, told, groups))
     data = {name: {"perplexity": overall[name], "informed": aware[name]} for name in names}
     return Report(
         "perplexity",
@@ -127,12 +131,23 @@ def rank_table(caption: str, found: Mapping[str, Sequence[Mean]], k: int) -> Tab
     return Table(caption, heads, [[name, *ranks] for name, ranks in found.items()])
 
 
+def less_than_nucleus(nats: Mapping[str, Floats], told: Mapping[str, Floats], groups: Groups) -> Table:
+    """The best draft of each place against one nucleus sample there, which took as many passes or more."""
+    rows: list[list[Cell]] = []
+    for name in nats:
+        if not spread(name) and name != REAL:
+            pairs = [(np.exp(nats[name]), np.exp(nats["nucleus"])), (told[name], told["nucleus"])]
+            less = [np.nanmin(one, axis=1) - np.nanmean(other, axis=1) for one, other in pairs]
+            rows.append([name, *means(np.column_stack(less), groups)])
+    return Table(LESS, ["best draft by", "perplexity by the judge", "nats a token, judge told of n-grams"], rows)
+
+
 def spread(name: str) -> bool:
     """Whether drafts have no rank: samples are all alike, so that each place stands for any of them."""
     return name.startswith("nucleus")
 
 
-def ranked(values: Floats, groups: Sequence[tuple[str, str]], alike: bool) -> list[Mean]:
+def ranked(values: Floats, groups: Groups, alike: bool) -> list[Mean]:
     """The mean of each rank, and of the best draft of each passage. [N, K] -> K + 1 means."""
     by_rank = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1) if alike else values
     return means(np.column_stack([by_rank, np.nanmin(values, axis=1)]), groups)

@@ -108,7 +108,10 @@ def progress_over(items: Iterable[Any], what: str, total: int | None = None) -> 
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, total=total, description=what, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return items
+    return track(items, total=total, description=what, console=console, transient=True)
 
 
 def tell(text: str) -> None:

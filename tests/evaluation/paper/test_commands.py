@@ -1,0 +1,76 @@
+"""Each experiment as a person runs it, at the smallest size."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+
+ROW = {
+    "task_id": "SingleLineInfilling/Made/7/L1",
+    "entry_point": "total",
+    "prompt": "def total(prices):\n    result = 0\n    for price in prices:\n        result += price\n",
+    "suffix": "",
+    "canonical_solution": "    return result\n",
+    "test": "def check(candidate):\n    assert candidate([1, 2]) == 3\n",
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    for n in range(3):
+        functions = [f"def price_{n}_{i}(order, tax):\n    return order.total * {i} + tax\n" for i in range(60)]
+        (folder / f"part_{n}.py").write_text("\n".join(functions))
+    return folder
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(main, ["eval", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("linearity", ["--steps", 2, "--temperature", 1, "--places", 2]),
+        ("perplexity", ["--tokens", 4, "-k", 2]),
+        ("diversity", ["-k", 2]),
+        ("ablations", []),
+        ("resets", ["--tokens", 16]),
+        ("coverage", ["--tokens", 12]),
+    ],
+)
+def test_experiments_on_code(name: str, options: list[object], repository: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    shown = run(name, repository, "--places", 1, "--prefix", 32, "--out", tmp_path, *options)
+    assert shown.startswith("## ")
+    assert (tmp_path / f"{name}.md").read_text() in shown
+    assert json.loads((tmp_path / f"{name}.json").read_text())["facts"]["model"] == "starter"
+    assert (tmp_path / f"{name}.png").stat().st_size > 5_000
+
+
+def test_infilling(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps(ROW))
+    shown = run("infilling", tasks, "--arms", "greedy", "--out", tmp_path, "--weak-sandbox")
+    assert "| greedy@none |" in shown
+    assert "a program in the sandbox could" in shown
+
+
+def test_questions(tmp_path: Path) -> None:
+    asked = tmp_path / "questions.jsonl"
+    asked.write_text(json.dumps({"question": "who made this up", "answer": ["nobody"]}))
+    assert "| SPD |" in run("questions", asked, "--tokens", 3, "--out", tmp_path)
+
+
+def test_a_folder_without_code_ends_in_one_sentence(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["eval", "linearity", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "expected two python files or more" in result.output
+    assert "Traceback" not in result.output

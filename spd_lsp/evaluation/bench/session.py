@@ -6,6 +6,7 @@ Comes in: a model's folder and what to ask. Goes out: `Found`, for `report` to w
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,14 +99,13 @@ def hold(asked: Asked, report: Report) -> Found:
 
 def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
     """Load what these parts need: `engine`, `transformers`, `reading`."""
-    import torch
-
     from spd_lsp.model import load as load_model
 
-    torch.set_num_threads(asked.threads)
     remarks: list[str] = []
     engine = load_model(asked.folder, asked.device, remarks.append) if "engine" in parts else None
     network = plain_network(asked, str(engine.device) if engine else "cpu") if "transformers" in parts else None
+    if "torch" in sys.modules:  # some engines do without, and so weigh less
+        sys.modules["torch"].set_num_threads(asked.threads)
     longest = (engine.max_positions if engine else CONTEXT + asked.tokens + TYPED) - asked.tokens - TYPED
     prompt = tokens.encode(asked.text)[-min(CONTEXT, longest) :]
     if len(prompt) < LEAST_PROMPT:

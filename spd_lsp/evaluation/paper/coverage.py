@@ -60,7 +60,11 @@ def measure(
     found: dict[str, list[float]] = {}
     for suffix, ngrams in NGRAMS.items():
         bare = writer.start(passage, prefix, ngrams=ngrams)
-        start = replace(bare, stop=lambda ids: ends_line(writer.tokens, ids))
+        start = replace(
+            bare,
+            stop=lambda ids: ends_line(writer.tokens, ids),
+            reads=lambda ids: first_line(writer.tokens, ids),
+        )
         drawn = samples(writer.model, start, replace(NUCLEUS, drafts=max(budgets), max_tokens=tokens)).best
         for name, k in FINISHES.items():
             finish = finisher(writer, start, k, tokens)

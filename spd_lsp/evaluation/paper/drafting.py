@@ -8,7 +8,7 @@ Legend: K drafts, T tokens of a draft.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -16,12 +16,14 @@ import numpy as np
 
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Drafts, Floats, Model, Start
+from spd_lsp.evaluation.arms import FlatModel
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.interpolation import LONGEST, Mixture
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Tokens
 
-PAPER = Settings(interpolation="paper", temperature=0.06, alpha=0.54, candidates=9)  # appendix B; 9 in its code
+# Appendix B; 9 candidates in its code.
+PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
 NUCLEUS = Settings(temperature=0.6, candidates=50)  # top_p 0.9 stands in the decoder
 PLAIN = Settings()
 
@@ -57,29 +59,6 @@ WAYS = (
 )
 
 
-class Flat:
-    """No model: every token is as likely as every other."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self.logits = np.zeros(vocab_size)
-
-    def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
-        """Nothing is read. -> [V]."""
-        return self.logits
-
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Nothing is read. -> [V]."""
-        return self.logits
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Nothing is read. -> [N, V]."""
-        return np.stack([self.logits] * len(rows))
-
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """The same for every token."""
-        return [np.full(len(draft), -np.log(len(self.logits))) for draft in drafts]
-
-
 def never(ids: tuple[int, ...]) -> bool:
     """Drafts of a fixed length stop for nothing else, as in the paper's experiments."""
     return False
@@ -99,10 +78,10 @@ class Writer:
     model: Reader
     tokens: Tokens
     mixtures: dict[str, Mixture]  # repository -> what is known of its other files
-    flat: Flat = field(init=False)
+    flat: FlatModel = field(init=False)
 
     def __post_init__(self) -> None:
-        self.flat = Flat(self.tokens.vocab_size)
+        self.flat = FlatModel(self.tokens.vocab_size)
 
     def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> Start:
         """Where drafts of a passage begin."""

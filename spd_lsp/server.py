@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["SpdServer", "create_server"]
 
 SECTION = "spd-lsp"
-EDITORS_OWN = ("serverCommand", "trace")  # keys of our section that the editor's side reads itself
+EDITORS_OWN = ("serverCommand", "serverAddress", "trace")  # keys that the editor's side reads itself
 LOADING = "the model is loading"
 LONGEST_PAUSE = 0.05  # seconds
 LONGEST_WAIT = 5.0  # seconds; Emacs gives a request up after ten
@@ -165,8 +165,8 @@ class SpdServer(LanguageServer):
             return []
         if answer is None:
             return []
-        self.status.reason, self.status.passes = answer.reason, answer.passes
-        self.status.seconds = answer.seconds
+        now = self.status
+        now.reason, now.passes, now.seconds = answer.reason, answer.passes, answer.seconds
         for problem in answer.problems:
             self.show_once(problem, types.MessageType.Warning)
         return answer.completions

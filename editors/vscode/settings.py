@@ -28,6 +28,15 @@ OWN = {
             "Empty: `spd-lsp` on the PATH, else `python3 -m spd_lsp`."
         ),
     },
+    "spd-lsp.serverAddress": {
+        "type": "string",
+        "default": "",
+        "scope": "machine-overridable",
+        "markdownDescription": (
+            "`HOST:PORT` of a server on another machine, started there with `spd-lsp serve --tcp`. "
+            "Empty: a server runs here."
+        ),
+    },
     "spd-lsp.trace.server": {
         "type": "string",
         "enum": ["off", "messages", "verbose"],

@@ -43,7 +43,8 @@ async function start() {
   show("$(loading~spin)", "spd-lsp is starting");
   try {
     const [command, ...rest] = await findServer();
-    const server = { command, args: [...rest, "serve"] };
+    const address = vscode.workspace.getConfiguration("spd-lsp").get("serverAddress");
+    const server = { command, args: [...rest, ...(address ? ["connect", address] : ["serve"])] };
     session.client = new LanguageClient("spd-lsp", "spd-lsp", server, { documentSelector: DOCUMENTS, outputChannel: session.log });
     session.client.onDidChangeState(({ newState }) => {
       if (newState === State.Stopped) {

@@ -30,7 +30,7 @@ def on_gpu(
     reference: Runner,
     network: Any,
     report: Callable[[str], None],
-    capture: Callable[[torch.device], Capture] = CudaCapture,
+    capture: Callable[[torch.device], Capture | None] = CudaCapture,
 ) -> Runner:
     """The torch engine with the network's weights if it predicts what the reference predicts, or the reference."""
     try:

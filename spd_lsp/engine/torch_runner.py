@@ -54,7 +54,8 @@ class TorchRunner(Runner):
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`capture` makes one launch of steps; should it fail, that is reported and steps run eagerly."""
-        self.decoder, self.decode = decoder, decoder.read
+        self.decoder = decoder
+        self.decode_again = decoder.read  # for shapes that come again; a compiled one may take its place
         self.device = decoder.embedding.device
         self.max_positions = decoder.max_positions
         self.capture, self.report = capture, report
@@ -65,6 +66,7 @@ class TorchRunner(Runner):
         self.moves = 0  # of the stage, when they were captured
         super().__init__()
 
+    @torch.inference_mode()
     def warm_up(self, lengths: Sequence[int]) -> None:
         """Capture a step of one text at each of these lengths, as nobody waits now."""
         self.make_room(1, rounded(max(lengths)))
@@ -194,10 +196,11 @@ class TorchRunner(Runner):
         """A pass of a shape that no graph is there for, and a graph of it if it is to recur."""
         keys, values = self.stage.held
         shape = frame.shape
+        decode = self.decode_again if recurs else self.decoder.read
         past = Past(list(keys), list(values), shape.first, shape.rows, shape.length)
 
         def work() -> torch.Tensor:
-            return self.decode(frame.inputs, past)
+            return decode(frame.inputs, past)
 
         if not recurs or self.capture is None:
             return work

@@ -1,0 +1,167 @@
+"""What was measured on a device -> Markdown and JSON. Measures nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from statistics import median
+
+from spd_lsp.evaluation.bench.moments import Spread, ratio
+from spd_lsp.evaluation.bench.report import NAMES, milliseconds, times
+from spd_lsp.evaluation.comparison import as_table
+from spd_lsp.evaluation.gpu.measure import Found, Served, Steps
+from spd_lsp.settings import UserError
+
+__all__ = ["as_json", "as_markdown", "check_target", "write"]
+
+NEAR, LITTLE, MORE = 0.7, 1.05, 2.0  # what is aimed at: see `goals`
+
+
+def as_markdown(found: Found) -> str:
+    """Tables, and what they were taken from."""
+    parts = [
+        ["# Superposed decoding on a device, timed"],
+        [f"- {name}: {value}" for name, value in facts(found).items()],
+        ["Wall clock, medians with quartiles. Weights are random: times do not depend on them."],
+        as_table(goals(found)),
+        [
+            "A step: one superposed position of each request. The limit is the time to read the weights, and the "
+            "keys and values of each request's prompt, once."
+        ],
+        as_table(step_table(found)),
+        ["One more token of all drafts of one request (three, but for greedy):"],
+        as_table(draft_table(found)),
+        ["Editors that ask as soon as they are answered, after each has typed five tokens:"],
+        as_table(served_table(found)),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def facts(found: Found) -> dict[str, str]:
+    """The circumstances."""
+    rate = found.prefill_tokens / median(found.prefill)
+    facts = {
+        "shape": f"{found.asked['shape']}, {found.weights / 1e6:,.0f} MB of weights a step",
+        "engine": f"{found.engine}{', compiled' if found.asked['compiled'] else ''}",
+        **{f"remark {number}": remark for number, remark in enumerate(found.remarks, 1)},
+        **found.machine,
+        "bandwidth": ", ".join(f"{rate / 1e9:,.0f} GB/s by {name}" for name, rate in found.bandwidth.items()),
+        "a cold prompt": f"{milliseconds(in_ms(found.prefill))} ms for {found.prefill_tokens} tokens, "
+        f"{rate:,.0f} tokens a second",
+    }
+    if found.peak:
+        facts["memory of the device"] = f"{found.peak / 1e6:,.0f} MB at most"
+    return facts
+
+
+def in_ms(seconds: list[float]) -> list[float]:
+    """Milliseconds."""
+    return [1e3 * one for one in seconds]
+
+
+def limit(steps: Steps, found: Found) -> float:
+    """Seconds that reading alone takes, by the fastest way seen."""
+    return steps.bytes / max(found.bandwidth.values())
+
+
+def step_table(found: Found) -> list[list[str]]:
+    """A row for each number of requests."""
+    head = ["requests", "whole, ms", "device, ms", "limit, ms", "limit / device", "limit / whole", "positions/s"]
+    rows = [head]
+    for steps in found.steps:
+        least = limit(steps, found)
+        rows.append(
+            [
+                f"{steps.rows}",
+                milliseconds(in_ms(steps.whole)),
+                milliseconds(in_ms(steps.device)) if steps.device else "not captured",
+                f"{1e3 * least:.3g}",
+                f"{least / median(steps.device):.0%}" if steps.device else "",
+                f"{least / median(steps.whole):.0%}",
+                f"{steps.rows / median(steps.whole):,.0f}",
+            ]
+        )
+    return [*rows, ["1, transformers", milliseconds(in_ms(found.reference_step))]]
+
+
+def draft_table(found: Found) -> list[list[str]]:
+    """A row for each contender."""
+    base = found.drafts["greedy"]
+    rows = [["", "a token, ms", "beside greedy"]]
+    for name, taken in found.drafts.items():
+        rows.append(
+            [NAMES[name], milliseconds(in_ms(taken)), "" if name == "greedy" else times(ratio(taken, base))]
+        )
+    return rows
+
+
+def served_table(found: Found) -> list[list[str]]:
+    """A row for each number of editors and decoder."""
+    rows = [["editors", "drafts by", "requests/s", "beside three rows", "a request, ms", "requests a pass"]]
+    for one in found.served:
+        beside = rate(one) / rate(served(found, one.editors, "nucleus"))
+        rows.append(
+            [
+                f"{one.editors}",
+                NAMES[one.decoder],
+                f"{rate(one):.3g}",
+                f"{beside:.2f}",
+                milliseconds(in_ms(one.taken)),
+                f"{one.together:.1f}",
+            ]
+        )
+    return rows
+
+
+def served(found: Found, editors: int, decoder: str) -> Served:
+    """One row of what was served."""
+    return next(one for one in found.served if (one.editors, one.decoder) == (editors, decoder))
+
+
+def rate(one: Served) -> float:
+    """Requests a second."""
+    return len(one.taken) / one.seconds
+
+
+def goals(found: Found) -> list[list[str]]:
+    """What is aimed at, and what came out."""
+    alone = found.steps[0]
+    near = limit(alone, found) / median(alone.device or alone.whole)
+    beside = Spread.of([a / b for a, b in zip(found.drafts["superposed"], found.drafts["greedy"], strict=True)])
+    most = max(one.editors for one in found.served)
+    more = rate(served(found, most, "superposed")) / rate(served(found, most, "nucleus"))
+    return [
+        ["goal", "found", ""],
+        [
+            f"a step of {alone.rows} takes the limit / {NEAR} at most",
+            f"{near:.0%} of the limit",
+            met(near >= NEAR),
+        ],
+        [f"three superposed drafts take {LITTLE} of greedy's time", times(beside), met(beside.median <= LITTLE)],
+        [f"{MORE} times the requests of three rows, {most} editors", f"{more:.2f} times", met(more >= MORE)],
+    ]
+
+
+def met(reached: bool) -> str:
+    """In a word."""
+    return "met" if reached else "missed"
+
+
+def as_json(found: Found) -> str:
+    """All numbers, none rounded: seconds and bytes."""
+    return json.dumps(dataclasses.asdict(found), indent=1) + "\n"
+
+
+WRITERS = {".md": as_markdown, ".json": as_json}
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file name that no writer knows."""
+    if path.suffix not in WRITERS:
+        raise UserError(f"expected a name that ends in {' or '.join(WRITERS)}, found {path.name}; choose one")
+
+
+def write(found: Found, path: Path) -> None:
+    """Write it as the name's ending says."""
+    path.write_text(WRITERS[path.suffix](found), encoding="utf-8")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -50,42 +50,49 @@ class Int8:
 
 
 def quantise(decoder: Decoder) -> Decoder | None:
-    """The decoder with each product in 8 bits that is faster so; None if none is, or torch cannot."""
-    seen: dict[tuple[int, ...], bool] = {}
-
-    def best(linear: Linear) -> Linear:
-        if not isinstance(linear, Dense):
-            return linear
-        shape = linear.weight.shape
-        if shape not in seen:
-            seen[shape] = pays(linear)
-        return Int8(linear) if seen[shape] else linear
-
+    """The decoder with the products in 8 bits that are faster so; None if none is, or torch cannot."""
+    shapes: dict[tuple[int, ...], list[Dense]] = {}
+    for linear in [*(linear for layer in decoder.layers for linear in layer.linears), decoder.head]:
+        if isinstance(linear, Dense):
+            shapes.setdefault(linear.weight.shape, []).append(linear)
     try:
-        layers = [
-            replace(
-                layer,
-                queries_keys_values=best(layer.queries_keys_values),
-                attention_out=best(layer.attention_out),
-                gate_up=best(layer.gate_up),
-                down=best(layer.down),
-            )
-            for layer in decoder.layers
-        ]
-        head = best(decoder.head)
+        narrow = [pair for group in shapes.values() for pair in faster(group)]
     except (RuntimeError, AttributeError, NotImplementedError):  # a torch without these kernels
         return None
-    if not any(seen.values()):
-        return None
-    # An embedding that was the head too lies as its transpose; with no head to serve, its rows are put together.
-    return replace(decoder, layers=layers, head=head, embedding=np.ascontiguousarray(decoder.embedding))
+    return replaced(decoder, {id(dense): int8 for dense, int8 in narrow}) if narrow else None
 
 
-def pays(dense: Dense) -> bool:
-    """Whether 8 bits are clearly faster for one position."""
-    x = np.ones((1, dense.weight.shape[0]), np.float32)
-    narrow = Int8(dense)
-    return seconds(lambda: dense(x)) > FASTER * seconds(lambda: narrow(x))
+def faster(group: Sequence[Dense]) -> list[tuple[Dense, Int8]]:
+    """Products of one shape with their 8-bit twins, if those are clearly faster; else none.
+
+    Each is read in turn, as in a pass: one alone would stay in the processor's cache, where floats are fast.
+    """
+    narrow = [Int8(dense) for dense in group]
+    x = np.ones((1, group[0].weight.shape[0]), np.float32)
+    paid = seconds(lambda: [dense(x) for dense in group]) > FASTER * seconds(lambda: [one(x) for one in narrow])
+    return list(zip(group, narrow, strict=True)) if paid else []
+
+
+def replaced(decoder: Decoder, twins: Mapping[int, Int8]) -> Decoder:
+    """The decoder with some of its products replaced, by their identity."""
+
+    def best(linear: Linear) -> Linear:
+        return twins.get(id(linear), linear)
+
+    layers = [
+        replace(
+            layer,
+            queries_keys_values=best(layer.queries_keys_values),
+            attention_out=best(layer.attention_out),
+            gate_up=best(layer.gate_up),
+            down=best(layer.down),
+        )
+        for layer in decoder.layers
+    ]
+    decoder = replace(decoder, layers=layers, head=best(decoder.head))
+    if isinstance(decoder.head, Int8):  # an embedding that was the head too lay as its transpose
+        decoder = replace(decoder, embedding=np.ascontiguousarray(decoder.embedding))
+    return decoder
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -29,7 +29,7 @@ def network():
 
 @pytest.fixture
 def always_faster(monkeypatch):
-    monkeypatch.setattr(int8, "pays", lambda linear: True)
+    monkeypatch.setattr(int8, "faster", lambda group: [(dense, Int8(dense)) for dense in group])
     monkeypatch.setattr(choice, "SMALL", 0)
 
 
@@ -49,31 +49,40 @@ def test_an_output_without_weights_is_its_bias():
     np.testing.assert_allclose(found[0, 5], linear.bias[5], rtol=1e-6)
 
 
-def test_each_shape_is_timed_once_and_only_what_is_faster_is_replaced(network, monkeypatch):
+def test_all_of_a_shape_are_timed_as_one_and_only_what_is_faster_is_replaced(network, monkeypatch):
     timed = []
 
-    def pays(linear):
-        timed.append(linear.weight.shape)
-        return linear.weight.shape[1] > 90  # the head and gate with up
+    def faster(group):
+        timed.append(len(group))
+        return [
+            (dense, Int8(dense)) for dense in group if dense.weight.shape[1] > 90
+        ]  # the head, and gate with up
 
-    monkeypatch.setattr(int8, "pays", pays)
+    monkeypatch.setattr(int8, "faster", faster)
     decoder = quantise(convert(network))
-    assert len(timed) == len(set(timed))
+    assert sorted(timed) == [2, 2, 2, 3]  # those of both layers; the head has the shape of gate with up
     assert isinstance(decoder.head, Int8)
     for layer in decoder.layers:
         assert [isinstance(linear, Int8) for linear in layer.linears] == [False, False, True, False]
 
 
+@pytest.mark.parametrize(("floats", "narrow", "taken"), [(2.0, 1.0, 2), (1.0, 2.0, 0), (1.1, 1.0, 0)])
+def test_narrow_products_are_taken_where_they_are_clearly_faster(monkeypatch, floats, narrow, taken):
+    times = iter([floats, narrow])
+    monkeypatch.setattr(int8, "seconds", lambda work: next(times))
+    assert len(int8.faster([dense(), dense()])) == taken
+
+
 def test_where_nothing_is_faster_nothing_is_replaced(network, monkeypatch):
-    monkeypatch.setattr(int8, "pays", lambda linear: False)
+    monkeypatch.setattr(int8, "faster", lambda group: [])
     assert quantise(convert(network)) is None
 
 
 def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
-    def missing(linear):
+    def missing(group):
         raise AttributeError("quantized")
 
-    monkeypatch.setattr(int8, "pays", missing)
+    monkeypatch.setattr(int8, "faster", missing)
     assert quantise(convert(network)) is None
 
 

@@ -1,7 +1,7 @@
 """Ways to write drafts, all with the signature of `superpose`: for comparison, and as a setting.
 
-`superposed` and `greedy` read one position a pass, the others one for each draft that is not finished. All get
-the same n-grams, the same stop rule and the same settings.
+`superposed` and `greedy` read one position a pass; `verified` reads superposed drafts once more, in one pass; the
+others read one position for each draft that is not finished. All get the same n-grams, stop rule and ranking.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from spd_lsp.beam import beam, branches
 from spd_lsp.drafts import Drafts, Model, Start, superpose
 from spd_lsp.sampling import nucleus, nucleus_superposed
 from spd_lsp.settings import Settings
+from spd_lsp.verification import verified
 
 Check = Callable[[], None]
 Decoder = Callable[[Model, Start, Settings, Check], Drafts]
@@ -25,6 +26,7 @@ def greedy(model: Model, start: Start, settings: Settings, check: Check) -> Draf
 
 DECODERS: dict[str, Decoder] = {
     "superposed": superpose,
+    "verified": verified,
     "greedy": greedy,
     "nucleus": nucleus,
     "beam": beam,

@@ -52,6 +52,9 @@ class Model(Protocol):
         Row i goes on from row parents[i] of the last call; all from 0 after a prefill, whose one row they share.
         """
 
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """log p of each token of each draft after the last prefill's prompt, all in one pass."""
+
 
 class Interpolation(Protocol):
     """What n-gram counts say of the next token. A history is the last ids of a draft and the text before it."""

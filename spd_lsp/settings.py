@@ -36,9 +36,9 @@ class Settings:
     context_tokens: int = setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
     decoder: str = setting(
         "superposed",
-        "how drafts are written: `superposed`, or for comparison `greedy`, `nucleus`, `beam`, `branches` (of the "
-        "first token), `nucleus-superposed`",
-        choices=("superposed", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
+        "how drafts are written: `superposed`, `verified` (read once more before they are ranked), or for "
+        "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`",
+        choices=("superposed", "verified", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
     )
     interpolation: str = setting(
         "nested",

@@ -23,17 +23,23 @@ class TinyModel:
         self.recurrent = random.normal(size=(width, width)) / width**0.5
         self.state = np.zeros(width)
         self.states = [self.state]  # of the rows of a batch
+        self.prompt: list[int] = []
         self.passes = 0
         self.rows = 0
         self.max_positions = 512
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()
+        self.passes += 1
+        self.prompt = list(ids)
+        logits = self.logits_after(ids)
+        self.states = [self.state]
+        return logits
+
+    def logits_after(self, ids: Sequence[int]) -> np.ndarray:
         self.state = np.zeros_like(self.state)
         for i in ids:
             logits = self.read(self.embedding[i])
-        self.states = [self.state]
-        self.passes += 1
         return logits
 
     def step(self, ids: Sequence[int], weights: np.ndarray) -> np.ndarray:
@@ -50,6 +56,16 @@ class TinyModel:
             states.append(self.state)
         self.states = states
         return np.stack(logits)
+
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        self.passes += 1
+        self.rows += sum(len(draft) - 1 for draft in drafts)
+        found = []
+        for draft in drafts:
+            rows = [self.logits_after([*self.prompt, *draft[:at]]) for at in range(len(draft))]
+            logs = [row - np.log(np.exp(row).sum()) for row in rows]
+            found.append(np.array([row[i] for row, i in zip(logs, draft, strict=True)]))
+        return found
 
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)

@@ -68,6 +68,7 @@ def test_passes_and_positions_of_each():
     assert {name: (drafts.passes, drafts.rows) for name, drafts in found.items()} == {
         "superposed": (6, 5),
         "greedy": (6, 5),
+        "verified": (6 + 1, 5 + 3 * 5),
         "nucleus": (6, 15),
         "beam": (6, 15),
         "branches": (6, 15),

@@ -11,7 +11,7 @@ Legend: as in `torch_decoder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,8 @@ class Shape:
     wanted: int  # W
     first: int  # row
     length: int  # L
+    asked: int = 0  # A, or 0 for whole logits
+    count: int = 0  # R, likewise
 
     @property
     def dense(self) -> bool:
@@ -61,24 +63,27 @@ class Frame:
             "spread": 0 if dense else shape.rows * shape.each,
             "gathered": 0 if dense else shape.new,
             "wanted": shape.wanted,
+            "asked": shape.wanted * shape.asked,
         }
         total, self.device = sum(sizes.values()), device
         self.host_ints = self.on_host(torch.zeros(total, dtype=torch.int64))
-        self.host_weights = self.on_host(torch.zeros(shape.new, shape.mixed))
+        self.host_floats = self.on_host(torch.ones(shape.new * shape.mixed + shape.wanted))
         # On a CPU the two are the same memory, and a copy to itself does nothing.
-        self.ints, self.weights = self.host_ints.to(device), self.host_weights.to(device)
+        self.ints, self.floats = self.host_ints.to(device), self.host_floats.to(device)
         ends = np.cumsum(list(sizes.values())).tolist()
         self.parts = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
         given = {name: self.ints[part] for name, part in self.parts.items()}
         self.inputs = Inputs(
             given["ids"].view(shape.new, shape.mixed),
-            self.weights,
+            self.floats[: shape.new * shape.mixed].view(shape.new, shape.mixed),
             given["positions"],
             given["rows"],
             given["starts"],
             None if dense else given["spread"],
             None if dense else given["gathered"],
             given["wanted"],
+            given["asked"].view(shape.wanted, shape.asked) if shape.asked else None,
+            self.floats[shape.new * shape.mixed :, None] if shape.asked else None,
         )
         self.found: Tensor | None = None  # logits on the host
 
@@ -86,15 +91,17 @@ class Frame:
         """In memory that a GPU can copy from by itself."""
         return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
-    def fill(self, weights: Floats, **numbers: Ints) -> None:
+    def fill(self, weights: Floats, temperatures: Sequence[float], **numbers: Ints) -> None:
         """Write what a pass reads, all of it."""
         ints = self.host_ints.numpy()
         for name, part in self.parts.items():
             if part.start < part.stop:
                 ints[part] = numbers[name].ravel()
-        self.host_weights.numpy()[:] = weights
+        floats = self.host_floats.numpy()
+        floats[: weights.size] = weights.ravel()
+        floats[weights.size :][: len(temperatures)] = temperatures  # what fills the shape up may have any
         self.ints.copy_(self.host_ints, non_blocking=True)
-        self.weights.copy_(self.host_weights, non_blocking=True)
+        self.floats.copy_(self.host_floats, non_blocking=True)
 
     def fetch(self, logits: Tensor) -> Floats:
         """Wait for a pass, and give what it found as an array of its own."""

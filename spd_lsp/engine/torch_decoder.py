@@ -6,7 +6,7 @@ captured once and replayed. Knows neither prompts nor drafts, nor where the weig
 
 Legend: M new positions in all, K mixed tokens, D width, H query heads, G key heads, Q query heads a key head,
 C width of a head, F inner width, V vocabulary; B rows attended to, T new positions of each at most, L positions a
-row is looked at, W positions whose logits are wanted.
+row is looked at, W positions whose logits are wanted, R and A tokens whose logits are, likely and asked ones.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Inputs(NamedTuple):
     spread: Tensor | None  # [B T], which new position each place of the rows is; None: they are the same, in order
     gathered: Tensor | None  # [M], and back
     wanted: Tensor  # [W], of the new positions
+    asked: Tensor | None  # [W, A], of which tokens; None: of all
+    temperatures: Tensor | None  # [W, 1]
 
 
 class Past(NamedTuple):
@@ -93,8 +95,11 @@ class TorchDecoder:
         linears = [one for layer in self.layers for one in layer if isinstance(one, Affine)]
         return sum(one.weight.numel() * one.weight.element_size() for one in [*linears, self.head])
 
-    def read(self, new: Inputs, past: Past) -> Tensor:
-        """One pass over new positions, whose keys and values join the past. -> logits [W, V]."""
+    def read(self, new: Inputs, past: Past, count: int = 0) -> Tensor:
+        """One pass over new positions, whose keys and values join the past. -> logits [W, V].
+
+        If tokens are asked for, only the R = `count` likeliest ones and those: see `likeliest`.
+        """
         heads, turned = self.query_heads, self.query_heads + self.key_heads
         x = self.superpose(new.ids, new.weights)  # [M, D]
         cos, sin = self.rotation(new.positions)
@@ -109,7 +114,8 @@ class TorchDecoder:
             x = x + layer.attention_out(found)
             gate, up = layer.gate_up(self.normalise(x, layer.mlp_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
-        return self.head(self.normalise(x[new.wanted], self.norm)).float()
+        logits = self.head(self.normalise(x[new.wanted], self.norm)).float()
+        return logits if new.asked is None else likeliest(logits, new, count)
 
     def superpose(self, ids: Tensor, weights: Tensor) -> Tensor:
         """x~ = sum_i gamma_i z_i in single precision: [M, K] twice -> [M, D]."""
@@ -165,3 +171,15 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, hidden: T
         mixed.view(q.shape).transpose(1, 2).reshape(len(queries) if new.spread is None else len(new.spread), -1)
     )
     return found if new.gathered is None else found[new.gathered]
+
+
+def likeliest(logits: Tensor, new: Inputs, count: int) -> Tensor:
+    """What is wanted of logits [W, V], side by side as numbers: [W, R + R + A + 1].
+
+    The R largest, their ids, those of asked tokens, and the logarithm of the sum of exp(logit / tau).
+    """
+    assert new.asked is not None
+    assert new.temperatures is not None
+    best = logits.topk(count, dim=-1)
+    log_z = (logits / new.temperatures).logsumexp(dim=-1, keepdim=True)
+    return torch.cat([best.values, best.indices.float(), logits.gather(1, new.asked), log_z], dim=1)

@@ -17,15 +17,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from spd_lsp.engine.frames import Capture, Frame, Shape, Work
+from spd_lsp.engine.frames import Capture, Frame, Ints, Shape, Work
+from spd_lsp.engine.likeliest import Asking
 from spd_lsp.engine.runner import Floats, Mixture, Pass, Runner
 from spd_lsp.engine.stage import Stage, Text, Texts
 from spd_lsp.engine.torch_decoder import Past, TorchDecoder
 
 SHORT = 8  # tokens of a text up to which it is read with others' steps: what is typed between two requests
 MIXED = 16  # K of captured steps, as nobody asks for more drafts; it doubles where someone does
+ASKED = 64  # A of captured steps, likewise
 ROWS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)  # B of captured steps
+# Not cuDNN's, which prepares each new length for longer than it then takes.
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 ONE = np.ones(1, np.float32)
 
 
@@ -37,6 +42,7 @@ class Share:
     mixtures: Sequence[Mixture]  # N T, text by text
     each: int  # T
     last: bool  # whether only the logits after each text's last are wanted
+    asking: Asking | None = None  # and of those only some
 
     @property
     def texts(self) -> list[Text]:
@@ -103,11 +109,9 @@ class TorchRunner(Runner):
     def together(self, passes: Sequence[Pass]) -> list[Floats]:
         """As in `Runner`. If anything fails, no text has changed."""
         shares = [self.share(one) for one in passes]
-        short = [share for share in shares if share.each <= SHORT]
-        groups = [[share] for share in shares if share.each > SHORT]
         found: dict[int, Floats] = {}
         with self.on_device():
-            for group in [*groups, short] if short else groups:
+            for group in groups(shares):
                 for share, logits in zip(group, self.run(group), strict=True):
                     found[id(share)] = logits
                     for text in share.texts:
@@ -129,14 +133,19 @@ class TorchRunner(Runner):
     def share(self, one: Pass) -> Share:
         """What is asked, as mixtures."""
         if one.embedded is not None:
-            return Share(one.cache, one.embedded, 1, True)
+            if not isinstance(one.embedded, Asking):
+                return Share(one.cache, one.embedded, 1, True)
+            asking = one.embedded
+            for row in [*(ids for ids, _ in asking.mixtures), *asking.asked]:
+                self.check(row)
+            return Share(one.cache, asking.mixtures, 1, True, asking)
         for row in one.ids:
             self.check(row)
         mixtures = [((token,), ONE) for row in one.ids for token in row]
         return Share(one.cache, mixtures, len(one.ids[0]), one.last)
 
     def run(self, group: Sequence[Share]) -> list[Floats]:
-        """One pass; the logits that each share wants, as rows [W, V]."""
+        """One pass; the logits that each share wants, as rows: [W, V], or as in `Likeliest`."""
         with self.stage.lock:
             for share in group:
                 if isinstance(share.cache, Texts):
@@ -149,7 +158,8 @@ class TorchRunner(Runner):
             frame = kept[0] if kept else Frame(shape, self.device)
             counts = self.fill(frame, group)
             logits = kept[1]() if kept else self.first_time(frame, recurs)()
-        return np.split(frame.fetch(logits)[: sum(counts)], np.cumsum(counts)[:-1])
+        rows = np.split(frame.fetch(logits)[: sum(counts)], np.cumsum(counts)[:-1])
+        return [trimmed(part, shape, share.asking) for part, share in zip(rows, group, strict=True)]
 
     def arrange(self, group: Sequence[Share], recurs: bool) -> Shape:
         """Have all texts stand on the stage; the shape of a pass over them, filled up if it is to recur."""
@@ -164,12 +174,12 @@ class TorchRunner(Runner):
         self.stage.admit(texts, side_by_side=recurs or len(texts) > 1)
         first = 0 if recurs or len(texts) > 1 else texts[0].row or 0
         if recurs and each == 1:
-            return Shape(rows, 1, rows, max(MIXED, 1 << (mixed - 1).bit_length()), rows, first, length)
+            return Shape(rows, 1, rows, filled(mixed, MIXED), rows, first, length, *wanted_of(group))
         if recurs:
             return Shape(rows, SHORT, rows * SHORT, mixed, rows, first, length)
         new = sum(len(share.mixtures) for share in group)
         wanted = sum(len(share.texts) if share.last else len(share.mixtures) for share in group)
-        return Shape(rows, each, new, mixed, wanted, first, length)
+        return Shape(rows, each, new, mixed, wanted, first, length, *wanted_of(group))
 
     def make_room(self, rows: int, length: int) -> None:
         """Grow the stage if need be; graphs know its old address."""
@@ -187,9 +197,10 @@ class TorchRunner(Runner):
             for number, text in enumerate(share.texts):
                 sheet.add(text, share.mixtures[number * share.each :][: share.each], share.last)
             counts.append(len(sheet.wanted) - before)
-        asked = np.zeros(frame.shape.wanted, np.int64)
-        asked[: len(sheet.wanted)] = sheet.wanted
-        frame.fill(sheet.weights, **sheet.numbers, wanted=asked)
+        wanted = np.zeros(frame.shape.wanted, np.int64)
+        wanted[: len(sheet.wanted)] = sheet.wanted
+        asked, taus = questions(group, frame.shape)
+        frame.fill(sheet.weights, taus, **sheet.numbers, wanted=wanted, asked=asked)
         return counts
 
     def first_time(self, frame: Frame, recurs: bool) -> Work:
@@ -200,7 +211,8 @@ class TorchRunner(Runner):
         past = Past(list(keys), list(values), shape.first, shape.rows, shape.length)
 
         def work() -> torch.Tensor:
-            return decode(frame.inputs, past)
+            with sdpa_kernel(ATTENTION):
+                return decode(frame.inputs, past, shape.count)
 
         if not recurs or self.capture is None:
             return work
@@ -251,6 +263,15 @@ class Sheet:
         self.wanted += range(begin + count - 1 if last else begin, begin + count)
 
 
+def groups(shares: Sequence[Share]) -> list[list[Share]]:
+    """Which are read in one pass: short ones, by whether all logits are wanted; each long one is alone."""
+    short: dict[bool, list[Share]] = {False: [], True: []}
+    for share in shares:
+        if share.each <= SHORT:
+            short[share.asking is not None].append(share)
+    return [*([share] for share in shares if share.each > SHORT), *(group for group in short.values() if group)]
+
+
 def recurring(group: Sequence[Share]) -> bool:
     """Whether a pass is of a kind that comes again and again: steps, or what one person has typed."""
     [share, *others] = group
@@ -264,3 +285,38 @@ def rounded(length: int) -> int:
     while found < length:
         found += max(512, 1 << (found.bit_length() - 2))
     return found
+
+
+def filled(count: int, least: int) -> int:
+    """The next of `least`, twice as many, four times as many ...: shapes are to recur."""
+    while least < count:
+        least *= 2
+    return least
+
+
+def wanted_of(group: Sequence[Share]) -> tuple[int, int]:
+    """A and R of a pass: what the share that asks for most wants; 0 and 0 for whole logits."""
+    askings = [share.asking for share in group if share.asking]
+    if not askings:
+        return 0, 0
+    most = max(len(ids) for asking in askings for ids in asking.asked)
+    return filled(most, ASKED), max(asking.count for asking in askings)
+
+
+def questions(group: Sequence[Share], shape: Shape) -> tuple[Ints, list[float]]:
+    """The ids that are asked for [W, A], filled up with any, and the temperatures [W], in the order of texts."""
+    asked = np.zeros((shape.wanted, shape.asked), np.int64)
+    askings = [asking for share in group if (asking := share.asking)]
+    for row, ids in enumerate(ids for asking in askings for ids in asking.asked):
+        asked[row, : len(ids)] = ids
+    return asked, [asking.temperature for asking in askings for _ in asking.asked]
+
+
+def trimmed(rows: Floats, shape: Shape, asking: Asking | None) -> Floats:
+    """What one share wanted, of the columns of a pass: see `likeliest` in `torch_decoder`."""
+    if asking is None:
+        return rows
+    ends = 0, shape.count, 2 * shape.count
+    sizes = asking.count, asking.count, len(asking.asked[0])
+    parts = [rows[:, end : end + size] for end, size in zip(ends, sizes, strict=True)]
+    return np.concatenate([*parts, rows[:, -1:]], axis=1)

@@ -10,6 +10,7 @@ import pytest
 
 from spd_lsp.drafts import Start, superpose
 from spd_lsp.engine.batching import SharedEngine
+from spd_lsp.engine.likeliest import Asking, unpacked
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import Pass
 from spd_lsp.engine.torch_conversion import convert
@@ -109,6 +110,29 @@ def test_a_pass_that_breaks_off_leaves_every_text_as_it_was(engine, reference, m
         engine.together([Pass(text, ids=[ids_of(20, 2)]), Pass(other, ids=[ids_of(4, 2)])])
     assert (text.length, other.length) == (30, 0)
     same(engine.step([6], ONE), reference.step([6], ONE))
+
+
+def test_requests_for_few_logits_are_read_together_and_beside_others(engine, reference):
+    mixtures = [(ids_of(3, seed), np.array([0.5, 0.3, 0.2])) for seed in range(4)]
+    wanted = [(3, [5, 6], 1.0), (7, [1], 0.5), (0, [], 1.0), (20, ids_of(80, 1), 2.0)]
+    texts = [engine.empty() for _ in range(4)]
+    for number, text in enumerate(texts):
+        engine.read([ids_of(10 + 7 * number, number)], text)
+    asking = [
+        Asking([mixture], count, [asked], tau)
+        for mixture, (count, asked, tau) in zip(mixtures, wanted, strict=True)
+    ]
+    asking[2] = engine.superpose([mixtures[2]])  # all logits of this one
+    found = engine.together([Pass(text, embedded=one) for text, one in zip(texts, asking, strict=True)])
+    for number, (logits, (count, asked, tau)) in enumerate(zip(found, wanted, strict=True)):
+        reference.prefill(ids_of(10 + 7 * number, number))
+        expected = reference.step(*mixtures[number])
+        if number == 2:
+            same(logits[0], expected)
+            continue
+        one = unpacked(logits[0], count, len(asked))
+        assert one.ids.tolist() == np.argsort(-expected, kind="stable")[:count].tolist()
+        same(np.array([*one.asked, one.log_z]), np.array([*expected[asked], np.log(np.exp(expected / tau).sum())]))
 
 
 @pytest.mark.parametrize("editors", [1, 2, 9])

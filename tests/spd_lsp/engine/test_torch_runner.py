@@ -12,6 +12,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from spd_lsp.engine.conversion import convert as convert_for_numpy
+from spd_lsp.engine.likeliest import step_likeliest
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import SLOTS
@@ -139,6 +140,24 @@ def test_half_precision_says_what_transformers_says_in_it():
         )
         assert divergence(np.stack(found), np.stack(expected)) < 2e-3
         assert found[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])
+def test_a_step_gives_the_likeliest_tokens_and_those_asked_for(engines, count):
+    engine, reference = engines
+    for one in engines:
+        one.prefill(ids_of(30))
+    for number, (asked, tau) in enumerate([([3, 90, 3], 1.0), ([], 0.5), (ids_of(70, 1), 2.0)]):
+        mixture = (ids_of(3, number), np.array([0.5, 0.3, 0.2]))
+        expected = reference.step(*mixture).astype(np.float64)
+        found = step_likeliest(engine, mixture, count, asked, tau)
+        best = np.argsort(-expected, kind="stable")[:count]
+        same(found.logits, expected[best])
+        np.testing.assert_allclose(found.asked, expected[asked], rtol=1e-4, atol=2e-5 * np.abs(expected).max())
+        assert found.ids.tolist() == best.tolist()
+        assert found.log_z == pytest.approx(np.log(np.exp(expected / tau).sum()), rel=1e-5)
+    with pytest.raises(IndexError):
+        step_likeliest(engine, ([3], ONE), 1, [VOCABULARY])
 
 
 def test_more_positions_than_there_was_room_for(small):

@@ -153,4 +153,6 @@ def draw(figure: Any, data: Mapping[str, Mapping[str, Mapping[str, Sequence[Mean
             )
         axes.set(xlabel=factor)
     figure.axes[0].set(ylabel="perplexity, judge told of n-grams", yscale="log")
+    figure.axes[0].set_yticks([2, 3, 4, 6, 8], ["2", "3", "4", "6", "8"])
+    figure.axes[0].minorticks_off()
     figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncol=4)

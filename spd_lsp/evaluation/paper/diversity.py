@@ -120,13 +120,12 @@ def summarise(
 def draw(figure: Any, lengths: Sequence[int], data: Mapping[str, Mapping[str, Sequence[Mean]]]) -> None:
     """Trigram uniqueness, and Self-BLEU, by length."""
     for axes, measure in zip(figure.subplots(1, 2), ("trigrams", "Self-BLEU"), strict=True):
-        for name, found in data.items():
+        for at, (name, found) in enumerate(data.items()):
             values = found[measure]
             if np.isfinite([one.value for one in values]).any():
                 errors = [[one.value - one.low for one in values], [one.high - one.value for one in values]]
-                axes.errorbar(
-                    lengths, [one.value for one in values], yerr=errors, marker=".", capsize=2, label=name
-                )
+                line = [one.value for one in values]
+                axes.errorbar(lengths, line, yerr=errors, marker=".", capsize=2, color=f"C{at}", label=name)
         axes.set(xlabel="tokens of a draft", title=measure)
         axes.set_xticks(list(lengths))
     figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncol=4)

@@ -51,6 +51,7 @@ WAYS = (
     Way("beam", "beam"),
     Way("n-grams alone", "greedy", ngrams=True, flat=True),
     Way("SPD without n-grams", "superposed"),
+    Way(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
     Way(SPD, "superposed", PAPER, ngrams=True),
     Way("SPD, nested n-grams", "superposed", ngrams=True),
     Way("nucleus, nested n-grams", "nucleus", NUCLEUS, ngrams=True),

@@ -86,9 +86,10 @@ def summarise(
 def draw(figure: Any, lengths: Sequence[int], found: Mapping[str, Sequence[Mean]]) -> None:
     """Different trigrams by length."""
     axes = figure.subplots()
-    for name, values in found.items():
+    for at, (name, values) in enumerate(found.items()):
         style = "-" if "reset" in name else ":" if name == REAL else "--"
-        axes.plot(lengths, [one.value for one in values[:PARTS]], style, marker=".", label=name)
+        marker = "." if at < 10 else "s"  # colours begin again
+        axes.plot(lengths, [one.value for one in values[:PARTS]], style, marker=marker, label=name)
     axes.set(xlabel="tokens", ylabel="different trigrams among all")
     axes.set_xticks(list(lengths))
     figure.legend(*axes.get_legend_handles_labels(), fontsize=6, loc="outside right upper")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,21 +19,7 @@ from spd_lsp.evaluation.paper.subject import (
 )
 from spd_lsp.settings import UserError
 
-
-class Experiments(click.Group):
-    """Errors that a person can mend end as one sentence."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; say what went wrong in one line."""
-        try:
-            return super().invoke(ctx)
-        except UserError as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=Experiments, context_settings={"help_option_names": ["-h", "--help"]})
-def experiments() -> None:
-    """Repeat an experiment of the Superposed Decoding paper on source code."""
+experiments = click.Group()  # `spd-lsp eval` has them beside its own
 
 
 def shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -61,9 +46,19 @@ def source_options(command: Callable[..., None]) -> Callable[..., None]:
     """For experiments on code: repositories, and how much of them."""
     for option in (
         click.option(
-            "--prefix", default=128, show_default=True, help="Tokens that the model reads before a place."
+            "--prefix",
+            type=click.IntRange(min=8),
+            default=128,
+            show_default=True,
+            help="Tokens that the model reads before a place.",
         ),
-        click.option("--places", default=40, show_default=True, help="Places in each repository."),
+        click.option(
+            "--places",
+            type=click.IntRange(min=1),
+            default=40,
+            show_default=True,
+            help="Places in each repository.",
+        ),
         click.argument(
             "repos",
             metavar="REPO...",

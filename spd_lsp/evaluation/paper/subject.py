@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.paper.drafting import Judge, Writer
@@ -54,7 +55,13 @@ def prepare(
     from spd_lsp.evaluation.paper.drafting import Writer, mixtures_of
     from spd_lsp.model import load
 
-    writer = Writer(load(folder, device), tokens, mixtures_of(sources, tokens.vocab_size, beside))
+    network = load(folder, device)
+    if before + after > network.max_positions:
+        raise UserError(
+            f"expected a prefix and drafts of {network.max_positions} tokens or less together, as {model} reads, "
+            f"found {before} + {after}; ask for a shorter --prefix"
+        )
+    writer = Writer(network, tokens, mixtures_of(sources, tokens.vocab_size, beside))
     facts = {
         "model": model,
         "repositories": len(sources),

@@ -74,3 +74,10 @@ def test_a_folder_without_code_ends_in_one_sentence(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "expected two python files or more" in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_prefix_longer_than_the_model_reads_is_refused(repository: Path, tmp_path: Path) -> None:
+    long = ["eval", "resets", str(repository), "--prefix", "900", "--tokens", "200", "--out", str(tmp_path)]
+    result = CliRunner().invoke(main, long)
+    assert result.exit_code == 1
+    assert "expected a prefix and drafts of 1024 tokens or less" in result.output

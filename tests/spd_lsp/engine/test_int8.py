@@ -42,6 +42,29 @@ def test_products_are_close_to_those_of_floats(rows):
     assert found.dtype == np.float32
 
 
+def test_seven_bits_are_taken_where_eight_overflow(monkeypatch):
+    asked = []
+    product = Int8.product
+
+    def saturating(self, x, *, narrower):
+        asked.append(narrower)
+        return product(self, x, narrower=narrower) * (1 if narrower else 0.5)
+
+    int8.overflows.cache_clear()
+    monkeypatch.setattr(Int8, "product", saturating)
+    Int8(dense())(np.ones((1, 64), np.float32))
+    assert asked == [False, True]
+    int8.overflows.cache_clear()
+
+
+@pytest.mark.parametrize("narrower", [False, True])
+def test_the_largest_products_are_right(narrower):
+    if not narrower and int8.overflows():
+        pytest.skip("this processor adds products in 16 bits")
+    found = Int8(Dense(np.ones((256, 8), np.float32))).product(np.ones((1, 256), np.float32), narrower=narrower)
+    np.testing.assert_allclose(found, 256, rtol=1e-2)
+
+
 def test_an_output_without_weights_is_its_bias():
     linear = dense()
     linear.weight[:, 5] = 0

@@ -69,6 +69,7 @@ class TorchRunner(Runner):
             len(decoder.layers), decoder.key_heads, decoder.head_width, decoder.embedding.dtype, self.device
         )
         self.frames: dict[Shape, tuple[Frame, Work]] = {}  # captured ones
+        self.at_once = 1 << 10  # requests
         self.moves = 0  # of the stage, when they were captured
         super().__init__()
 
@@ -112,10 +113,8 @@ class TorchRunner(Runner):
         found: dict[int, Floats] = {}
         with self.on_device():
             for group in groups(shares):
-                for share, logits in zip(group, self.run(group), strict=True):
+                for share, logits in zip(group, self.run_what_fits(group), strict=True):
                     found[id(share)] = logits
-                    for text in share.texts:
-                        text.written = text.length + share.each
         for share in shares:
             for text in share.texts:
                 text.length += share.each
@@ -144,6 +143,20 @@ class TorchRunner(Runner):
         mixtures = [((token,), ONE) for row in one.ids for token in row]
         return Share(one.cache, mixtures, len(one.ids[0]), one.last)
 
+    def run_what_fits(self, group: Sequence[Share]) -> list[Floats]:
+        """One pass, or several where memory does not suffice for so many rows; that is not tried again."""
+        if len(group) <= self.at_once:
+            try:
+                return self.run(group)
+            except torch.OutOfMemoryError:
+                if len(group) == 1:
+                    raise
+                self.at_once = len(group) // 2
+                self.report(f"reads {self.at_once} requests at once: there is no memory for more")
+        several = self.at_once  # which may become less on the way
+        parts = [group[start : start + several] for start in range(0, len(group), several)]
+        return [logits for part in parts for logits in self.run_what_fits(part)]
+
     def run(self, group: Sequence[Share]) -> list[Floats]:
         """One pass; the logits that each share wants, as rows: [W, V], or as in `Likeliest`."""
         with self.stage.lock:
@@ -158,6 +171,9 @@ class TorchRunner(Runner):
             frame = kept[0] if kept else Frame(shape, self.device)
             counts = self.fill(frame, group)
             logits = kept[1]() if kept else self.first_time(frame, recurs)()
+        for share in group:
+            for text in share.texts:
+                text.written = text.length + share.each
         rows = np.split(frame.fetch(logits)[: sum(counts)], np.cumsum(counts)[:-1])
         return [trimmed(part, shape, share.asking) for part, share in zip(rows, group, strict=True)]
 

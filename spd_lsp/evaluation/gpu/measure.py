@@ -20,8 +20,9 @@ import torch
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Start
 from spd_lsp.engine.batching import SharedEngine
+from spd_lsp.engine.likeliest import Asking
 from spd_lsp.engine.runner import CHUNK, Pass, Runner
-from spd_lsp.engine.torch_runner import ROWS
+from spd_lsp.engine.torch_runner import ROWS, TorchRunner
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, forget, never, run
 from spd_lsp.evaluation.gpu.subject import Subject
 from spd_lsp.settings import Settings
@@ -29,6 +30,7 @@ from spd_lsp.settings import Settings
 __all__ = ["ARMS", "Asked", "Found", "Served", "Steps", "longest", "measure"]
 
 DRAFTS = 3
+LIKELIEST = 20  # tokens that a step looks at, and as many for each draft that n-grams propose
 TYPED = 5  # tokens between two requests of an editor
 # Drafts of one request: one row, or three; and by transformers
 ARMS = ("greedy", "superposed", "nucleus", "beam", "transformers greedy", "transformers nucleus")
@@ -64,6 +66,7 @@ class Steps:
     rows: int
     whole: list[float] = field(default_factory=list)  # seconds, from the host's numbers to the host's logits
     device: list[float] = field(default_factory=list)  # the device alone; empty where nothing is captured
+    few: list[float] = field(default_factory=list)  # whole, but for the few logits that choosing needs
     bytes: int = 0  # that it must read
 
 
@@ -168,6 +171,8 @@ def steps(subject: Subject, prompt: Sequence[int], rows: int, repeat: int) -> St
     one, lengths = step_of(engine, prompt, rows)
     moved = subject.weights + sum(lengths) * subject.keys_values
     found = Steps(rows, timed(one, repeat, engine.device), bytes=moved)
+    if isinstance(engine, TorchRunner):
+        found.few = timed(step_of(engine, prompt, rows, few=True)[0], repeat, engine.device)
     if replay := captured(engine, rows):
         with torch.inference_mode():
             several = timed(lambda: [replay() for _ in range(IN_A_ROW)], repeat, engine.device)
@@ -175,7 +180,9 @@ def steps(subject: Subject, prompt: Sequence[int], rows: int, repeat: int) -> St
     return found
 
 
-def step_of(engine: Runner, prompt: Sequence[int], rows: int) -> tuple[Callable[[], object], list[int]]:
+def step_of(
+    engine: Runner, prompt: Sequence[int], rows: int, few: bool = False
+) -> tuple[Callable[[], object], list[int]]:
     """The same step again and again, and how long the prompts are that it follows."""
     lengths = [max(1, len(prompt) - 3 * number) for number in range(rows)]
     whole = engine.empty()
@@ -183,11 +190,12 @@ def step_of(engine: Runner, prompt: Sequence[int], rows: int) -> tuple[Callable[
         engine.read([prompt[start : start + CHUNK]], whole, last=True)
     texts = [whole.fork(length) for length in lengths]
     mixture = (prompt[:DRAFTS], np.full(DRAFTS, 1 / DRAFTS))
+    asking = Asking([mixture], LIKELIEST, [list(range(DRAFTS * LIKELIEST))])
 
     def one() -> None:
         for text, length in zip(texts, lengths, strict=True):
             text.crop(length)
-        engine.together([Pass(text, embedded=engine.superpose([mixture])) for text in texts])
+        engine.together([Pass(text, embedded=asking if few else engine.superpose([mixture])) for text in texts])
 
     return one, lengths
 
@@ -203,7 +211,7 @@ def captured(engine: Any, rows: int) -> Callable[[], object] | None:
     graphs = [
         replay
         for shape, (_, replay) in getattr(engine, "frames", {}).items()
-        if shape.each == 1 and shape.rows == rows
+        if shape.each == 1 and shape.rows == rows and not shape.asked
     ]
     return graphs[-1] if graphs else None
 

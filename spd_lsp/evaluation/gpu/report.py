@@ -27,7 +27,8 @@ def as_markdown(found: Found) -> str:
         as_table(goals(found)),
         [
             "A step: one superposed position of each request. The limit is the time to read the weights, and the "
-            "keys and values of each request's prompt, once."
+            "keys and values of each request's prompt, once. Whole: with all logits on the host; few logits: with "
+            "those that choosing needs."
         ],
         as_table(step_table(found)),
         ["One more token of all drafts of one request (three, but for greedy):"],
@@ -67,14 +68,23 @@ def limit(steps: Steps, found: Found) -> float:
 
 def step_table(found: Found) -> list[list[str]]:
     """A row for each number of requests."""
-    head = ["requests", "whole, ms", "device, ms", "limit, ms", "limit / device", "limit / whole", "positions/s"]
-    rows = [head]
+    head = [
+        "requests",
+        "whole, ms",
+        "few logits, ms",
+        "device, ms",
+        "limit, ms",
+        "limit / device",
+        "limit / whole",
+    ]
+    rows = [[*head, "positions/s"]]
     for steps in found.steps:
         least = limit(steps, found)
         rows.append(
             [
                 f"{steps.rows}",
                 milliseconds(in_ms(steps.whole)),
+                milliseconds(in_ms(steps.few)) if steps.few else "",
                 milliseconds(in_ms(steps.device)) if steps.device else "not captured",
                 f"{1e3 * least:.3g}",
                 f"{least / median(steps.device):.0%}" if steps.device else "",

@@ -31,7 +31,10 @@ def found():
 def test_everything_is_measured_as_often_as_asked(found):
     assert len(found.prefill) == len(found.reference_step) == TINY.repeat
     assert found.prefill_tokens == TINY.context
-    assert [(one.rows, len(one.whole), len(one.device)) for one in found.steps] == [(1, 2, 2), (4, 2, 2)]
+    assert [(one.rows, len(one.whole), len(one.few), len(one.device)) for one in found.steps] == [
+        (1, 2, 2, 2),
+        (4, 2, 2, 2),
+    ]
     assert found.drafts.keys() == set(ARMS)
     assert {len(taken) for taken in found.drafts.values()} == {TINY.repeat}
     assert [(one.editors, one.decoder) for one in found.served] == [(n, name) for n in (1, 3) for name in SERVED]

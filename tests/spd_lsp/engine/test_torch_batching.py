@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from spd_lsp.drafts import Start, superpose
 from spd_lsp.engine.batching import SharedEngine
 from spd_lsp.engine.likeliest import Asking, unpacked
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import Pass
+from spd_lsp.engine.stage import Stage
 from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.settings import Settings
@@ -133,6 +135,31 @@ def test_requests_for_few_logits_are_read_together_and_beside_others(engine, ref
         one = unpacked(logits[0], count, len(asked))
         assert one.ids.tolist() == np.argsort(-expected, kind="stable")[:count].tolist()
         same(np.array([*one.asked, one.log_z]), np.array([*expected[asked], np.log(np.exp(expected / tau).sum())]))
+
+
+def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engine, reference, monkeypatch):
+    grow, said, asked = Stage.grow, [], []
+
+    def small(self, rows, room):
+        asked.append(rows)
+        if rows > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        grow(self, rows, room)
+
+    monkeypatch.setattr(Stage, "grow", small)
+    engine.report = said.append
+    texts = [(engine.empty(), reference.empty()) for _ in range(7)]
+    for number, both in enumerate(texts):
+        for one, text in zip((engine, reference), both, strict=True):
+            one.read([ids_of(9 + number, number)], text)
+    for _ in range(2):
+        found, expected = (
+            one.together([Pass(both[side], embedded=one.superpose([([5], ONE)])) for both in texts])
+            for side, one in enumerate((engine, reference))
+        )
+        same(np.stack(found), np.stack(expected))
+    assert said[-1] == f"reads {engine.at_once} requests at once: there is no memory for more"
+    assert len(said) == len([rows for rows in asked if rows > 3]) == 2 - (engine.at_once > 1)
 
 
 @pytest.mark.parametrize("editors", [1, 2, 9])

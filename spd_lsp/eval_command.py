@@ -54,10 +54,21 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
 @click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Drafts.")
 @click.option("--places", type=click.IntRange(min=1), help="At most so many, spread over all packages.")
 @click.option("--typed", type=click.IntRange(min=0), default=100, show_default=True, help="Lines typed through.")
+@click.option(
+    "--drawn",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Places where samplers draw 20 times, for what they score on average.",
+)
 @click.option("--files", type=click.IntRange(min=1), default=25, show_default=True, help="Files a package.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which places.")
 @click.option(
-    "--against", default="greedy", show_default=True, metavar="ARM", help="What the arms are compared with."
+    "--against",
+    default="greedy,nucleus,beam",
+    show_default=True,
+    metavar="A,B,...",
+    help="What all arms are compared with, in pairs.",
 )
 @click.option("--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft.")
 @click.option("--left-only", is_flag=True, help="Show the model and the n-grams nothing right of the cursor.")
@@ -133,7 +144,7 @@ def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report, 
     measure(plan, packages, lambda package: PackagePrior(package, tokens, built_in), asker, store, report)
     chosen = {cursor.key for cursor in plan.cursors}
     results = Results(
-        [r for r in store.records() if r["key"] in chosen], arms, options["drafts"], options["against"]
+        [r for r in store.records() if r["key"] in chosen], arms, options["drafts"], split(options["against"])
     )
     run = facts_of(options, packages, folder)
     write(options["out"], results, run, findings, options["figures"])
@@ -146,15 +157,15 @@ def split(text: str) -> list[str]:
 
 
 def plan_of(packages: Sequence[Package], arms: Sequence[Arm], options: dict[str, Any]) -> Any:
-    """The places, and which of their lines are typed through: the first of the primary strata."""
+    """The places; of those of the primary strata the first ones are typed through, and drawn at more often."""
     from spd_lsp.evaluation.places import PRIMARY, sample
     from spd_lsp.evaluation.quality import Plan
 
     cursors = sample(packages, options["seed"], options["files"], options["language"])
     cursors = cursors[: options["places"]]
     primary: list[Cursor] = [cursor for cursor in cursors if cursor.stratum in PRIMARY]
-    typed = frozenset(cursor.key for cursor in primary[: options["typed"]])
-    return Plan(cursors, arms, typed, right=not options["left_only"])
+    typed, drawn = (frozenset(cursor.key for cursor in primary[: options[name]]) for name in ("typed", "drawn"))
+    return Plan(cursors, arms, typed, drawn, right=not options["left_only"])
 
 
 def facts_of(options: dict[str, Any], packages: Sequence[Package], folder: Path) -> dict[str, Any]:

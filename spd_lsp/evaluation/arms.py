@@ -24,12 +24,14 @@ from spd_lsp.evaluation.prior import PRIORS, Prior
 from spd_lsp.interpolation import Domains, Mixture
 from spd_lsp.items import Place, rank, shown
 from spd_lsp.ranking import worth
+from spd_lsp.sampling import sample
 from spd_lsp.settings import Settings, UserError, fault
 from spd_lsp.tokens import Prompt, Tokens
 
-__all__ = ["FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "Reply", "parse_arm", "parse_arms"]
+__all__ = ["DRAWN", "FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "Reply", "parse_arm", "parse_arms"]
 
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
+DRAWN = 20  # draws at a place, from which the expected score of fewer follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,13 @@ class Kind:
     decoder: str
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     flat: bool = False  # without a language model
+    drawn: bool = False  # by chance
 
 
 KINDS: dict[str, Kind] = {
     **{name: Kind(name) for name in DECODERS},
     "greedy": Kind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
+    "nucleus": Kind("nucleus", drawn=True),
     # The decoder of the paper, with the numbers it found for Llama 2 7B.
     "paper": Kind(
         "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
@@ -70,6 +74,11 @@ class Arm:
     def types(self) -> bool:
         """Whether lines are typed through with it: that takes many completions, so only with the full prior."""
         return self.prior == FULL
+
+    @property
+    def draws(self) -> bool:
+        """Whether more is drawn with it than it shows, for what it would score on average."""
+        return self.prior == FULL and KINDS[self.kind].drawn
 
     @property
     def family(self) -> str:
@@ -205,6 +214,15 @@ class Asker:
             wall_ms=wall * 1000,
             cpu_ms=cpu * 1000,
         )
+
+    def draw(self, arm: Arm, question: Question, mixture: Mixture | None) -> list[str]:
+        """What DRAWN draws of an arm read, in no order, each as often as it was drawn."""
+        settings = dataclasses.replace(self.settings, **arm.settings, drafts=DRAWN)
+        drafts, _ = sample(self.of(arm), self.start(question, mixture), settings, lambda: None)
+        found = [
+            rank([(self.completer.text(draft.ids, question.prompt), 0.0)], question.place) for draft in drafts
+        ]
+        return [one[0].text if one else "" for one in found]
 
     def of(self, arm: Arm) -> Model:
         """The model that an arm asks."""

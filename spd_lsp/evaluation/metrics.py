@@ -7,11 +7,12 @@ first. A metric is a pair (part, whole): its mean over places is the sum of the 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from spd_lsp.evaluation.code_lines import LEXEME
 
-__all__ = ["METRICS", "Metric", "Pair", "common_prefix", "edit_similarity", "exact", "matched"]
+__all__ = ["METRICS", "Metric", "Pair", "common_prefix", "edit_similarity", "exact", "expected_exact", "matched"]
 
 Pair = tuple[float, float]
 Metric = Callable[[Sequence[str], str, int], Pair]
@@ -30,6 +31,15 @@ def exact_words(drafts: Sequence[str], target: str, k: int) -> Pair:
 def similar(drafts: Sequence[str], target: str, k: int) -> Pair:
     """ES@k: the greatest edit similarity among the first k."""
     return max((edit_similarity(draft, target) for draft in drafts[:k]), default=0.0), 1.0
+
+
+def expected_exact(draws: Sequence[str], target: str, k: int) -> Pair:
+    """EM@k of a sampler on average: 1 - C(n - c, k) / C(n, k), c of n draws being right.
+
+    Example: 1 of 4 draws right, k = 2 -> 1/2
+    """
+    right = draws.count(target)
+    return 1 - math.comb(len(draws) - right, k) / math.comb(len(draws), k), 1.0
 
 
 def matched(drafts: Sequence[str], target: str, k: int) -> Pair:

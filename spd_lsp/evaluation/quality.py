@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from spd_lsp.evaluation.arms import Arm, Asker
+from spd_lsp.evaluation.arms import Arm, Asker, Question, Reply
 from spd_lsp.evaluation.keystrokes import Typed, type_through
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
@@ -34,6 +34,7 @@ class Plan:
     cursors: Sequence[Cursor]
     arms: Sequence[Arm]
     typed: frozenset[str] = frozenset()  # keys of places whose lines are typed through
+    drawn: frozenset[str] = frozenset()  # keys of places where samplers draw more
     right: bool = True  # whether the text right of the cursor's line is shown
 
 
@@ -45,14 +46,14 @@ def measure(
     sources = {(s.package, s.name): s for package in packages for s in package.sources}
     priors = Priors({package.name: package for package in packages}, known)
     for number, (name, group) in enumerate_places(plan.cursors):
-        missing = [(cursor, *lacking(plan, cursor, done.get(cursor.key, {}))) for cursor in group]
-        if any(arms or typed for _, arms, typed in missing):
+        missing = [(cursor, lacking(plan, cursor, done.get(cursor.key, {}))) for cursor in group]
+        if any(work.any for _, work in missing):
             source = sources[name]
             beside = priors.beside(source)
-            for i, (cursor, arms, typed) in enumerate(missing):
+            for i, (cursor, work) in enumerate(missing):
                 report(cursor.package, number + i, len(plan.cursors))
-                if arms or typed:
-                    store.append(at_place(cursor, source, beside, asker, plan, arms, typed))
+                if work.any:
+                    store.append(at_place(Site(cursor, source, beside, asker, plan.right), work))
     report("done", len(plan.cursors), len(plan.cursors))
 
 
@@ -65,12 +66,28 @@ def enumerate_places(cursors: Sequence[Cursor]) -> Iterator[tuple[int, tuple[tup
         number += len(members)
 
 
-def lacking(plan: Plan, cursor: Cursor, record: Record) -> tuple[list[Arm], list[Arm]]:
-    """The arms that have not been asked at a place, and those that have not typed its line."""
-    asked, typed = record.get("arms", {}), record.get("typed", {})
-    return (
-        [arm for arm in plan.arms if arm.label not in asked],
-        [arm for arm in plan.arms if arm.types and cursor.key in plan.typed and arm.label not in typed],
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done at a place."""
+
+    asked: list[Arm]
+    typed: list[Arm]
+    drawn: list[Arm]
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.asked or self.typed or self.drawn)
+
+
+def lacking(plan: Plan, cursor: Cursor, record: Record) -> Work:
+    """What of the plan a record of this place does not hold."""
+    typing = [arm for arm in plan.arms if arm.types and cursor.key in plan.typed]
+    drawing = [arm for arm in plan.arms if arm.draws and cursor.key in plan.drawn]
+    return Work(
+        [arm for arm in plan.arms if arm.label not in record.get("arms", {})],
+        [arm for arm in typing if arm.label not in record.get("typed", {})],
+        [arm for arm in drawing if arm.label not in record.get("draws", {})],
     )
 
 
@@ -89,53 +106,55 @@ class Priors:
         return self.kept[source.package].beside(source)
 
 
-def at_place(
-    cursor: Cursor,
-    source: Source,
-    beside: FilePrior,
-    asker: Asker,
-    plan: Plan,
-    arms: Sequence[Arm],
-    typed: Sequence[Arm],
-) -> Record:
-    """Ask arms at one place; some of them type the line through."""
-    mixtures = beside.mixtures(cursor, right=plan.right)
-    record: Record = {"key": cursor.key, "place": dataclasses.asdict(cursor), "seen": beside.seen(cursor)}
-    if arms:
-        record |= asked(cursor, source, mixtures, asker, plan, arms)
-    if typed:
-        record["typed"] = {
-            arm.label: dataclasses.asdict(through(cursor, source, mixtures[arm.prior], asker, plan, arm))
-            for arm in typed
-        }
+class Site:
+    """A place with all that is known there."""
+
+    def __init__(self, cursor: Cursor, source: Source, beside: FilePrior, asker: Asker, right: bool) -> None:
+        self.cursor = cursor
+        self.source = source
+        self.beside = beside
+        self.asker = asker
+        self.right = right
+        self.mixtures: Mapping[Prior, Mixture | None] = beside.mixtures(cursor, right=right)
+
+    def question(self, written: str = "") -> Question:
+        """What is asked once so much of the target is written."""
+        text = gap(self.source.text, self.cursor, written, self.right)
+        return self.asker.question(text, self.cursor.at + len(written), self.source.language)
+
+    def ask(self, arm: Arm, question: Question) -> Reply:
+        """One arm's answer."""
+        return self.asker.ask(arm, question, self.mixtures[arm.prior])
+
+    def type(self, arm: Arm) -> Typed:
+        """One arm's help with typing the rest of the line."""
+        return type_through(self.cursor.target, lambda written: self.ask(arm, self.question(written)).drafts)
+
+    def draw(self, arm: Arm) -> list[str]:
+        """What a sampler draws if it draws often."""
+        return self.asker.draw(arm, self.question(), self.mixtures[arm.prior])
+
+
+def at_place(site: Site, work: Work) -> Record:
+    """Ask arms at one place; some of them type the line through, some draw more."""
+    cursor = site.cursor
+    record: Record = {"key": cursor.key, "place": dataclasses.asdict(cursor), "seen": site.beside.seen(cursor)}
+    if work.asked:
+        record |= answers(site, work.asked)
+    if work.typed:
+        record["typed"] = {arm.label: dataclasses.asdict(site.type(arm)) for arm in work.typed}
+    if work.drawn:
+        record["draws"] = {arm.label: site.draw(arm) for arm in work.drawn}
     return record
 
 
-def asked(
-    cursor: Cursor,
-    source: Source,
-    mixtures: Mapping[Prior, Mixture | None],
-    asker: Asker,
-    plan: Plan,
-    arms: Sequence[Arm],
-) -> dict[str, Any]:
-    """What each arm answers, asked in an order drawn for this place."""
-    question = asker.question(gap(source.text, cursor, "", plan.right), cursor.at, source.language)
-    warm_ms = asker.warm(question)
-    replies = {}
-    for arm in random.Random(cursor.key).sample(list(arms), len(arms)):
-        replies[arm.label] = dataclasses.asdict(asker.ask(arm, question, mixtures[arm.prior]))
+def answers(site: Site, arms: Sequence[Arm]) -> dict[str, Any]:
+    """What each arm answers, asked in an order drawn for this place, the prompt being read."""
+    question = site.question()
+    warm_ms = site.asker.warm(question)
+    turns = random.Random(site.cursor.key).sample(list(arms), len(arms))
+    replies = {arm.label: dataclasses.asdict(site.ask(arm, question)) for arm in turns}
     return {"prompt_tokens": len(question.prompt.ids), "warm_ms": warm_ms, "arms": replies}
-
-
-def through(cursor: Cursor, source: Source, mixture: Mixture | None, asker: Asker, plan: Plan, arm: Arm) -> Typed:
-    """One arm's help with typing the rest of a line."""
-
-    def complete(written: str) -> Sequence[str]:
-        text = gap(source.text, cursor, written, plan.right)
-        return asker.ask(arm, asker.question(text, cursor.at + len(written), source.language), mixture).drafts
-
-    return type_through(cursor.target, complete)
 
 
 def gap(text: str, cursor: Cursor, written: str, right: bool) -> str:

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spd_lsp.evaluation.arms import DRAWN
 from spd_lsp.evaluation.bootstrap import Interval
 from spd_lsp.evaluation.leaks import Finding
 from spd_lsp.evaluation.store import Record
-from spd_lsp.evaluation.tables import Cost, Results, Score, metric_names
+from spd_lsp.evaluation.tables import Cost, Results, metric_names
 
 __all__ = ["as_json", "as_markdown", "write"]
 
@@ -87,8 +88,11 @@ def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding])
         if number == 0 and (typed := results.typed(records)):
             yield f"KS is over {len(typed):,} of these places."
         if number == 0:
-            yield "### Differences, paired"
-            yield difference_table(results, records)
+            told = [*sentences(results, records), *expectations(results, records)]
+            yield "\n".join(f"- {sentence}" for sentence in told)
+            for family in results.against:
+                yield f"### Less {family} with the same n-grams, paired"
+                yield difference_table(results, records, family)
     yield "## Leak checks"
     yield table(
         [["check", "package", "verdict", "found"], *([f.check, f.subject, f.verdict, f.text] for f in findings)]
@@ -119,40 +123,59 @@ def main_table(results: Results, records: Sequence[Record]) -> str:
     return table(rows)
 
 
+def sentences(results: Results, records: Sequence[Record]) -> Iterator[str]:
+    """What the first arm does beside those it is compared with, in words that say what each had."""
+    metric = f"EM@{results.k}"
+    scores = {score.arm: score for score in results.scores(metric, records)}
+    costs = {cost.arm: cost for cost in results.costs(records)}
+    shown = {score.arm: score.value.mean for score in results.scores(f"shown@{results.k}", records)}
+    first = results.arms[0]
+    own = scores[first.label].value.mean
+    for family, difference in scores[first.label].less.items():
+        other = f"{family}@{first.prior}"
+        here, there = costs[first.label], costs[other]
+        verdict = "" if difference.low > 0 or difference.high < 0 else "; no difference shown"
+        theirs = scores[other].value.mean
+        yield (
+            f"{first.family} ({shown[first.label]:.1f} drafts) with n-grams of {first.prior} scored {metric} "
+            f"{100 * own:.1f} % against {100 * theirs:.1f} % for {family} ({shown[other]:.1f} drafts) with the "
+            f"same n-grams (difference {plain_points(difference)}{verdict}) at p50 {here.wall_p50:.0f} ms against "
+            f"{there.wall_p50:.0f} ms, of processor time {here.cpu_p50:.0f} ms against {there.cpu_p50:.0f} ms"
+        )
+
+
+def expectations(results: Results, records: Sequence[Record]) -> Iterator[str]:
+    """What samplers would score on average, from more draws at some of the places."""
+    for k in dict.fromkeys((1, results.k)):
+        for score in results.expected(k, records):
+            yield (
+                f"{score.arm}: {k} draw{'s' * (k > 1)} would score EM@{k} {percent(score.value)} % on average, by "
+                f"{DRAWN} draws at {len(results.sampled(records)):,} of these places"
+            )
+
+
 def short_table(results: Results, records: Sequence[Record]) -> str:
     """EM, ES and matched ratio of each arm on a part of the places."""
     k = results.k
     names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
     scores = [results.scores(name, records) for name in names]
-    rows = [["arm", *names, f"EM@{k} less {reference(scores[1])}"]]
+    rows = [["arm", *names, *(f"EM@{k} less {family}" for family in results.against)]]
     for a, label in enumerate(results.labels):
-        difference = scores[1][a].difference
-        rows.append(
-            [
-                label,
-                *(percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)),
-                points(difference),
-            ]
-        )
+        cells = [percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)]
+        rows.append([label, *cells, *(points(scores[1][a].less.get(family)) for family in results.against)])
     return table(rows)
 
 
-def difference_table(results: Results, records: Sequence[Record]) -> str:
-    """Each arm less the arm it is compared with, which has the same prior."""
+def difference_table(results: Results, records: Sequence[Record], family: str) -> str:
+    """Each arm less the one of a family that has the same prior."""
     k = results.k
     columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}")]
-    saved = {score.arm: points(score.difference) for score in results.keystrokes(records)}
-    rows = [["arm", "against", *(column[0].metric for column in columns), "KS"]]
+    saved = {score.arm: points(score.less.get(family)) for score in results.keystrokes(records)}
+    rows = [["arm", *(column[0].metric for column in columns), "KS"]]
     for a, label in enumerate(results.labels):
-        if columns[0][a].difference is not None:
-            cells = [points(column[a].difference) for column in columns]
-            rows.append([label, columns[0][a].against, *cells, saved.get(label, "")])
+        if family in columns[0][a].less:
+            rows.append([label, *(points(column[a].less[family]) for column in columns), saved.get(label, "")])
     return table(rows)
-
-
-def reference(scores: Sequence[Score]) -> str:
-    """The family that arms are compared with."""
-    return next((score.against.rpartition("@")[0] for score in scores if score.against), "none")
 
 
 def spent(cost: Cost) -> list[str]:
@@ -176,8 +199,13 @@ def points(value: Interval | None) -> str:
     """A difference in percentage points; bold where the interval leaves zero out."""
     if value is None:
         return ""
-    told = f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
+    told = plain_points(value)
     return f"**{told}**" if value.low > 0 or value.high < 0 else told
+
+
+def plain_points(value: Interval) -> str:
+    """Example: `+2.1 (-0.3 to +4.5)`, in percentage points."""
+    return f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -189,7 +217,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def numeric(head: str) -> bool:
     """Whether a column is set to the right, by its head."""
-    return head not in ("arm", "against", "package", "verdict", "found")
+    return head not in ("arm", "package", "verdict", "found")
 
 
 def examples(results: Results) -> Iterator[str]:

@@ -5,7 +5,7 @@ Dimensions: N places, A arms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from spd_lsp.evaluation.arms import Arm
 from spd_lsp.evaluation.bootstrap import Draws, Interval
-from spd_lsp.evaluation.metrics import METRICS
+from spd_lsp.evaluation.metrics import METRICS, expected_exact
 from spd_lsp.evaluation.places import LENGTHS, PRIMARY, STRATA, length_of
 from spd_lsp.evaluation.prior import SEEN
 from spd_lsp.evaluation.store import Record
@@ -30,13 +30,12 @@ COSTS = ("passes", "rows", "tokens", *TIMES)
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one arm scored by one metric, and how that differs from the arm it is compared with."""
+    """What one arm scored by one metric, and by how much more than the arms it is compared with."""
 
     arm: str
     metric: str
     value: Interval
-    difference: Interval | None  # None for the arm itself, or where there is none to compare with
-    against: str = ""
+    less: Mapping[str, Interval]  # its mean less that of each family it is compared with, at the same prior
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,10 @@ def complete_records(records: Sequence[Record], arms: Sequence[Arm]) -> list[Rec
 class Results:
     """The records at which every arm was asked, ready to be looked at from any side."""
 
-    def __init__(self, records: Sequence[Record], arms: Sequence[Arm], k: int, against: str) -> None:
-        """`against`: the family of arms that the others are compared with, each with the same prior."""
+    def __init__(
+        self, records: Sequence[Record], arms: Sequence[Arm], k: int, against: Sequence[str] = ("greedy",)
+    ) -> None:
+        """`against`: the families of arms that all are compared with, each at the same prior."""
         self.records = complete_records(records, arms)
         self.arms = arms
         self.labels = [arm.label for arm in arms]
@@ -97,6 +98,20 @@ class Results:
         arms = [arm for arm in self.arms if arm.types]
         return self.compare("KS", records, arms, pair)
 
+    def expected(self, k: int, chosen: Sequence[Record] | None = None) -> list[Score]:
+        """EM@k on average of the arms that draw, over the places where more was drawn."""
+        records = self.sampled(self.records if chosen is None else chosen)
+
+        def pair(record: Record, label: str) -> tuple[float, float]:
+            return expected_exact(record["draws"][label], record["place"]["target"], k)
+
+        return self.compare(f"expected EM@{k}", records, [arm for arm in self.arms if arm.draws], pair)
+
+    def sampled(self, records: Sequence[Record]) -> list[Record]:
+        """The records at which more was drawn with every arm that draws."""
+        labels = [arm.label for arm in self.arms if arm.draws]
+        return [one for one in records if "draws" in one and all(label in one["draws"] for label in labels)]
+
     def typed(self, records: Sequence[Record]) -> list[Record]:
         """The records whose lines were typed through with every arm that types."""
         labels = [arm.label for arm in self.arms if arm.types]
@@ -111,25 +126,21 @@ class Results:
         return self.drawn[key]
 
     def compare(self, metric: str, records: Sequence[Record], arms: Sequence[Arm], pair: Pairs) -> list[Score]:
-        """Each arm's mean, and its difference from its reference, with intervals."""
+        """Each arm's mean and its differences, with intervals."""
         if not records or not arms:
             return []
-        labels = [arm.label for arm in arms]
-        pairs = np.array([[pair(record, label) for label in labels] for record in records])  # [N, A, 2]
+        pairs = np.array([[pair(record, arm.label) for arm in arms] for record in records])  # [N, A, 2]
         parts, wholes, draws = pairs[..., 0], pairs[..., 1], self.draws(records)
-        values = draws.intervals(parts, wholes)
-        reference = [labels.index(one) if one in labels else None for one in map(self.reference, arms)]
-        rows = {at: draws.differences(parts, wholes, at) for at in {*reference} if at is not None}
+        rows = {a: draws.differences(parts, wholes, a) for a, arm in enumerate(arms) if arm.family in self.against}
         return [
-            Score(label, metric, values[a], None, "")
-            if at is None or at == a
-            else Score(label, metric, values[a], rows[at][a], labels[at])
-            for a, (label, at) in enumerate(zip(labels, reference, strict=True))
+            Score(
+                arm.label,
+                metric,
+                value,
+                {arms[at].family: row[a] for at, row in rows.items() if pairable(arms, a, at)},
+            )
+            for a, (arm, value) in enumerate(zip(arms, draws.intervals(parts, wholes), strict=True))
         ]
-
-    def reference(self, arm: Arm) -> str:
-        """The label of the arm that another one is compared with: the same prior, else nothing in common."""
-        return f"{self.against}@{arm.prior}"
 
     def costs(self, chosen: Sequence[Record] | None = None) -> list[Cost]:
         """What each arm took."""
@@ -149,6 +160,11 @@ class Results:
         for seen in SEEN:
             found[f"line: {seen}"] = [r for r in primary if r["seen"] == seen]
         return {name: records for name, records in found.items() if records}
+
+
+def pairable(arms: Sequence[Arm], first: int, second: int) -> bool:
+    """Whether two arms differ, but not in what their n-grams know."""
+    return first != second and arms[first].prior == arms[second].prior
 
 
 def cost(label: str, replies: Sequence[dict[str, Any]]) -> Cost:

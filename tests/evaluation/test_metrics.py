@@ -13,6 +13,7 @@ from spd_lsp.evaluation.metrics import (
     edit_similarity,
     exact,
     exact_words,
+    expected_exact,
     first_token,
     levenshtein,
     matched,
@@ -51,6 +52,13 @@ def test_the_first_token_is_a_word_or_a_sign():
     assert first_token(["selfish"], "self.y", 1) == (0, 1)
     assert first_token([" (a"], "(b", 1) == (1, 1)
     assert first_token([], "a", 3) == (0, 1)
+
+
+def test_a_sampler_is_judged_by_all_its_draws():
+    assert expected_exact(["x", "a", "b", "c"], "x", 2) == (pytest.approx(1 / 2), 1)
+    assert expected_exact(["x", "a", "x", "c"], "x", 1) == (pytest.approx(1 / 2), 1)
+    assert expected_exact(["x", "x", "x", "c"], "x", 2) == (1, 1)
+    assert expected_exact(["a", "b", "c"], "x", 3) == (0, 1)
 
 
 def test_distinct_is_of_k():

@@ -32,7 +32,7 @@ def results():
         record("c", "q", {"superposed@none": hit, "greedy@none": miss}, stratum="mid-identifier"),
         record("d", "q", {"superposed@none": hit}),
     ]
-    return Results(records, arms, 3, "greedy")
+    return Results(records, arms, 3)
 
 
 def test_only_places_with_every_arm_count(results):
@@ -43,8 +43,8 @@ def test_scores_and_paired_differences(results):
     superposed, greedy = results.scores("EM@3")
     assert superposed.value.mean == 1
     assert greedy.value.mean == pytest.approx(1 / 3)
-    assert superposed.difference.mean == pytest.approx(2 / 3)
-    assert (superposed.against, greedy.difference) == ("greedy@none", None)
+    assert superposed.less["greedy"].mean == pytest.approx(2 / 3)
+    assert not greedy.less
 
 
 def test_slices_are_primary_then_by_stratum_length_and_whether_seen(results):
@@ -67,14 +67,28 @@ def test_keystrokes_are_of_all_characters_together():
         record("b", "p", {label: []}, typed={label: {"keystrokes": 9, "characters": 10}}),
         record("c", "p", {label: []}),
     ]
-    (score,) = Results(records, arms, 3, "greedy").keystrokes()
+    (score,) = Results(records, arms, 3).keystrokes()
     assert score.value.mean == 0.5
+
+
+def test_what_samplers_score_on_average_is_told_beside_the_table():
+    arms = parse_arms(["nucleus"], ["repository+file", "none"])
+    records = [
+        record(key, "p", {arm.label: [] for arm in arms})
+        | {"draws": {"nucleus@repository+file": ["x(1)"] + ["y"] * 3}}
+        for key in "ab"
+    ]
+    results = Results(records, arms, 2)
+    (score,) = results.expected(2)
+    assert score.value.mean == 0.5
+    assert "2 draws would score EM@2 50.0 (50.0 to 50.0) % on average" in as_markdown(results, {}, [])
 
 
 def test_a_report_names_drafts_and_costs_and_shows_only_differences_that_are_some(results):
     text = as_markdown(results, {"model": "m"}, [])
     assert "| arm | drafts | EM@1 | EM@3 |" in text
     assert "p50 ms" in text
+    assert "superposed (2.0 drafts) with n-grams of none scored EM@3 100.0 % against 50.0 % for greedy" in text
     assert points(Interval(0.05, 0.01, 0.09)) == "**+5.0 (+1.0 to +9.0)**"
     assert points(Interval(0.05, -0.01, 0.11)) == "+5.0 (-1.0 to +11.0)"
     assert percent(Interval(0.245, 0.2, 0.3)) == "24.5 (20.0 to 30.0)"
@@ -85,7 +99,8 @@ def test_cells_cannot_break_a_table():
     assert table([["a"], ["x | y"]]).splitlines()[2] == "| x \\| y |"
 
 
-ARGUMENTS = ["--arms", "superposed,greedy", "--priors", "repository+file", "--places", "3", "--typed", "1"]
+ARGUMENTS = ["--arms", "superposed,greedy,nucleus", "--places", "3", "--typed", "1", "--drawn", "1"]
+ARGUMENTS += ["--priors", "repository+file"]
 
 
 def run(*arguments):
@@ -101,6 +116,7 @@ def test_the_command_measures_writes_and_goes_on(repository, tmp_path):
     found = json.loads((out / "results.json").read_text())
     assert {leak["verdict"] for leak in found["leaks"]} >= {"ok", "not checked", "told"}
     lines = (out / "places.jsonl").read_text().splitlines()
+    assert [len(one) for line in lines for one in json.loads(line).get("draws", {}).values()] == [20]
     (out / "places.jsonl").write_text("\n".join(lines[:-1]) + "\n")
     again = run(*arguments)
     assert again.exit_code == 0, again.output

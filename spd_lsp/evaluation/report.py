@@ -93,6 +93,8 @@ def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding])
             for family in results.against:
                 yield f"### Less {family} with the same n-grams, paired"
                 yield difference_table(results, records, family)
+            yield f"### EM@{results.k} by package, %"
+            yield package_table(results, records)
     yield "## Leak checks"
     yield table(
         [["check", "package", "verdict", "found"], *([f.check, f.subject, f.verdict, f.text] for f in findings)]
@@ -176,6 +178,16 @@ def difference_table(results: Results, records: Sequence[Record], family: str) -
         if family in columns[0][a].less:
             rows.append([label, *(points(column[a].less[family]) for column in columns), saved.get(label, "")])
     return table(rows)
+
+
+def package_table(results: Results, records: Sequence[Record]) -> str:
+    """EM@k of each arm in each package: packages differ more than arms do."""
+    packages = sorted({record["place"]["package"] for record in records})
+    parts = [[record for record in records if record["place"]["package"] == name] for name in packages]
+    columns = [results.scores(f"EM@{results.k}", part) for part in parts]
+    heads = [f"{name} ({len(part)})" for name, part in zip(packages, parts, strict=True)]
+    rows = [[label, *(f"{100 * c[a].value.mean:.0f}" for c in columns)] for a, label in enumerate(results.labels)]
+    return table([["arm", *heads], *rows])
 
 
 def spent(cost: Cost) -> list[str]:

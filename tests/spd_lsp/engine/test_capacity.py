@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -20,6 +22,14 @@ def folder(tmp_path):
 
 def test_all_files_count(folder):
     assert parameters(folder) == 2_000_500
+
+
+def test_weights_that_lie_there_twice_count_once(folder):
+    index = {"weight_map": {"a": "one.safetensors", "b": "one.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert parameters(folder) == 1_000_500
+    save_file({"a": torch.zeros(10)}, folder / "model.safetensors")
+    assert parameters(folder) == 10
 
 
 def test_what_fits_passes_and_what_does_not_is_refused_with_numbers(folder):

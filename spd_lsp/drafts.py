@@ -108,11 +108,17 @@ class Start:
         )
 
 
-def superpose(model: Model, start: Start, settings: Settings, check: Callable[[], None] = lambda: None) -> Drafts:
-    """Write k drafts that go on from a prompt. `check` is called before each pass; what it raises ends it."""
+def superpose(
+    model: Model, start: Start, settings: Settings, check: Callable[[], None] = lambda: None, width: int = 0
+) -> Drafts:
+    """Write k drafts that go on from a prompt. `check` is called before each pass; what it raises ends it.
+
+    `width` drafts are live, k if it is 0: more of them take no more passes, and end in more `spare` drafts.
+    """
     k, by = settings.drafts, settings.ranking
     check()
-    live, ended = select(first_step(model.prefill(start.prompt, check), start, settings), start, settings)
+    logits = model.prefill(start.prompt, check)
+    live, ended = select(first_step(logits, start, settings, width), start, settings, width)
     finished = ranked(ended, by, start.reads)
     passes = 1
     while passes < settings.max_tokens and not settled(live, finished, k, by):
@@ -123,19 +129,19 @@ def superpose(model: Model, start: Start, settings: Settings, check: Callable[[]
         else:
             logits = model.step([draft.ids[-1] for draft in live], superposition(live))
         passes += 1
-        live, ended = select(next_step(logits, live, start, settings), start, settings)
+        live, ended = select(next_step(logits, live, start, settings), start, settings, width)
         finished = ranked([*finished, *ended], by, start.reads)
     best = ranked([*finished[:k], *live], by, start.reads)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
     return Drafts(best, passes, longest, rows=passes - 1, spare=finished[k:])
 
 
-def first_step(logits: Floats, start: Start, settings: Settings) -> Iterator[Draft]:
+def first_step(logits: Floats, start: Start, settings: Settings, width: int = 0) -> Iterator[Draft]:
     """Draft i is the i-th most likely token after the prompt; the paper asks no n-grams yet (section 3.1)."""
     if start.interpolation is not None and settings.interpolation == "nested":
         return next_step(logits, [Draft((), 0.0)], start, settings)
-    # Twice k, so that k are left to go on if some are finished at once.
-    ids = top_allowed(logits, 2 * settings.drafts, start.allowed)  # [2k]
+    # Twice as many as go on, if some are finished at once.
+    ids = top_allowed(logits, 2 * (width or settings.drafts), start.allowed)  # [2k]
     among = logits if start.allowed is None else logits[start.allowed]
     logp = logits[ids].astype(np.float64) / settings.temperature - log_z(among, settings.temperature)
     return best_first([Draft((), 0.0)], ids, logp[None])
@@ -234,12 +240,14 @@ def both_sides(
     return candidates, np.log(np.maximum(interpolation.nest(histories, candidates, p), LEAST))
 
 
-def select(options: Iterable[Draft], start: Start, settings: Settings) -> tuple[list[Draft], list[Draft]]:
-    """From options, best first: the best k that go on, and the finished ones met on the way to them.
+def select(
+    options: Iterable[Draft], start: Start, settings: Settings, width: int = 0
+) -> tuple[list[Draft], list[Draft]]:
+    """From options, best first: the best `width` (0: k) that go on, and the finished ones met on the way to them.
 
     By probability, a few more are looked at: the ways in which a line can end add up to the worth of a draft.
     """
-    k = settings.drafts
+    k = width or settings.drafts
     few = 0 if settings.ranking == "mean" else FEW * k
     live: list[Draft] = []
     finished: list[Draft] = []

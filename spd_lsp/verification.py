@@ -18,7 +18,7 @@ from spd_lsp.drafts import LEAST, Draft, Drafts, Floats, Model, Start, fuse, his
 from spd_lsp.ranking import ranked
 from spd_lsp.settings import Settings
 
-CHOICE = 2  # drafts that are read for each that is shown
+CHOICE = 2  # drafts that are written and read for each that is shown
 
 
 def verified(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
@@ -27,7 +27,7 @@ def verified(model: Model, start: Start, settings: Settings, check: Callable[[],
     The model's part is taken at temperature 1, whatever the drafts were written with.
     """
     k, by = settings.drafts, settings.ranking
-    written = superpose(model, start, settings, check)
+    written = superpose(model, start, settings, check, width=CHOICE * k)
     drafts = [*written.best, *written.spare][: CHOICE * k]
     check()
     resets = settings.reset_every > 0

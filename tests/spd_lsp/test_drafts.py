@@ -341,6 +341,19 @@ def test_as_many_options_as_needed_are_made_and_no_more():
     assert made == [0, 1, 2, 3]
 
 
+def test_more_live_drafts_than_shown_find_more_that_finish():
+    def fifths(ids):
+        return ids[-1] % 5 == 0
+
+    def run(width):
+        return superpose(TinyModel(4), Start([1, 2], fifths), Settings(drafts=2, max_tokens=8), width=width)
+
+    narrow, wide = run(0), run(6)
+    assert run(2) == narrow
+    assert len(wide.best) == len(narrow.best) == 2
+    assert len(wide.spare) > len(narrow.spare)
+
+
 def test_by_probability_a_few_more_options_are_looked_at_for_ends():
     start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
     live, finished = select((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))

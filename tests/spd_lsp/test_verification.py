@@ -66,7 +66,7 @@ def test_by_the_papers_formula_too():
 
 def test_some_drafts_more_are_read_than_shown_and_it_costs_one_pass():
     start, chosen = Start(PROMPT, at_three), Settings(drafts=2, max_tokens=8, temperature=3.0)
-    written = superpose(TinyModel(4), start, chosen)
+    written = superpose(TinyModel(4), start, chosen, width=2 * CHOICE)
     model = TinyModel(4)
     found = verified(model, start, chosen, nothing)
     read = [*written.best, *written.spare][: 2 * CHOICE]

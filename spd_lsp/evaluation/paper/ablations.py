@@ -21,7 +21,7 @@ from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, SPD, Judge, Way, W
 from spd_lsp.evaluation.paper.intervals import Mean, means
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.evaluation.paper.perplexity import Written, exponential, measure
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.paper.report import Cell, Report, Table, plain_ticks
 from spd_lsp.interpolation import Mixture
 
 NESTED = "SPD, nested n-grams"
@@ -153,6 +153,5 @@ def draw(figure: Any, data: Mapping[str, Mapping[str, Mapping[str, Sequence[Mean
             )
         axes.set(xlabel=factor)
     figure.axes[0].set(ylabel="perplexity, judge told of n-grams", yscale="log")
-    figure.axes[0].set_yticks([2, 3, 4, 6, 8], ["2", "3", "4", "6", "8"])
-    figure.axes[0].minorticks_off()
+    plain_ticks(figure.axes[0].yaxis)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncol=4)

@@ -18,7 +18,7 @@ import numpy as np
 from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed, matched
 from spd_lsp.evaluation.paper.intervals import Floats, Mean, mean, means
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.paper.report import Cell, Report, Table, plain_ticks
 from spd_lsp.interpolation import Mixture
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
@@ -183,7 +183,6 @@ def draw(figure: Any, data: Mapping[str, Mapping[str, Sequence[Mean]]], k: int) 
             axes.errorbar(values, places, xerr=[low, high], fmt="o", markersize=3, linewidth=0.9, label=label)
         axes.set(xscale="log", xlabel=f"perplexity by the {title} (95 %)")
         axes.set_yticks(range(len(names)), names)
-        axes.set_xticks([2, 3, 5, 10, 20, 50, 100], [2, 3, 5, 10, 20, 50, 100])
-        axes.minorticks_off()
+        plain_ticks(axes.xaxis)
         axes.grid(axis="x", alpha=0.3)
     figure.legend(*axes.get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncol=k + 1)

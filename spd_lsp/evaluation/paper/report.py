@@ -125,3 +125,12 @@ def draw_figure(draw: Draw, size: tuple[float, float], path: Path) -> Path:
     draw(figure)
     figure.savefig(path)
     return path
+
+
+def plain_ticks(axis: Any) -> None:
+    """Round numbers along a logarithmic axis of a figure, written as such."""
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
 
 ROOM = 2048  # positions a row has memory for at first; what is not written to takes none
+FEW = 3  # rows that are faster one by one
 OWN_ROOM = 16  # and one of several, after what they share
 
 
@@ -62,12 +63,12 @@ class Row:
         self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
         self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
         q = by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
-        scores = q @ self.keys[layer, :, :end].swapaxes(1, 2)  # [G, M Q, L + M]
+        scores = product(q, self.keys[layer, :, :end].swapaxes(1, 2))  # [G, M Q, L + M]
         if count > 1:
             hide_later(scores.reshape(len(q), count, -1, end)[..., self.length :].swapaxes(1, 2))
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
-        mixed = scores @ self.values[layer, :, :end]  # [G, M Q, C]
+        mixed = product(scores, self.values[layer, :, :end])  # [G, M Q, C]
         mixed /= scores.sum(axis=-1, keepdims=True)
         return by_position(mixed, count)
 
@@ -131,7 +132,7 @@ class Rows:
         q = by_key_head(queries, heads)  # [G, N T Q, C]
         q_own = q.reshape(heads, rows, -1, width).swapaxes(0, 1)  # [N, G, T Q, C]
         length = self.shared.length
-        scores = q @ self.shared.keys[layer, :, :length].swapaxes(1, 2)  # [G, N T Q, L]
+        scores = product(q, self.shared.keys[layer, :, :length].swapaxes(1, 2))  # [G, N T Q, L]
         own = q_own @ own_keys.swapaxes(2, 3)  # [N, G, T Q, S + T]
         if each > 1:
             split = own.reshape(rows, heads, each, -1, end)[..., self.length :]  # [N, G, T, Q, T]
@@ -142,14 +143,21 @@ class Rows:
         own -= highest
         np.exp(scores, out=scores)
         np.exp(own, out=own)
-        mixed = (scores @ self.shared.values[layer, :, :length]).reshape(heads, rows, -1, width).swapaxes(0, 1)
-        mixed = mixed + own @ own_values  # [N, G, T Q, C]
+        common = product(scores, self.shared.values[layer, :, :length])  # [G, N T Q, C]
+        mixed = common.reshape(heads, rows, -1, width).swapaxes(0, 1) + own @ own_values  # [N, G, T Q, C]
         mixed /= as_own.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
         return by_position(mixed.swapaxes(0, 1).reshape(heads, -1, width), len(queries))
 
     def advance(self, count: int) -> None:
         """As in `Memory`."""
         self.length += count // self.keys.shape[1]
+
+
+def product(rows: Floats, matrices: Floats) -> Floats:
+    """[G, R, X] times [G, X, Y] -> [G, R, Y]; a few rows one by one, which spares packing the matrix."""
+    if not 1 < rows.shape[1] <= FEW:
+        return np.asarray(rows @ matrices)
+    return np.asarray((rows[:, :, None] @ matrices[:, None])[:, :, 0])
 
 
 def by_key_head(queries: Floats, heads: int) -> Floats:

@@ -21,6 +21,8 @@ from spd_lsp.engine.gpu_choice import on_gpu
 from spd_lsp.engine.opening import choose_device, choose_dtype
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import Runner
+from spd_lsp.engine.torch_conversion import convert
+from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.evaluation.bench.session import weight_bytes
 from spd_lsp.interpolation import Mixture
 from spd_lsp.settings import UserError
@@ -78,9 +80,10 @@ def prepare(shape: str, device: str, length: int, compiled: bool) -> Subject:
     network.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]  # no token ends a text
     reference = CausalModel(network)
     remarks: list[str] = []
-    engine = on_gpu(
-        reference, network, remarks.append, CudaCapture if chosen.type == "cuda" else lambda device: None
-    )
+    capture = CudaCapture if chosen.type == "cuda" else lambda device: None
+    engine = on_gpu(reference, network, remarks.append, capture)
+    if engine is reference:  # which is said; its speed is of interest nevertheless
+        engine = TorchRunner(convert(network), capture(network.device), remarks.append)
     if compiled:
         compile_steps(engine)
     prompt, interpolation = own_code(config.vocab_size, length)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.evaluation.gpu.command import gpu
 from spd_lsp.evaluation.gpu.measure import ARMS, SERVED, Asked, Found, bandwidth, longest, measure
 from spd_lsp.evaluation.gpu.report import as_json, as_markdown
@@ -110,3 +111,10 @@ def test_compiled_steps_take_the_place_of_plain_ones(monkeypatch):
     monkeypatch.setattr("torch.compile", lambda work, **how: how)
     compile_steps(subject.engine)
     assert subject.engine.decode_again["fullgraph"]
+
+
+def test_an_engine_that_would_not_be_chosen_is_measured_and_said_so(monkeypatch):
+    monkeypatch.setattr("spd_lsp.engine.gpu_choice.mistake", lambda engine, reference: "one pass differs by 2.0%")
+    subject = prepare("tiny", "cpu", 40, compiled=False)
+    assert isinstance(subject.engine, TorchRunner)
+    assert subject.remarks == ["runs in transformers: one pass differs by 2.0%"]

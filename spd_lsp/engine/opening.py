@@ -21,6 +21,8 @@ from spd_lsp.engine.runner import Runner
 from spd_lsp.engine.threads import Threads, counts_below
 from spd_lsp.settings import UserError
 
+CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before any choice
+
 
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Runner:
     """The model in a folder on a device by name; one that does not fit into the GPU found goes to the CPU."""
@@ -70,7 +72,7 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
 
 def choose_threads(engine: Runner, size: int) -> None:
     """One thread for what is small, whose steps are calls rather than work; else what measures best."""
-    counts = counts_below(min(torch.get_num_threads(), os.cpu_count() or 1)) if size > SMALL else [1]
+    counts = counts_below(CORES) if size > SMALL else [1]
     engine.pace = Threads(counts, torch.set_num_threads).note
 
 

@@ -20,8 +20,10 @@ from transformers import (
 )
 
 from spd_lsp.drafts import Start, log_softmax, superpose
+from spd_lsp.engine.opening import choose_threads
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import CHUNK, shared
+from spd_lsp.engine.threads import TRIES
 from spd_lsp.model import load
 from spd_lsp.settings import Settings, UserError
 
@@ -327,6 +329,18 @@ def test_a_model_too_large_for_memory_is_refused_with_numbers(monkeypatch, saved
         UserError, match=r"expected .* GiB of free memory on cpu .* found 0\.0 GiB; choose a smaller"
     ):
         load(saved, "cpu")
+
+
+@pytest.mark.parametrize(("size", "tried"), [(1000, [1]), (10**9, [1, 2, 4])])
+def test_only_what_is_large_is_tried_with_more_threads(monkeypatch, size, tried):
+    used = []
+    monkeypatch.setattr("spd_lsp.engine.opening.CORES", 8)
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    model = CausalModel(Auto.from_config(FAMILIES[0]))
+    choose_threads(model, size)
+    for _ in range(TRIES * len(tried) - 1):
+        model.pace(1.0)
+    assert used == tried
 
 
 def test_steps_are_timed_to_choose_threads():

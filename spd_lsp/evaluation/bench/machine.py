@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -102,8 +103,8 @@ class WeightReader:
 
 def apart(task: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of a task in a fresh process, whose memory is its own."""
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(task, arguments)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        return processes.submit(task, *arguments).result()
 
 
 def peak_bytes() -> int:

@@ -123,7 +123,10 @@ def plain_network(asked: Asked, device: str) -> Any:
     """The model as transformers loads it, with weights of its own in the same precision."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers.utils import logging
 
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     if device.startswith("cuda") and not torch.cuda.is_bf16_supported():
         dtype = torch.float16

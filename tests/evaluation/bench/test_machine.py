@@ -1,0 +1,37 @@
+"""The machine is named, and what runs apart has a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from spd_lsp.evaluation.bench.machine import apart, describe, forget_peak, held_bytes, load, peak_bytes
+
+
+def test_a_task_apart_runs_in_another_process_and_its_answer_comes_back():
+    assert apart(abs, -3) == 3
+    assert apart(os.getpid) != os.getpid()
+
+
+def test_what_goes_wrong_apart_goes_wrong_here():
+    with pytest.raises(ValueError, match="invalid literal"):
+        apart(int, "x")
+
+
+def test_the_machine_is_named_with_its_cores_threads_and_versions():
+    facts = describe("cpu")
+    assert "cores" in facts["processor"]
+    assert facts["device"] == "cpu"
+    assert all(name in facts["versions"] for name in ("Python", "torch", "transformers", "numpy"))
+    assert load()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="held memory is read from /proc")
+def test_the_peak_is_what_was_held_at_most_since_it_was_forgotten():
+    forget_peak()
+    before = held_bytes()
+    block = bytearray(40_000_000)
+    block[::4096] = b"x" * len(block[::4096])
+    assert peak_bytes() > before + 30_000_000

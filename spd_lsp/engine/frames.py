@@ -85,7 +85,6 @@ class Frame:
             given["asked"].view(shape.wanted, shape.asked) if shape.asked else None,
             self.floats[shape.new * shape.mixed :, None] if shape.asked else None,
         )
-        self.found: Tensor | None = None  # logits on the host
 
     def on_host(self, tensor: Tensor) -> Tensor:
         """In memory that a GPU can copy from by itself."""
@@ -107,13 +106,13 @@ class Frame:
         """Wait for a pass, and give what it found as an array of its own."""
         if self.device.type != "cuda":
             return np.array(logits.numpy())
-        if self.found is None:
-            self.found = torch.empty(logits.shape, dtype=logits.dtype, pin_memory=True)
-        self.found.copy_(logits, non_blocking=True)
+        # New each time, as copying a batch of vocabularies takes milliseconds; what is dropped is used again.
+        found = torch.empty(logits.shape, dtype=logits.dtype, pin_memory=True)
+        found.copy_(logits, non_blocking=True)
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(torch.cuda.current_stream(self.device))
         done.synchronize()
-        return np.array(self.found.numpy())
+        return np.asarray(found.numpy())
 
 
 class CudaCapture:

@@ -64,6 +64,7 @@ class TorchRunner(Runner):
         self.decode_again = decoder.read  # for shapes that come again; a compiled one may take its place
         self.device = decoder.embedding.device
         self.max_positions = decoder.max_positions
+        self.vocabulary = len(decoder.embedding)
         self.capture, self.report = capture, report
         self.stage = Stage(
             len(decoder.layers), decoder.key_heads, decoder.head_width, decoder.embedding.dtype, self.device
@@ -95,8 +96,8 @@ class TorchRunner(Runner):
 
     def check(self, ids: Sequence[int]) -> None:
         """Refuse what is no token: a GPU would give up for good."""
-        if not all(0 <= token < len(self.decoder.embedding) for token in ids):
-            raise IndexError(f"expected ids from 0 to {len(self.decoder.embedding) - 1}, found {max(ids)}")
+        if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocabulary:
+            raise IndexError(f"expected ids from 0 to {self.vocabulary - 1}, found {max(ids)}")
 
     def forward(self, embedded: Sequence[Mixture], cache: Text | Texts) -> Floats:
         """As in `Runner`."""
@@ -118,10 +119,11 @@ class TorchRunner(Runner):
         for share in shares:
             for text in share.texts:
                 text.length += share.each
+        # Logits of prompts are kept for long: not as a part of what others found in the same pass.
         return [
             found[id(share)]
             if one.embedded is not None
-            else found[id(share)].reshape(len(one.ids), -1, len(self.decoder.embedding))
+            else np.array(found[id(share)]).reshape(len(one.ids), -1, self.vocabulary)
             for share, one in zip(shares, passes, strict=True)
         ]
 

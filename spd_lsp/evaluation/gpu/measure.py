@@ -27,14 +27,15 @@ from spd_lsp.evaluation.bench.arms import HISTORY, Contest, forget, never, run
 from spd_lsp.evaluation.gpu.subject import Subject
 from spd_lsp.settings import Settings
 
-__all__ = ["ARMS", "Asked", "Found", "Served", "Steps", "longest", "measure"]
+__all__ = ["ARMS", "THREE_ROWS", "Asked", "Found", "Served", "Steps", "longest", "measure"]
 
 DRAFTS = 3
 LIKELIEST = 20  # tokens that a step looks at, and as many for each draft that n-grams propose
 TYPED = 5  # tokens between two requests of an editor
 # Drafts of one request: one row, or three; and by transformers
 ARMS = ("greedy", "superposed", "nucleus", "beam", "transformers greedy", "transformers nucleus")
-SERVED = ("superposed", "nucleus", "greedy")
+THREE_ROWS = ("branches", "nucleus")  # sampling costs the host more than following the likeliest
+SERVED = ("superposed", *THREE_ROWS, "greedy")
 LARGE = 1 << 30  # bytes read to find the bandwidth, far more than caches hold
 IN_A_ROW = 10  # passes between two looks at the clock, where the device alone is timed
 

@@ -1,6 +1,7 @@
 """The contenders: each writes k drafts of N tokens after the same prompt, read with an empty cache.
 
-`superposed` asks n-grams; the others do not, and so are at their fastest. `greedy` is a bare loop over one row.
+`superposed` and `verified` (the same, and all drafts read once more at the end) ask n-grams; the others do not,
+and so are at their fastest. `greedy` is a bare loop over one row.
 All but the last three drive this project's engine; those are `generate` of transformers, batched, with its own
 cache. Nobody stops at an end of text. `reading` reads as many bytes as the model's weights take: the least that
 any of them can need for a token.
@@ -31,6 +32,7 @@ __all__ = ["SINGLE", "Contest", "contenders", "forget", "run"]
 Answer = TypeVar("Answer")
 
 HISTORY = 16  # ids before the drafts that n-grams can reach back to
+WITH_NGRAMS = ("superposed", "verified")
 TOP_P = 0.9  # of nucleus sampling, as in `sampling`
 WHOLE = np.ones(1)
 
@@ -91,16 +93,9 @@ class Watched:
 
     def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """Read drafts anew."""
-        found: list[Floats] = []
+        return self.note(lambda: self.model.read_drafts(drafts))
 
-        def work() -> Floats:
-            found.extend(self.model.read_drafts(drafts))
-            return found[0]
-
-        self.note(work)
-        return found
-
-    def note(self, work: Callable[[], Floats]) -> Floats:
+    def note(self, work: Callable[[], Answer]) -> Answer:
         """Do it with a clock."""
         self.begun = self.begun or now()
         self.passes += 1
@@ -148,12 +143,12 @@ def never(ids: tuple[int, ...]) -> bool:
 
 
 def decode(name: str, contest: Contest, k: int) -> Run:
-    """One of this project's decoders, with n-grams if it superposes."""
+    """One of this project's decoders."""
     assert contest.model is not None
     forget(contest.model)
     model = Watched(contest.model)
     ngrams = None
-    if name == "superposed" and contest.interpolation is not None:
+    if name in WITH_NGRAMS and contest.interpolation is not None:
         ngrams = WatchedInterpolation(contest.interpolation, model)
     start = Start(contest.prompt, never, contest.prompt[-HISTORY:], ngrams)
     settings = Settings(drafts=k, max_tokens=contest.tokens)
@@ -225,6 +220,7 @@ def reading(contest: Contest) -> Run:
 
 ARMS: dict[str, Callable[[Contest, int], Run]] = {
     "superposed": lambda contest, k: decode("superposed", contest, k),
+    "verified": lambda contest, k: decode("verified", contest, k),
     "greedy": lambda contest, k: greedy(contest),
     "nucleus": lambda contest, k: decode("nucleus", contest, k),
     "beam": lambda contest, k: decode("beam", contest, k),

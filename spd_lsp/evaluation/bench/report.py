@@ -24,10 +24,11 @@ TAKEN = (
     "Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in an order that changed. "
     "The prompt was read with an empty cache each time. A token: {clock} for one more token of all k drafts. "
     "Beside greedy: the median ratio within a round; where 1 lies between its quartiles, no difference is shown. "
-    "Superposed drafts ask n-grams, the others do not."
+    "Superposed drafts ask n-grams, the others do not; verifying them at the end is shared among their tokens."
 )
 NAMES = {
     "superposed": "superposed decoding",
+    "verified": "superposed, then verified",
     "greedy": "greedy, one draft",
     "nucleus": "nucleus, batched",
     "beam": "beam search, batched",
@@ -38,6 +39,7 @@ NAMES = {
 }
 STYLES = {
     "superposed": "o-",
+    "verified": "v-",
     "nucleus": "s--",
     "beam": "^--",
     "transformers nucleus": "s:",

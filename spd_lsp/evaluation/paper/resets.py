@@ -1,7 +1,7 @@
 """Long completions with and without resets (section 5.3, appendix I): does starting again stop repetition?
 
-Every s tokens one draft goes on alone, from a cache that holds its own tokens. The paper samples that draft; here
-it is the best one, so that the same input gives the same drafts.
+Every s tokens one draft goes on alone, from a cache that holds its own tokens. The paper samples that draft, here
+with even chances; the product takes the best one, so that the same input gives the same drafts. Both are tried.
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from typing import Any
 
 import numpy as np
 
+from spd_lsp.drafts import superpose
 from spd_lsp.evaluation.paper.diversity import uniqueness
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, PLAIN, SPD, Judge, Way, Writer, informed
 from spd_lsp.evaluation.paper.intervals import Mean, means
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.perplexity import exponential
 from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.settings import Settings
 
 EVERY = (0, 10, 20, 40)
+SAMPLED = (10, 20)  # tokens between resets that sample a draft
+BOTH = ((SPD, PAPER), ("SPD, nested n-grams", PLAIN))
 PARTS = 4  # of a draft, over which repetition is told
 REAL = "the real text"
 
 
 def ways(every: Sequence[int] = EVERY) -> list[Way]:
     """Superposed decoding with each reset, and what it is compared with."""
-    both = ((SPD, PAPER), ("SPD, nested n-grams", PLAIN))
     return [
         *(
             Way(
                 name + (f", reset every {s}" if s else ""), "superposed", replace(base, reset_every=s), ngrams=True
             )
-            for name, base in both
+            for name, base in BOTH
             for s in every
         ),
         Way("greedy, nested n-grams", "greedy", ngrams=True),
@@ -50,6 +53,10 @@ def measure(
     for way in ways():
         drafts = writer.write(way, passage, k=1 if way.decoder == "nucleus" else k, prefix=prefix, tokens=tokens)
         texts[way.name] = list(drafts.best[0].ids)
+    for name, base in BOTH:
+        for every in SAMPLED:
+            text = restarted(writer, passage, base, k=k, prefix=prefix, tokens=tokens, every=every)
+            texts[f"{name}, sampled every {every}"] = text
     known = writer.mixtures.get(passage.repository) if judge.same else None
     surprises = judge.surprise(writer.tokens, read, list(texts.values()))
     return {
@@ -60,6 +67,20 @@ def measure(
         ]
         for (name, text), nats in zip(texts.items(), surprises, strict=True)
     }
+
+
+def restarted(
+    writer: Writer, passage: Passage, settings: Settings, *, k: int, prefix: int, tokens: int, every: int
+) -> list[int]:
+    """Every so many tokens one of the k drafts is drawn and drafts begin again after it; the place is the seed."""
+    start = writer.start(passage, prefix, ngrams=True)
+    random = np.random.default_rng(list(start.prompt))
+    ids: tuple[int, ...] = ()
+    while len(ids) < tokens:
+        part = replace(settings, drafts=k, max_tokens=min(every, tokens - len(ids)))
+        drafts = superpose(writer.model, start.after(ids) if ids else start, part).best
+        ids += drafts[int(random.integers(len(drafts)))].ids
+    return list(ids)
 
 
 def summarise(
@@ -87,7 +108,7 @@ def draw(figure: Any, lengths: Sequence[int], found: Mapping[str, Sequence[Mean]
     """Different trigrams by length."""
     axes = figure.subplots()
     for at, (name, values) in enumerate(found.items()):
-        style = "-" if "reset" in name else ":" if name == REAL else "--"
+        style = "-" if "every" in name else ":" if name == REAL else "--"
         marker = "." if at < 10 else "s"  # colours begin again
         axes.plot(lengths, [one.value for one in values[:PARTS]], style, marker=marker, label=name)
     axes.set(xlabel="tokens", ylabel="different trigrams among all")

@@ -32,13 +32,21 @@ def chosen(network, said, capture=lambda device: Traced()):
     return on_gpu(reference, network, said.append, capture), reference
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
-def test_what_the_decoder_computes_runs_in_it_in_half_precision(config):
+def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
     said = []
-    engine, _ = chosen(random_network(config).to(torch.bfloat16), said)
+    engine, _ = chosen(random_network(config).to(dtype), said, lambda device: None)
     assert isinstance(engine, TorchRunner)
     assert said == []
-    assert engine.frames, "steps are captured before anybody waits"
+
+
+@pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
+def test_usual_steps_are_captured_before_anybody_waits(name):
+    said = []
+    engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), said)
+    assert said == []
+    assert engine.frames
     before = engine.capture.captured
     engine.prefill(ids_of(700))
     engine.step([5, 6, 7], np.full(3, 1 / 3))

@@ -48,10 +48,14 @@ def network(request):
     return random_network(request.param)
 
 
-@pytest.fixture(params=["eager", "captured"])
-def engines(request, network):
-    capture = Traced() if request.param == "captured" else None
-    return TorchRunner(convert(network), capture), CausalModel(network)
+WAYS = [(name, "eager") for name in FAST] + [(name, "captured") for name in ("llama, tied", "qwen2", "qwen3")]
+
+
+@pytest.fixture(params=WAYS, ids=", ".join)
+def engines(request):
+    name, way = request.param
+    network = random_network(FAST[name])
+    return TorchRunner(convert(network), Traced() if way == "captured" else None), CausalModel(network)
 
 
 def ids_of(length, seed=0):

@@ -21,6 +21,7 @@ from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
 from spd_lsp.rebuild_command import rebuild
 from spd_lsp.settings import Settings, UserError
+from spd_lsp.tune_command import tune
 
 if TYPE_CHECKING:
     from spd_lsp.completer import Answer, Completer
@@ -198,12 +199,14 @@ def load_completer(
     from spd_lsp.rebuild import Rebuilder
     from spd_lsp.retokenise import Retokeniser
     from spd_lsp.tokens import Tokens
+    from spd_lsp.tuning import with_tuned
 
     folder = locate(settings.model, report)
     tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+    settings = with_tuned(settings, registry.folder, lasting(settings.model))
     if not ngrams:
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
@@ -272,5 +275,6 @@ main.add_command(bench)
 main.add_command(build_ngrams)
 main.add_command(ngrams)
 main.add_command(evaluate)
+main.add_command(tune)
 ngrams.add_command(fit)
 ngrams.add_command(rebuild)

@@ -8,7 +8,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import GemmaConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, SmolLM3Config
+from transformers import (
+    Gemma2Config,
+    GemmaConfig,
+    GPT2Config,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
 from spd_lsp.engine import choice
 from spd_lsp.engine.gpu_choice import on_gpu
@@ -17,14 +26,18 @@ from spd_lsp.engine.torch_runner import TorchRunner
 from tests.spd_lsp.engine.networks import FAST, SMALL, random_network
 from tests.spd_lsp.engine.test_torch_runner import ONE, Traced, ids_of
 
-OTHERS = {
-    "it has no parameter model.embed_tokens": GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4),
-    "its sliding_window is 64": MistralConfig(**SMALL, sliding_window=64),
-    "on the GPU, one pass differs by": GemmaConfig(**SMALL, head_dim=8),
-    "on the GPU, one pass differs": GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5),
-    "on the GPU, one pass": LlamaConfig(**SMALL, hidden_act="gelu"),
-    "on the GPU, one": SmolLM3Config(**SMALL, no_rope_layers=[1, 0], pad_token_id=0),
-}
+DEEP = {**SMALL, "num_hidden_layers": 16}
+OTHERS = [
+    ("it has no parameter model.embed_tokens.weight", GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4)),
+    ("it has a parameter model.layers.0.post_feedforward_layernorm", Gemma2Config(**SMALL, head_dim=8)),
+    ("its sliding_window is 64", MistralConfig(**SMALL, sliding_window=64)),
+    ("in single precision, one pass differs by", GemmaConfig(**SMALL, head_dim=8)),
+    ("in single precision, one pass", GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5)),
+    ("in single precision, one pass", LlamaConfig(**SMALL, hidden_act="gelu")),
+    ("in single precision, one pass", SmolLM3Config(**SMALL, no_rope_layers=[1, 0], pad_token_id=0)),
+    # What half precision does not show.
+    ("in single precision, one pass", SmolLM3Config(**DEEP, no_rope_layers=[1] * 15 + [0], pad_token_id=0)),
+]
 
 
 def chosen(network, said, capture=lambda device: Traced()):
@@ -53,7 +66,7 @@ def test_usual_steps_are_captured_before_anybody_waits(name):
     assert engine.capture.captured == before
 
 
-@pytest.mark.parametrize(("why", "config"), OTHERS.items())
+@pytest.mark.parametrize(("why", "config"), OTHERS)
 def test_what_it_does_not_compute_runs_in_transformers(why, config):
     said = []
     engine, reference = chosen(random_network(config).to(torch.bfloat16), said)
@@ -61,6 +74,35 @@ def test_what_it_does_not_compute_runs_in_transformers(why, config):
     [line] = said
     assert line.startswith(f"runs in transformers: {why}")
     assert np.isfinite(engine.prefill(ids_of(40))).all()
+
+
+def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
+    def refuses(config, dtype):
+        raise ValueError("expected a width of 4096, found 32\nand more")
+
+    network, said = random_network(FAST["llama"]), []
+    monkeypatch.setattr("spd_lsp.engine.gpu_choice.AutoModelForCausalLM.from_config", refuses)
+    engine, reference = chosen(network, said)
+    assert engine is reference
+    assert said == [
+        "runs in transformers: no small model of its kind can be made (expected a width of 4096, found 32)"
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_alone_is_no_mistake(seed):
+    said = []
+    network = random_network(Qwen3Config(**DEEP, head_dim=16), seed).to(torch.bfloat16)
+    assert isinstance(chosen(network, said, lambda device: None)[0], TorchRunner), said
+
+
+def test_the_self_test_leaves_the_seed_of_samples_alone():
+    network = random_network(FAST["llama"])
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    chosen(network, [], lambda device: None)
+    assert torch.equal(torch.rand(2), expected)
 
 
 def test_a_mistake_in_steps_alone_is_found(monkeypatch):

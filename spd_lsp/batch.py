@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spd_lsp.drafts import Draft, Floats, Ids, Model, Start, both_sides, fuse, likeliest
+from spd_lsp.drafts import Draft, Floats, Ids, Model, Start, both_sides, fuse, histories, likeliest
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
@@ -56,14 +56,14 @@ class Batch:
 
 def row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Options:
     """How each draft may go on by its own logits [N, V], mixed with the same n-grams as superposed drafts."""
-    histories = [[*start.history, *draft.ids] for draft in live]
+    before = histories(start, live)  # [N, REACH]
     allowed = None if live[0].ids else start.allowed
     if start.interpolation is not None and settings.interpolation == "nested":
-        ids, logp_f = both_sides(logits, histories, start.interpolation, settings, allowed)
+        ids, logp_f = both_sides(logits, before, start.interpolation, settings, allowed)
         return np.broadcast_to(ids, logp_f.shape), logp_f
     rows = [likeliest(row if allowed is None else only(row, allowed), settings) for row in logits]
     if start.interpolation is not None and live[0].ids:  # the first token asks no n-grams (section 3.1)
-        asked = [start.interpolation([history], ids)[0] for history, (ids, _) in zip(histories, rows, strict=True)]
+        asked = [start.interpolation(before[i : i + 1], ids)[0] for i, (ids, _) in enumerate(rows)]
         rows = [(ids, fuse(logp, p[None], settings.alpha)[0]) for (ids, logp), p in zip(rows, asked, strict=True)]
     return np.stack([ids for ids, _ in rows]), np.stack([logp for _, logp in rows])
 

@@ -18,10 +18,11 @@ Reads = Callable[[tuple[int, ...]], Hashable]
 
 
 class Draft(NamedTuple):
-    """Token ids after the prompt, with the sum of their log p_f."""
+    """Token ids after the prompt, with the sum of their log p_f, and of others that read the same."""
 
     ids: tuple[int, ...]
     score: float
+    others: float = 0.0  # what those others add to the score
 
     @property
     def mean_score(self) -> float:
@@ -46,8 +47,14 @@ def ranked(drafts: Iterable[Draft], ranking: str, reads: Reads) -> list[Draft]:
     for draft in found:
         text = reads(draft.ids)
         best = alike.get(text)
-        alike[text] = Draft(best.ids, float(np.logaddexp(best.score, draft.score))) if best else draft
+        alike[text] = together(best, draft) if best else draft
     return sorted(alike.values(), key=lambda draft: -draft.score)
+
+
+def together(best: Draft, other: Draft) -> Draft:
+    """Two drafts that read the same as one."""
+    score = float(np.logaddexp(best.score, other.score))
+    return Draft(best.ids, score, best.others + score - best.score)
 
 
 def settled(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:

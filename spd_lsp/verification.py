@@ -24,7 +24,8 @@ CHOICE = 2  # drafts that are written and read for each that is shown
 def verified(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
     """Superposed drafts, ranked by what the model says of each alone. One pass more, with resets two.
 
-    The model's part is taken at temperature 1, whatever the drafts were written with.
+    The model's part is taken at temperature 1, whatever the drafts were written with. What other ways to end the
+    line add is taken over: they differ in the last token only.
     """
     k, by = settings.drafts, settings.ranking
     written = superpose(model, start, settings, check, width=CHOICE * k)
@@ -36,7 +37,7 @@ def verified(model: Model, start: Start, settings: Settings, check: Callable[[],
     logp = model.read_drafts([draft.ids for draft in drafts])
     found = ranked(
         [
-            Draft(draft.ids, float(own.sum()))
+            Draft(draft.ids, float(own.sum()) + draft.others, draft.others)
             for draft, own in zip(drafts, with_ngrams(drafts, logp, start, settings), strict=True)
         ],
         by,

@@ -29,6 +29,12 @@ def test_drafts_that_read_the_same_are_one_by_probability():
     ]
 
 
+def test_what_others_add_is_told_apart():
+    (found,) = ranked([of(0.2, 1, 10), of(0.1, 1, 11), of(0.1, 1, 10, 10)], "probability", lambda ids: "same")
+    assert math.exp(found.score) == pytest.approx(0.4)
+    assert math.exp(found.score - found.others) == pytest.approx(0.2)
+
+
 def test_by_mean_every_draft_stays_for_itself_and_certain_tokens_help():
     short, long = of(0.5, 1, 10), of(0.4, 1, 2, 3, 4, 10)
     assert ranked([short, long], "mean", text) == [long, short]

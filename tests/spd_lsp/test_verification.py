@@ -38,6 +38,16 @@ def test_without_ngrams_the_score_is_what_the_model_says_of_the_draft_alone(seed
     assert scores == sorted(scores, reverse=True)
 
 
+def test_what_other_ways_to_end_add_is_kept():
+    start = Start(PROMPT, lambda ids: ids[-1] in (3, 4), reads=lambda ids: ids[:-1])
+    found = verified(TinyModel(1), start, Settings(drafts=3, max_tokens=6, temperature=5.0), nothing)
+    merged = [draft for draft in found.best if draft.others > 0]
+    assert merged
+    for draft in merged:
+        own = [row[token] for row, token in zip(alone(1, draft.ids), draft.ids, strict=True)]
+        assert draft.score == pytest.approx(sum(own) + draft.others)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_ngrams_are_mixed_with_each_token_after_its_own_history(seed):
     counts = Counts(seed)

@@ -73,7 +73,7 @@ class Results:
         self.arms = arms
         self.labels = [arm.label for arm in arms]
         self.k = k
-        self.against = against
+        self.against = [family for family in against if any(arm.family == family for arm in arms)]
         self.drawn: dict[tuple[str, ...], Draws] = {}  # by the places they are of
 
     def scores(self, metric: str, chosen: Sequence[Record] | None = None) -> list[Score]:

@@ -47,6 +47,12 @@ def test_scores_and_paired_differences(results):
     assert not greedy.less
 
 
+def test_nothing_is_compared_with_an_arm_that_was_not_asked(results):
+    others = Results(results.records, results.arms, 3, ["beam", "greedy"])
+    assert others.against == ["greedy"]
+    assert "Less beam" not in as_markdown(others, {}, [])
+
+
 def test_slices_are_primary_then_by_stratum_length_and_whether_seen(results):
     slices = results.slices()
     assert {name: len(records) for name, records in slices.items()} == {

@@ -22,7 +22,16 @@ from ngram_builders.counts import ORDERS, stream
 from ngram_builders.sources import source_of
 from ngram_builders.tables import Table, query
 from spd_lsp.evaluation.places import Package
-from spd_lsp.evaluation.similarity import NEAR, WINDOW, code_digest, identifiers, jaccard, windows
+from spd_lsp.evaluation.similarity import (
+    NEAR,
+    WINDOW,
+    code_digest,
+    identifiers,
+    jaccard,
+    telling,
+    windows,
+    without_comments,
+)
 from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
 
@@ -32,6 +41,7 @@ U64 = npt.NDArray[np.uint64]
 Report = Callable[[int, int], None]
 
 MOST = 0.01  # of a package's windows; unrelated repositories share 0.0009 at most, true leaks 0.61 and more
+DIFFERENT = 8  # ids of a window that counts
 MOST_FILES = 0.02  # of a package's files may be near ones: small files of few words are alike by chance
 FEW = 8  # identifiers, below which files are alike by chance
 CONTEXT = ORDERS[-1] - 1
@@ -99,7 +109,7 @@ def against_corpus(
     for texts in training_texts(training, report):
         digests.update(map(code_digest, texts))
         names += map(identifiers, texts)
-        seen[found_in(asked, windows([np.array(ids) for ids in tokens.encode_batch(texts)]))] = True
+        seen[found_in(asked, windows(encoded(texts, tokens)))] = True
     told = f"against {len(names):,} training files"
     for package, its_windows in zip(packages, own, strict=True):
         yield exact_files(package, digests, told)
@@ -108,8 +118,16 @@ def against_corpus(
 
 
 def package_windows(package: Package, tokens: Tokens) -> U64:
-    """The windows of all files of a package. -> [W]"""
-    return windows([np.array(ids) for ids in tokens.encode_batch([source.text for source in package.sources])])
+    """The windows of all files of a package that say something. -> [W]"""
+    ids = encoded([source.text for source in package.sources], tokens)
+    return windows(ids)[telling(ids, DIFFERENT)]
+
+
+def encoded(texts: Sequence[str], tokens: Tokens) -> list[npt.NDArray[np.int64]]:
+    """The ids of texts without their comments."""
+    return [
+        np.array(ids, dtype=np.int64) for ids in tokens.encode_batch([without_comments(text) for text in texts])
+    ]
 
 
 def found_in(ordered: U64, values: U64) -> npt.NDArray[np.intp]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NEAR", "WINDOW", "code_digest", "identifiers", "jaccard", "windows"]
+__all__ = ["NEAR", "WINDOW", "code_digest", "identifiers", "jaccard", "telling", "windows", "without_comments"]
 
 Ids = npt.NDArray[np.integer]
 U64 = npt.NDArray[np.uint64]
@@ -37,7 +37,22 @@ def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
 
 def code_digest(text: str) -> str:
     """A digest that comments and white space do not change. Roughly: what looks like a comment is one."""
-    return hashlib.sha256("".join(COMMENTS.sub("", text).split()).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256("".join(without_comments(text).split()).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def without_comments(text: str) -> str:
+    """A text without what looks like comments: licences stand in unrelated files."""
+    return COMMENTS.sub("", text)
+
+
+def telling(documents: Sequence[Ids], least: int, length: int = WINDOW) -> npt.NDArray[np.bool_]:
+    """Which windows hold `least` different ids: tables of numbers are alike by chance. -> [W], as of `windows`."""
+    parts = [np.empty(0, dtype=bool)]
+    for ids in documents:
+        if len(ids) >= length:
+            ordered = np.sort(np.lib.stride_tricks.sliding_window_view(ids, length), axis=1)
+            parts.append((np.diff(ordered, axis=1) != 0).sum(axis=1) + 1 >= least)
+    return np.concatenate(parts)
 
 
 def windows(documents: Sequence[Ids], length: int = WINDOW) -> U64:

@@ -9,7 +9,7 @@ import pytest
 
 from spd_lsp.evaluation.leaks import check, plain_name
 from spd_lsp.evaluation.places import read_packages
-from spd_lsp.evaluation.similarity import code_digest, identifiers, jaccard, windows
+from spd_lsp.evaluation.similarity import code_digest, identifiers, jaccard, telling, windows
 from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
 from tests.conftest import STARTER
@@ -85,6 +85,22 @@ def test_windows_do_not_reach_from_one_document_into_the_next():
     assert len(windows([a, b], 4)) == 3
     assert not np.isin(windows([np.array([3, 4, 5, 6])], 4), windows([a, b], 4)).any()
     assert np.isin(windows([np.array([1, 2, 3, 4])], 4), windows([a, b], 4)).all()
+
+
+def test_tables_of_numbers_and_licences_are_no_leak(repository, model, tokens, tmp_path):
+    licence = "# Permission is hereby granted, free of charge, to any person\n" * 9
+    numbers = "x = [" + "0, 1, 1, 0, 1, " * 40 + "]\n"
+    for path in repository.iterdir():
+        path.write_text(licence + path.read_text() + numbers)
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "other.py").write_text(licence + "def area(width, height):\n    return width * height\n" + numbers)
+    found = verdicts(check(read_packages([repository]), tokens, model, [corpus]))
+    assert found[("windows of 13 tokens", "rows")] == "ok"
+
+
+def test_a_window_tells_something_if_its_ids_differ():
+    assert telling([np.array([1, 1, 1, 2, 3, 4])], 3, 4).tolist() == [False, True, True]
 
 
 def test_comments_and_layout_do_not_change_a_digest():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,24 @@ def target(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--out", type=kind, default=STARTER, help="The exported folder.")(command)
 
 
+@contextmanager
+def following(name: str, plan: Plan) -> Iterator[Callable[[Progress, float], None]]:
+    """A progress bar; what is yielded hears of every step and its loss."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console) as bars:
+        bar = bars.add_task(name, total=1.0)
+        began, first = time.monotonic(), -1
+
+        def report(progress: Progress, loss: float) -> None:
+            nonlocal first
+            first = progress.tokens if first < 0 else first
+            speed = (progress.tokens - first) / (time.monotonic() - began)
+            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {loss:.3f}, {speed:.0f} tokens/s"
+            bars.update(bar, completed=progress.share(plan), description=text)
+
+        yield report
+
+
 @click.group(cls=Steps, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
     """Make the starter model from its sources."""
@@ -104,28 +123,31 @@ def train(work: Path, seed: int, tokens: int, minutes: float, threads: int) -> N
     """Train, or go on training."""
     torch.set_num_threads(threads)
     plan = Plan(tokens=tokens, minutes=minutes, seed=seed)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=console) as bars:
-        bar = bars.add_task("train", total=1.0)
-        began, first = time.monotonic(), -1
-
-        def report(progress: Progress, loss: float) -> None:
-            nonlocal first
-            first = progress.tokens if first < 0 else first
-            speed = (progress.tokens - first) / (time.monotonic() - began)
-            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {loss:.3f}, {speed:.0f} tokens/s"
-            bars.update(bar, completed=progress.share(plan), description=text)
-
+    with following("train", plan) as report:
         recipe.make_weights(Recipe(work=work, seed=seed), plan, report)
 
 
 @main.command()
 @chosen
+@budget
+@click.option("--kind", type=click.Choice(list(recipe.PHASES)), default="superposed", show_default=True)
+@click.option("--start", type=click.Path(exists=True, file_okay=False, path_type=Path), default=STARTER)
+def phase(work: Path, seed: int, tokens: int, minutes: float, threads: int, kind: str, start: Path) -> None:
+    """Go on from an exported model at a small rate, on superposed inputs or, to compare, on plain ones."""
+    torch.set_num_threads(threads)
+    plan = Plan(tokens=tokens, minutes=minutes, seed=seed, **recipe.SMALL_RATES)
+    with following(kind, plan) as report:
+        recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report)
+
+
+@main.command()
+@chosen
 @target
-def export(work: Path, seed: int, out: Path) -> None:
+@click.option("--kind", type=click.Choice(["run", *recipe.PHASES]), default="run", show_default=True)
+def export(work: Path, seed: int, out: Path, kind: str = "run") -> None:
     """Write the last checkpoint as a Hugging Face folder with its model card."""
     with console.status("measuring and writing the model"):
-        facts = recipe.make_starter(Recipe(work=work, seed=seed), out)
+        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind)
     for kind, loss in facts["validation"].items():
         console.print(
             f"{kind}: {loss['nats_per_token']:.3f} nats a token, {loss['bits_per_byte']:.3f} bits a byte"

@@ -68,8 +68,8 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     card = CARD.read_text(encoding="utf-8").format(
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
-        tokens=f"{facts['progress']['tokens'] / 1e6:.1f}",
-        budget=facts["progress"]["tokens"],
+        tokens=f"{sum(facts['progress'].get(part, 0) for part in ('before', 'tokens')) / 1e6:.1f}",
+        commands=commands(facts),
         minutes=round(facts["progress"]["seconds"] / 60),
         remark=facts["plan"].get("remark", ""),
         plain=facts["validation"]["plain"],
@@ -77,6 +77,17 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         sources="\n".join(source_line(source) for source in facts["sources"]),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+
+
+def commands(facts: Mapping[str, Any]) -> str:
+    """How to make the model, a phase after the run with its own commands."""
+    step, phase = "python -m spd_lsp.training", facts["plan"].get("phase", "run")
+    tokens, before = facts["progress"]["tokens"], facts["progress"].get("before", 0)
+    if phase == "run":
+        return f"{step} all --work DIR --tokens {tokens}"
+    start = f"{step} all --work DIR --tokens {before} --out START"
+    more = f"{step} phase --work DIR --kind {phase} --start START --tokens {tokens}"
+    return "\n".join((start, more, f"{step} export --work DIR --kind {phase}"))
 
 
 def source_line(source: Mapping[str, Any]) -> str:

@@ -1,13 +1,13 @@
 """The steps of the recipe over one work folder: each reads what the one before left there and is done only once.
 
-corpus/ -> tokenizer/ -> rows/ -> run/ -> the exported folder
+corpus/ -> tokenizer/ -> rows/ -> run/ -> the exported folder -> a phase, superposed/ or longer/ -> exported again
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,17 @@ from spd_lsp.training.export import export, measure_exported, record, write_card
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read, write_held_out, write_learnt
 from spd_lsp.training.selection import Selection, is_held_out, select
+from spd_lsp.training.superposed import superposed_loss
 from spd_lsp.training.tokenizer import VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
-from spd_lsp.training.train import Plan, Progress, starter_config, train
+from spd_lsp.training.train import Objective, Plan, Progress, plain_loss, starter_config, train
 
 LISTING = Path(__file__).with_name("corpus.txt")
 LENGTH = 1_024
 TOKENIZER_BYTES = 70_000_000  # of source text the merges are learnt from
 ROWS_BYTES = 100_000_000  # of source text that is encoded: 24 million tokens
 HELD_OUT_FILES = 120  # of those held out, for the loss
+PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}  # `longer` is the control
+SMALL_RATES: dict[str, Any] = {"matrix_rate": 0.006, "embedding_rate": 0.0018, "warm_up": 0.05, "decay_from": 0.05}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,21 @@ def make_weights(recipe: Recipe, plan: Plan, report: Callable[[Progress, float],
     train(recipe.config(), learnt, plan, recipe.work / "run", report)
 
 
+def make_phase(
+    recipe: Recipe, phase: str, start: Path, plan: Plan, report: Callable[[Progress, float], None]
+) -> None:
+    """Go on from the exported model in start, on rows it has not seen: `superposed`, or `longer` as a control."""
+    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
+    if not (facts := start / "training.json").exists():
+        raise UserError(
+            f"expected a model that this recipe exported in {start}, found no training.json; name another"
+        )
+    progress = json.loads(facts.read_text(encoding="utf-8"))["progress"]
+    plan = replace(plan, first_row=(progress.get("before", 0) + progress["tokens"]) // recipe.length)
+    keep_plan(recipe.work / phase, plan)
+    train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=PHASES[phase])
+
+
 def keep_plan(folder: Path, plan: Plan) -> None:
     """Note the plan of a new run; a run that was begun with another one is not mixed with this."""
     path = folder / "plan.json"
@@ -110,16 +128,17 @@ def keep_plan(folder: Path, plan: Plan) -> None:
         )
 
 
-def make_starter(recipe: Recipe, out: Path) -> dict[str, Any]:
-    """Export the last checkpoint, measure it as stored and write its card; what the card says is returned."""
-    run = recipe.needed("run/checkpoint.safetensors", "train").parent
+def make_starter(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any]:
+    """Export a phase's last checkpoint, measure it as stored, write its card; what the card says is returned."""
+    run = recipe.needed(f"{phase}/checkpoint.safetensors", "train" if phase == "run" else "phase").parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
     progress = export(recipe.config(), run, folder, out)
     measures = measure_exported(out, recipe.work / "rows", open_tokenizer(folder))
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
-    facts = record(plan, progress, measures, sources)
+    progress["before"] = plan.get("first_row", 0) * recipe.length
+    facts = record(plan | {"phase": phase}, progress, measures, sources)
     write_card(out, facts)
     return facts
 

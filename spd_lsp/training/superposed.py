@@ -16,6 +16,7 @@ Legend: L tokens of a row, S superposed positions of all its spans, K tokens in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ def draw_spans(length: int, rng: np.random.Generator) -> Spans:
     drawn = (
         torch.tensor([start for start, _ in found]),
         torch.from_numpy(rng.integers(2, MOST + 1, len(found))),
-        torch.from_numpy(np.exp(rng.uniform(*np.log(TRUST), len(found)))),
+        torch.from_numpy(np.exp(rng.uniform(math.log(TRUST[0]), math.log(TRUST[1]), len(found)))),
     )
     places = torch.cat([torch.arange(start, end) for start, end in found])
     return Spans(places, *(column.repeat_interleave(counts) for column in drawn))
@@ -71,7 +72,7 @@ def bounds(length: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
 def likeliest(states: Tensor, embedding: Tensor, actual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The MOST likeliest tokens after states [S, D] and their logits, [S, K]; and the actual ones', [S, 1]."""
     found = []
-    for part, wanted in zip(states.split(CHUNK), actual.split(CHUNK), strict=True):
+    for part, wanted in zip(torch.split(states, CHUNK), torch.split(actual, CHUNK), strict=True):
         logits = part.to(embedding.dtype) @ embedding.T  # [C, V]
         best = logits.topk(MOST, dim=-1)
         found.append((best.indices, best.values.float(), logits.gather(1, wanted[:, None]).float()))
@@ -163,13 +164,14 @@ def even(weights: Tensor) -> Tensor:
 
 def measure_superposed(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], seed: int = 0) -> tuple[float, float]:
     """Nats a token after mixtures, and of the same tokens after the plain text, over rows [N, L]."""
-    mixed, plain = [], []
-    embedding = model.model.embed_tokens.weight
+    found = []
     with torch.inference_mode():
         for number, row in enumerate(torch.from_numpy(ids.astype(np.int64))):
             reading = read(model, row[None], torch.float32, np.random.default_rng([seed, number]))
             places = reading.spans.places
-            for found, states in ((mixed, reading.mixed), (plain, reading.plain[places])):
-                logits = states @ embedding.T
-                found.append(torch.nn.functional.cross_entropy(logits, row[places + 1], reduction="none"))
-    return float(torch.cat(mixed).mean()), float(torch.cat(plain).mean())
+            states = torch.stack([reading.mixed, reading.plain[places]])  # [2, S, D]
+            logits = states @ model.model.embed_tokens.weight.T  # [2, S, V]
+            wanted = row[places + 1].expand(2, -1)
+            found.append(torch.nn.functional.cross_entropy(logits.transpose(1, 2), wanted, reduction="none"))
+    mixed, plain = torch.cat(found, dim=1).mean(dim=1).tolist()
+    return mixed, plain

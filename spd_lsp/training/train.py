@@ -87,8 +87,8 @@ def build(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
 
 def opened(folder: Path) -> LlamaForCausalLM:
     """An exported model, ready to learn on."""
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return model.train()
+    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model
 
 
 def optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:

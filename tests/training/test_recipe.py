@@ -17,6 +17,7 @@ from spd_lsp.training.recipe import (
     Recipe,
     keep_plan,
     make_ngrams,
+    make_phase,
     make_rows,
     make_starter,
     make_tokenizer,
@@ -62,6 +63,32 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
         "decoder.json",
         "training.json",
     }
+
+
+@pytest.mark.parametrize("phase", ["superposed", "longer"])
+def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, phase: str) -> None:
+    make = Recipe(work=work, vocabulary=320, length=300)
+    plan = Plan(tokens=1200, rows_a_step=2, low="float32")
+    make_tokenizer(make)
+    make_rows(make)
+    make_weights(make, plan, lambda progress, loss: None)
+    make_starter(make, work / "start")
+    make_phase(make, phase, work / "start", plan, lambda progress, loss: None)
+    facts = make_starter(make, work / "out", phase)
+    assert facts["plan"]["first_row"] == 4
+    assert (facts["progress"]["before"], facts["progress"]["tokens"]) == (1200, 1200)
+    card = (work / "out" / "MODEL_CARD.md").read_text()
+    assert "all --work DIR --tokens 1200 --out START" in card
+    assert f"phase --work DIR --kind {phase} --start START --tokens 1200" in card
+    assert (work / "start" / "model.safetensors").read_bytes() != (work / "out" / "model.safetensors").read_bytes()
+
+
+def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
+    make = Recipe(work=work, vocabulary=320, length=300)
+    make_tokenizer(make)
+    make_rows(make)
+    with pytest.raises(UserError, match=r"training\.json"):
+        make_phase(make, "superposed", work, Plan(tokens=1200), lambda progress, loss: None)
 
 
 def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:

@@ -21,19 +21,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 BUILD = """
-import resource, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
 from ngram_builders.registry import Registry
+from ngram_builders.stages import peak_memory
 from tests.ngram_builders.byte_encoder import encode
 
 try:
     made = build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
                  registry=Registry(Path(sys.argv[3])))
-    unit = 1 if sys.platform == "darwin" else 1024
-    print(made.files, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+    print(made.files, peak_memory())
 except UserError as error:
     sys.exit(str(error))
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spd_lsp.evaluation.store import Store
     from spd_lsp.tokens import Tokens
 
-ARMS = "superposed,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
+ARMS = "superposed,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
 DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
 
 

@@ -339,8 +339,7 @@ def did_open(ls: SpdServer, params: types.DidOpenTextDocumentParams) -> None:
 
 def did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None:
     """Someone types, and may soon ask."""
-    document = ls.protocol.opened(params.text_document.uri)
-    if document is not None and not ls.objection(document, automatic=False):
+    if (document := ls.protocol.opened(params.text_document.uri)) and not ls.objection(document, automatic=False):
         ls.ahead.follow(document)
 
 

@@ -6,11 +6,12 @@ Knows neither LSP nor files nor tensors; what it is made of is handed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from spd_lsp.confidence import share_right
 from spd_lsp.context import trim
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
@@ -101,7 +102,7 @@ class Completer:
             (self.text(draft.ids, prompt), worth(draft, self.settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
         ]
-        completions = rank(found, place)[: self.settings.drafts]
+        completions = self.believed(rank(found, place)[: self.settings.drafts], ngrams=mixture is not None)
         if live:
             live.offered(opened, cursor, [completion.text for completion in completions])
         return Answer(
@@ -129,6 +130,15 @@ class Completer:
     def tidy(self, seconds: float) -> bool:
         """Work for about so long on what no request waits for; whether there is more to do."""
         return self.domains.tidy(seconds)
+
+    def believed(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
+        """The same with how often such a draft is right, if they are ranked by what tells that."""
+        if self.settings.ranking != "probability":
+            return list(completions)
+        return [
+            replace(completion, probability=share_right(completion.probability, first=not place, ngrams=ngrams))
+            for place, completion in enumerate(completions)
+        ]
 
     @property
     def room(self) -> int:

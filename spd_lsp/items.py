@@ -20,7 +20,7 @@ CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text to insert at the cursor; `probability` is the mean p_f of its tokens, for ranking and display."""
+    """A text to insert at the cursor; `probability` is what it is ranked by, or how often such a one is right."""
 
     text: str
     probability: float

@@ -234,7 +234,7 @@ def map_file(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < PREFIX.size:
-                raise refusal(path, "a file without content")
+                raise refusal(path, "a file too short for one")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise refusal(path, (error.strerror or str(error)).lower()) from error

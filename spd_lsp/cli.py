@@ -89,9 +89,7 @@ def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | N
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
     make = partial(create_server, load, settings, OURS)
-    address = split_address(tcp)
-    tell(f"listening at {address[0]}:{address[1]}; editors run: spd-lsp connect {address[0]}:{address[1]}")
-    sys.exit(serve_tcp(make, *address, verbose=verbose))
+    sys.exit(serve_tcp(make, *split_address(tcp), tell, verbose=verbose))
 
 
 @main.command()

@@ -132,8 +132,8 @@ class Completer:
         return self.domains.tidy(seconds)
 
     def believed(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
-        """The same with how often such a draft is right, if they are ranked by what tells that."""
-        if self.settings.ranking != "probability":
+        """The same with how often such a draft is right, if what they are ranked by tells that."""
+        if (self.settings.ranking, self.settings.interpolation) != ("probability", "nested"):
             return list(completions)
         return [
             replace(completion, probability=share_right(completion.probability, first=not place, ngrams=ngrams))

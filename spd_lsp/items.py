@@ -36,7 +36,7 @@ class Place:
 
 
 def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
-    """Completions worth showing from (text, mean log score) pairs, best first; equal ones are shown once."""
+    """Completions worth showing from (text, log of its worth) pairs, best first; equal ones are shown once."""
     completions: dict[str, Completion] = {}
     for text, score in drafts:
         text = shown(text, place)

@@ -60,14 +60,16 @@ class SharedModel:
             return self.shared.seat()
 
 
-def serve_tcp(make: Callable[[], SpdServer], host: str, port: int, *, verbose: int = 0) -> int:
+def serve_tcp(
+    make: Callable[[], SpdServer], host: str, port: int, tell: Report = log.info, *, verbose: int = 0
+) -> int:
     """Serve every editor that connects, each by a server of its own, until the process is ended."""
     prepare(verbose)
-    asyncio.run(listen(make, host, port))
+    asyncio.run(listen(make, host, port, tell))
     return 0
 
 
-async def listen(make: Callable[[], SpdServer], host: str, port: int) -> None:
+async def listen(make: Callable[[], SpdServer], host: str, port: int, tell: Report) -> None:
     """Accept editors for ever."""
     try:
         listener = await asyncio.start_server(lambda *ends: session(make(), *ends), host, port)
@@ -75,7 +77,7 @@ async def listen(make: Callable[[], SpdServer], host: str, port: int) -> None:
         raise UserError(
             f"expected to listen at {host}:{port}, found: {error.strerror}; choose another port"
         ) from error
-    log.info("listening at %s:%d", host, port)
+    tell(f"listening at {host}:{port}; editors run: spd-lsp connect {host}:{port}")
     async with listener:
         await listener.serve_forever()
 

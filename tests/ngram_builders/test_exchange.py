@@ -83,7 +83,7 @@ def test_no_file_and_no_domain_is_replaced_unless_told(registry: Registry, other
         (lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:], "damaged header"),
         (lambda data: data[:7] + b"\1" + data[8:], "the old format 1"),
         (lambda data: b"PK" + data[2:], "a file of another kind"),
-        (lambda data: b"", "a file without content"),
+        (lambda data: b"", "a file too short for one"),
     ],
     ids=["cut", "data", "header", "old", "foreign", "empty"],
 )

@@ -43,8 +43,8 @@ def ask(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ("content", "found"),
     [
         (None, "no such file"),
-        (b"", "a file without content"),
-        (b"SPD", "a file without content"),
+        (b"", "a file too short for one"),
+        (b"SPD", "a file too short for one"),
         (b"#!/bin/sh\necho not a table\n", "a file of another kind"),
     ],
 )

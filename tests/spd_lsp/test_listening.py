@@ -154,6 +154,7 @@ def test_a_port_that_is_taken_is_said_in_one_line():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "choose another port" in done.stderr
+    assert "listening" not in done.stderr
     assert "Traceback" not in done.stderr
 
 

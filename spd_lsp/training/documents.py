@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +23,9 @@ SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four chara
 # stands behind the prefix, where every other line may be the last: ends are weighed up to make good for that.
 END_WEIGHT = 10.0
 STRETCH = (400, 3_400)  # characters around one gap, so that most documents fit in a context of 1,024 tokens
-SHARES = {"rest": 0.6, "lines": 0.25, "span": 0.15}
+# No gap ends inside a line whose rest is gone: where a suffix begins with a newline, an end is the end of a line.
+SHARES = {"rest": 0.6, "lines": 0.2, "part": 0.2}
+JOINT = re.compile(r"\w+|[^\w\s]+|\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,9 @@ class Document:
 
 
 def cut(text: str, rng: random.Random) -> Gap:
-    """Cut a middle out of text: the rest of a line, one to six lines, or any span."""
+    """Cut a middle out of text: the rest of a line, one to six lines, or a part of a line."""
     kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
-    start, end = {"rest": rest_of_line, "lines": some_lines, "span": any_span}[kind](text, rng)
+    start, end = {"rest": rest_of_line, "lines": some_lines, "part": part_of_line}[kind](text, rng)
     return Gap(text[:start], text[start:end], text[end:])
 
 
@@ -66,10 +69,11 @@ def some_lines(text: str, rng: random.Random) -> tuple[int, int]:
     return start, end
 
 
-def any_span(text: str, rng: random.Random) -> tuple[int, int]:
-    """Any span of three to three hundred characters, most of them short."""
-    start = rng.randint(0, len(text))
-    return start, min(len(text), start + int(10 ** rng.uniform(0.5, 2.5)))
+def part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
+    """From a random place behind a line's indentation to a later joint of the line, its end at the latest."""
+    start, end = rest_of_line(text, rng)
+    joints = [match.end() for match in JOINT.finditer(text, start, end)]
+    return start, rng.choice(joints) if joints else end
 
 
 def pick_line(text: str, rng: random.Random) -> tuple[int, int]:

@@ -14,9 +14,9 @@ from spd_lsp.training.documents import (
     PREFIX_ID,
     SUFFIX_ID,
     SUFFIX_TOKENS,
-    any_span,
     cut,
     filled,
+    part_of_line,
     plain,
     rest_of_line,
     some_lines,
@@ -55,9 +55,11 @@ def test_some_lines_are_one_to_six_and_end_where_a_line_ends(text: str, seed: in
 
 
 @given(text=TEXTS, seed=SEEDS)
-def test_a_span_lies_within_the_text(text: str, seed: int) -> None:
-    start, end = any_span(text, random.Random(seed))
+def test_a_part_of_a_line_ends_at_a_joint_of_that_line(text: str, seed: int) -> None:
+    start, end = part_of_line(text, random.Random(seed))
     assert 0 <= start <= end <= len(text)
+    assert "\n" not in text[start:end]
+    assert end in (start, len(text)) or not (text[end - 1].isalnum() and text[end].isalnum())
 
 
 @given(text=TEXTS, seed=SEEDS)

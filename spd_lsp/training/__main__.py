@@ -110,10 +110,13 @@ def tokenizer(work: Path, seed: int) -> None:
 
 @main.command()
 @chosen
-def rows(work: Path, seed: int) -> None:
+@click.option(
+    "--source-bytes", default=recipe.ROWS_BYTES, show_default=True, help="How much source text to learn from."
+)
+def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
     """Encode the corpus."""
     with console.status("encoding the corpus"):
-        recipe.make_rows(Recipe(work=work, seed=seed))
+        recipe.make_rows(Recipe(work=work, seed=seed, rows_bytes=source_bytes))
 
 
 @main.command()

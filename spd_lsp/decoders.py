@@ -1,7 +1,8 @@
 """Ways to write drafts, all with the signature of `superpose`: for comparison, and as a setting.
 
-`superposed` and `greedy` read one position a pass; `verified` reads superposed drafts once more, in one pass; the
-others read one position for each draft that is not finished. All get the same n-grams, stop rule and ranking.
+`superposed` and `greedy` read one position a pass; `verified` reads superposed drafts once more, in one pass;
+`streams` reads one position for each stream; the others read one for each draft that is not finished. All get the
+same n-grams, stop rule and ranking.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from spd_lsp.beam import beam, branches
 from spd_lsp.drafts import Drafts, Model, Start, superpose
 from spd_lsp.sampling import nucleus, nucleus_superposed
 from spd_lsp.settings import Settings
+from spd_lsp.streams import streams
 from spd_lsp.verification import verified
 
 Check = Callable[[], None]
@@ -32,4 +34,5 @@ DECODERS: dict[str, Decoder] = {
     "beam": beam,
     "branches": branches,
     "nucleus-superposed": nucleus_superposed,
+    "streams": streams,
 }

@@ -37,9 +37,20 @@ class Settings:
     decoder: str = setting(
         "superposed",
         "how drafts are written: `superposed`, `verified` (read once more before they are ranked), or for "
-        "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`",
-        choices=("superposed", "verified", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
+        "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`, `streams` "
+        "(between `superposed` and `beam`)",
+        choices=(
+            "superposed",
+            "verified",
+            "greedy",
+            "nucleus",
+            "beam",
+            "branches",
+            "nucleus-superposed",
+            "streams",
+        ),
     )
+    streams: int = setting(2, "rows that `streams` writes its drafts in (g)", low=1, high=16)
     interpolation: str = setting(
         "nested",
         "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",

@@ -73,4 +73,5 @@ def test_passes_and_positions_of_each():
         "beam": (6, 15),
         "branches": (6, 15),
         "nucleus-superposed": (3 + 3 * 3, 2 * 3 + 3 * (3 + 2)),
+        "streams": (6, 2 * 5),
     }

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.engine.recording import record as record_decoder
@@ -44,10 +45,37 @@ def measure_exported(out: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, M
     return {kind: measure(model, rows, kind, tokenizer) for kind in KINDS}
 
 
+def eight_bits(weight: Tensor) -> Tensor:
+    """The nearest multiples of each row's largest entry / 127; norms stay as they are."""
+    if weight.ndim < 2:
+        return weight
+    scale = (weight.abs().amax(dim=1, keepdim=True) / 127).clamp(min=1e-12)  # [O, 1]
+    return (weight / scale).round() * scale
+
+
+STORED: dict[str, Callable[[Tensor], Tensor]] = {
+    "float32": Tensor.float,
+    "float16": Tensor.half,
+    "int8, a scale a row": eight_bits,
+}
+
+
+def measure_storage(config: LlamaConfig, run: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, float]:
+    """What narrower weights cost: nats a token of plain code by how the last checkpoint is stored."""
+    model, found = LlamaForCausalLM(config), {}
+    for name, narrow in STORED.items():
+        checkpoint.load(run, model, {})
+        for parameter in model.parameters():
+            parameter.data.copy_(narrow(parameter.data))
+        found[name] = round(measure(model, rows, "plain", tokenizer).nats_a_token, 4)
+    return found
+
+
 def record(
     plan: Mapping[str, Any],
     progress: Mapping[str, Any],
     measures: Mapping[str, Measure],
+    storage: Mapping[str, float],
     sources: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Everything the card says, for machines."""
@@ -60,7 +88,13 @@ def record(
         }
         for kind, found in measures.items()
     }
-    return {"plan": dict(plan), "progress": dict(progress), "validation": losses, "sources": list(sources)}
+    return {
+        "plan": dict(plan),
+        "progress": dict(progress),
+        "validation": losses,
+        "storage": dict(storage),
+        "sources": list(sources),
+    }
 
 
 def write_card(out: Path, facts: Mapping[str, Any]) -> None:
@@ -74,6 +108,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         remark=facts["plan"].get("remark", ""),
         plain=facts["validation"]["plain"],
         gaps=facts["validation"]["gaps"],
+        storage="\n".join(storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
         sources="\n".join(source_line(source) for source in facts["sources"]),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
@@ -88,6 +123,12 @@ def commands(facts: Mapping[str, Any]) -> str:
     start = f"{step} all --work DIR --tokens {before} --out START"
     more = f"{step} phase --work DIR --kind {phase} --start START --tokens {tokens}"
     return "\n".join((start, more, f"{step} export --work DIR --kind {phase}"))
+
+
+def storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
+    """One way to store the weights as a row of the card's table."""
+    size = facts["progress"]["parameters"] * {"float32": 4, "float16": 2}.get(name, 1) / 2**20
+    return f"| {name} | {size:.1f} | {nats:.4f} |"
 
 
 def source_line(source: Mapping[str, Any]) -> str:

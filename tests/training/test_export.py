@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from spd_lsp.training.export import export, measure_exported, record, write_card
+from spd_lsp.training.export import eight_bits, export, measure_exported, measure_storage, record, write_card
 from spd_lsp.training.rows import write_held_out
 from spd_lsp.training.train import Plan, train
 from spd_lsp.training.validation import Measure
@@ -45,7 +45,11 @@ def test_weights_are_half_precision_and_tied(exported: tuple[Path, dict[str, Any
 
 
 def test_the_stored_weights_are_measured(
-    exported: tuple[Path, dict[str, Any]], tokenizer: Tokenizer, sources: list[str], tmp_path: Path
+    exported: tuple[Path, dict[str, Any]],
+    config: LlamaConfig,
+    tokenizer: Tokenizer,
+    sources: list[str],
+    tmp_path: Path,
 ) -> None:
     write_held_out(sources, tokenizer, 300, 0, tmp_path)
     for kind in ("plain", "gaps"):
@@ -54,17 +58,28 @@ def test_the_stored_weights_are_measured(
             np.save(path, np.load(path)[:2, -48:])
     losses = measure_exported(exported[0], tmp_path, tokenizer)
     assert losses["plain"].nats_a_token == pytest.approx(np.log(320), rel=0.2)
+    storage = measure_storage(config, tmp_path / "run", tmp_path, tokenizer)
+    assert storage["float16"] == pytest.approx(losses["plain"].nats_a_token, abs=1e-4)
+    assert storage["int8, a scale a row"] == pytest.approx(storage["float32"], abs=0.01)
+
+
+def test_eight_bits_are_off_by_half_a_step_of_their_row_at_most() -> None:
+    weight = torch.randn(7, 40) * torch.logspace(-3, 2, 7)[:, None]
+    steps = weight.abs().amax(dim=1, keepdim=True) / 127
+    assert ((eight_bits(weight) - weight).abs() <= 0.5001 * steps).all()
+    assert torch.equal(eight_bits(weight[0]), weight[0])
 
 
 def test_the_card_names_every_source_and_the_losses(
     exported: tuple[Path, dict[str, Any]], manifest: list[dict[str, Any]]
 ) -> None:
     out, progress = exported
-    facts = record({"seed": 0}, progress, LOSSES, manifest)
+    facts = record({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest)
     write_card(out, facts)
     card = (out / "MODEL_CARD.md").read_text()
     assert f"| kept | 1.0 | MIT | 3 files, 1.5 MB | `{'ab' * 32}` |" in card
     assert "its licence is unknown" in card
     assert "| plain code | 3.000 | 1.082 | 10 |" in card
     assert f"--tokens {progress['tokens']}" in card
+    assert "| float16 | 0." in card
     assert json.loads((out / "training.json").read_text()) == facts

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spd_lsp.evaluation.paper.commands import experiments
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
-    from spd_lsp.evaluation.arms import Arm, Asker
-    from spd_lsp.evaluation.leaks import Finding
-    from spd_lsp.evaluation.places import Cursor, Package
-    from spd_lsp.evaluation.quality import Report
-    from spd_lsp.evaluation.store import Store
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.evaluation.paper.report import Report as Written
+    from spd_lsp.evaluation.session import Session
+
+Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Tell = Callable[[str], None]
 
 ARMS = "superposed,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
 DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
@@ -33,10 +33,49 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     evaluate.add_command(experiment)
 
 
+def place_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What all commands that ask at places are told; what was asked is kept in --out, and shared by them."""
+    for option in (
+        click.option("--figures/--no-figures", default=True, help="Draw PNG figures (needs matplotlib)."),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path("eval-quality"),
+            show_default=True,
+            help="Folder of the results; holds pieces of the code. The same command again goes on.",
+        ),
+        click.option(
+            "--training",
+            multiple=True,
+            type=click.Path(path_type=Path, exists=True, file_okay=False),
+            help="Folder of the model's training corpus, for the leak checks. May be given several times.",
+        ),
+        click.option(
+            "--language", multiple=True, default=("python",), show_default=True, help="Of the files with places."
+        ),
+        click.option(
+            "--left-only", is_flag=True, help="Show the model and the n-grams nothing right of the cursor."
+        ),
+        click.option(
+            "--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft."
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Which places."),
+        click.option(
+            "--files", type=click.IntRange(min=1), default=25, show_default=True, help="Files a package."
+        ),
+        click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Drafts."),
+        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps."),
+        click.option(
+            "--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id."
+        ),
+        click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    ):
+        command = option(command)
+    return command
+
+
 @evaluate.command()
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+@place_options
 @click.option(
     "--arms",
     default=ARMS,
@@ -51,8 +90,8 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     metavar="P,Q,...",
     help="For arms without @: none, built-in, repository, repository+file.",
 )
-@click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Drafts.")
 @click.option("--places", type=click.IntRange(min=1), help="At most so many, spread over all packages.")
+@click.option("--primary", is_flag=True, help="Only at the start of a line and after a dot, bracket or the like.")
 @click.option("--typed", type=click.IntRange(min=0), default=100, show_default=True, help="Lines typed through.")
 @click.option(
     "--drawn",
@@ -61,8 +100,6 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     show_default=True,
     help="Places where samplers draw 20 times, for what they score on average.",
 )
-@click.option("--files", type=click.IntRange(min=1), default=25, show_default=True, help="Files a package.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which places.")
 @click.option(
     "--against",
     default="greedy,nucleus,beam",
@@ -70,25 +107,11 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     metavar="A,B,...",
     help="What all arms are compared with, in pairs.",
 )
-@click.option("--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft.")
-@click.option("--left-only", is_flag=True, help="Show the model and the n-grams nothing right of the cursor.")
+@click.option("--tuned", is_flag=True, help="Also the best of each way that `eval baselines` found in --out.")
 @click.option(
-    "--language", multiple=True, default=("python",), show_default=True, help="Of the files with places."
+    "--show", type=click.IntRange(min=0), default=12, show_default=True, help="Places to print, at random."
 )
-@click.option(
-    "--training",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of the model's training corpus, for the leak checks. May be given several times.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("eval-quality"),
-    show_default=True,
-    help="Folder of the results; holds pieces of the code. The same command again goes on.",
-)
-@click.option("--figures/--no-figures", default=True, help="Draw PNG figures (needs matplotlib).")
+@click.option("--show-seed", type=int, default=0, show_default=True, help="Which of them.")
 @click.pass_context
 def quality(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
     """Compare ways to complete at places where a cursor might stand.
@@ -96,59 +119,124 @@ def quality(context: click.Context, /, repos: tuple[Path, ...], **options: Any) 
     REPO is a package or repository: its other files are what the n-grams know. Results go to a folder as they are
     found; the tables are printed. Example: spd-lsp eval quality ~/code/*/ --places 200
     """
+    with progress(context) as (report, tell):
+        click.echo(run_quality(repos, options, report, tell))
+
+
+@evaluate.command()
+@place_options
+@click.option("--places", type=click.IntRange(min=20), default=300, show_default=True, help="At most so many.")
+@click.pass_context
+def baselines(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
+    """Try five to ten settings of each way to write drafts, and name the best of each.
+
+    Nucleus sampling by temperature and top-p, beam search by length penalty and temperature, branches of the
+    first token, greedy and superposed decoding, all with the same n-grams. `eval quality --tuned` compares with
+    the best.
+    """
+    from spd_lsp.evaluation.baselines import arms_of, summarise
+
+    with progress(context) as (report, tell):
+        session = opened(repos, options, report, tell)
+        cursors = session.primary(options["places"])
+        records = session.ask(cursors, arms_of())
+        publish(summarise(records, {**session.facts, "places": len(cursors)}, options["drafts"]), options)
+
+
+@evaluate.command("drafts")
+@place_options
+@click.option("--places", type=click.IntRange(min=1), help="At most so many.")
+@click.option("--typed", type=click.IntRange(min=0), default=30, show_default=True, help="Lines typed through.")
+@click.option(
+    "--by", default="2,3,5,8", show_default=True, metavar="K,L,...", help="How many drafts, 2 to 16 each."
+)
+@click.option("--tuned", is_flag=True, help="Each way at the best that `eval baselines` found in --out.")
+@click.pass_context
+def by_drafts(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
+    """Compare superposed decoding, beam search and nucleus sampling by the number of drafts.
+
+    Beside them stands the ceiling: how often what was written is among 20 drafts of a beam search.
+    """
+    from spd_lsp.evaluation.baselines import best_of
+    from spd_lsp.evaluation.by_drafts import PLAIN, arms_of, summarise
+
+    numbers = numbers_of(options["by"])
+    ways = [best_of(options["out"]).get(way, way) for way in PLAIN] if options["tuned"] else PLAIN
+    arms = arms_of(numbers, options["drafts"], ways)
+    with progress(context) as (report, tell):
+        session = opened(repos, options, report, tell)
+        cursors = session.primary(options["places"])
+        records = session.ask(cursors, [arm for one in arms.values() for arm in one], typed=options["typed"])
+        publish(summarise(records, arms, session.facts), options)
+
+
+@contextmanager
+def progress(context: click.Context) -> Iterator[tuple[Report, Tell]]:
+    """A bar on standard error, and a way to say something beside it; an interrupted run can go on."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description:24.24}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as bars:
-        bar = bars.add_task("", total=None)
+    try:
+        with Progress(*columns, console=console, transient=True) as bars:
+            bar = bars.add_task("", total=None)
 
-        def report(what: str, done: int, total: int) -> None:
-            bars.update(bar, description=what, completed=done, total=total)
+            def report(what: str, done: int, total: int) -> None:
+                bars.update(bar, description=what, completed=done, total=total)
 
-        try:
-            told = run_quality(repos, options, report, bars.console.print)
-        except KeyboardInterrupt:
-            console.print("interrupted: the same command goes on from here")
-            context.exit(130)
-    click.echo(told)
+            yield report, bars.console.print
+    except KeyboardInterrupt:
+        console.print("interrupted: the same command goes on from here")
+        context.exit(130)
 
 
-def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report, tell: Any) -> str:
-    """Check for leaks, measure, write; gives the report as Markdown."""
-    from spd_lsp.checkpoints import STARTER, built_in_domains, locate
-    from spd_lsp.evaluation.arms import parse_arms
+def opened(repos: Sequence[Path], options: dict[str, Any], report: Report, tell: Tell) -> Session:
+    """The session that a command's options ask for; folders are looked at before anything that takes long."""
     from spd_lsp.evaluation.figures import pyplot
     from spd_lsp.evaluation.places import read_packages
-    from spd_lsp.evaluation.prior import PackagePrior
-    from spd_lsp.evaluation.quality import measure
-    from spd_lsp.evaluation.report import as_markdown, write
-    from spd_lsp.evaluation.store import Store
-    from spd_lsp.evaluation.tables import Results
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.evaluation.session import Options, open_session
 
-    arms = parse_arms(split(options["arms"]), split(options["priors"]))
-    if options["arms"] == ARMS:
-        arms += parse_arms(DIFFERENT_PRIORS, [])
+    packages = read_packages(repos, lambda done, total: report("read", done, total))
     if options["figures"]:
         pyplot()
-    folder = locate(options["model"], tell)
-    tokens = Tokens(folder)
-    packages = read_packages(repos, lambda done, total: report("read", done, total))
-    plan = plan_of(packages, arms, options)
-    store = Store(options["out"] / "places.jsonl", facts_of(options, packages, folder))
-    findings = refuse_leaks(packages, tokens, folder, options["training"], store, report)
-    built_in = built_in_domains(folder) if options["model"] == STARTER else {}
-    asker = load_asker(folder, tokens, options, tell)
-    measure(plan, packages, lambda package: PackagePrior(package, tokens, built_in), asker, store, report)
-    chosen = {cursor.key for cursor in plan.cursors}
-    results = Results(
-        [r for r in store.records() if r["key"] in chosen], arms, options["drafts"], split(options["against"])
-    )
-    run = facts_of(options, packages, folder)
-    write(options["out"], results, run, findings, options["figures"])
-    return as_markdown(results, run, findings)
+    known = {field.name for field in dataclasses.fields(Options)}
+    chosen = {name: value for name, value in options.items() if name in known}
+    return open_session(packages, Options(**chosen), report, tell)
+
+
+def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report, tell: Tell) -> str:
+    """Check for leaks, measure, write; gives the report as Markdown."""
+    from spd_lsp.evaluation.arms import parse_arms
+    from spd_lsp.evaluation.report import Shown, as_markdown, write
+    from spd_lsp.evaluation.tables import Results
+
+    arms = parse_arms([*split(options["arms"]), *(tuned := tuned_arms(options))], split(options["priors"]))
+    if options["arms"] == ARMS:
+        arms += parse_arms(DIFFERENT_PRIORS, [])
+    session = opened(repos, options, report, tell)
+    cursors = session.primary() if options["primary"] else session.cursors
+    records = session.ask(cursors[: options["places"]], arms, typed=options["typed"], drawn=options["drawn"])
+    against = [*split(options["against"]), *(arm.partition("@")[0] for arm in tuned)]
+    results = Results(records, arms, options["drafts"], list(dict.fromkeys(against)))
+    shown = Shown(options["show"], options["show_seed"])
+    write(options["out"], results, session.facts, session.findings, shown, options["figures"])
+    return as_markdown(results, session.facts, session.findings, shown)
+
+
+def tuned_arms(options: dict[str, Any]) -> list[str]:
+    """The best of each way, with the prior they were chosen with, if they are asked for."""
+    from spd_lsp.evaluation.arms import FULL
+    from spd_lsp.evaluation.baselines import best_of
+
+    return [f"{arm}@{FULL}" for arm in best_of(options["out"]).values()] if options["tuned"] else []
+
+
+def publish(report: Written, options: dict[str, Any]) -> None:
+    """Write a report's table, JSON and, if it is wanted, figure; print the tables."""
+    from spd_lsp.evaluation.paper.subject import publish as write
+
+    write(report if options["figures"] else dataclasses.replace(report, draw=None), options["out"])
 
 
 def split(text: str) -> list[str]:
@@ -156,70 +244,9 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def plan_of(packages: Sequence[Package], arms: Sequence[Arm], options: dict[str, Any]) -> Any:
-    """The places; of those of the primary strata the first ones are typed through, and drawn at more often."""
-    from spd_lsp.evaluation.places import PRIMARY, sample
-    from spd_lsp.evaluation.quality import Plan
-
-    cursors = sample(packages, options["seed"], options["files"], options["language"])
-    cursors = cursors[: options["places"]]
-    primary: list[Cursor] = [cursor for cursor in cursors if cursor.stratum in PRIMARY]
-    typed, drawn = (frozenset(cursor.key for cursor in primary[: options[name]]) for name in ("typed", "drawn"))
-    return Plan(cursors, arms, typed, drawn, right=not options["left_only"])
-
-
-def facts_of(options: dict[str, Any], packages: Sequence[Package], folder: Path) -> dict[str, Any]:
-    """What decides the results at a place; results with other facts are not mixed with these."""
-    import hashlib
-
-    from spd_lsp import __version__
-
-    weights = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        weights.update(path.read_bytes())
-    return {
-        "model": options["model"],
-        "weights": weights.hexdigest()[:16],
-        "packages": ", ".join(package.name for package in packages),
-        "seed": options["seed"],
-        "k": options["drafts"],
-        "max_tokens": options["max_tokens"],
-        "right context": not options["left_only"],
-        "version": __version__,
-    }
-
-
-def refuse_leaks(
-    packages: Sequence[Package],
-    tokens: Tokens,
-    folder: Path,
-    training: Sequence[Path],
-    store: Store,
-    report: Report,
-) -> list[Finding]:
-    """Run the leak checks, or take those of the run that goes on; raise if anything was seen in training."""
-    from spd_lsp.evaluation.leaks import Finding, check
-
-    asked = sorted(str(path.resolve()) for path in training)
-    kept = store.kept("leaks")
-    if kept and kept["training"] == asked:
-        findings = [Finding(**finding) for finding in kept["findings"]]
-    else:
-        findings = check(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))
-        told = [dataclasses.asdict(finding) for finding in findings]
-        store.append({"leaks": {"training": asked, "findings": told}})
-    leaks = [f"{found.subject}: {found.check}, {found.text}" for found in findings if found.verdict == "leak"]
-    if leaks:
-        raise UserError(
-            f"expected repositories that the model has not seen, found {'; '.join(leaks)}; leave these out"
-        )
-    return findings
-
-
-def load_asker(folder: Path, tokens: Tokens, options: dict[str, Any], tell: Any) -> Asker:
-    """The model, ready to be asked."""
-    from spd_lsp.evaluation.arms import Asker
-    from spd_lsp.model import load
-
-    settings = Settings(drafts=options["drafts"], max_tokens=options["max_tokens"])
-    return Asker(load(folder, options["device"], tell), tokens, settings)
+def numbers_of(text: str) -> list[int]:
+    """Numbers of drafts. Example: `2,3` -> 2 and 3"""
+    found = sorted({int(part) if part.isdecimal() else 0 for part in split(text)})
+    if not found or found[0] < 2 or found[-1] > 16:
+        raise UserError(f"expected numbers of drafts from 2 to 16, such as 2,3,5,8, found {text!r}; write others")
+    return found

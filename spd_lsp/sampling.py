@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,13 +19,26 @@ from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, log_softmax, sup
 from spd_lsp.ranking import ranked
 from spd_lsp.settings import Settings
 
-TOP_P = 0.9  # the mass that nucleus sampling keeps, as in the paper's comparisons
 SAMPLED = 3  # tokens that nucleus x superposed samples before it superposes the rest
 
 
-def nucleus(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
-    """k samples, each token drawn from the fewest that hold TOP_P of p_f; a text drawn twice counts once."""
-    samples, batch = sample(model, start, settings, check)
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How tokens are drawn: from the fewest that hold `top_p` of p_f^(1 / temperature); 0.9 as in the paper.
+
+    This temperature sharpens model and n-grams together; that of the settings, the model alone.
+    """
+
+    top_p: float = 0.9
+    temperature: float = 1.0
+
+
+AS_IT_COMES = Chance()
+
+
+def nucleus(model: Model, start: Start, settings: Settings, check: Check, chance: Chance = AS_IT_COMES) -> Drafts:
+    """k samples, ranked by p_f; a text drawn twice counts once."""
+    samples, batch = sample(model, start, settings, check, chance)
     return Drafts(distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
 
 
@@ -46,7 +59,9 @@ def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Ch
     return Drafts(distinct(found, start, settings), passes, longest(found), rows=rows)
 
 
-def sample(model: Model, start: Start, settings: Settings, check: Check) -> tuple[list[Draft], Batch]:
+def sample(
+    model: Model, start: Start, settings: Settings, check: Check, chance: Chance = AS_IT_COMES
+) -> tuple[list[Draft], Batch]:
     """k samples from one prompt, and the batch they were rows of."""
     random = np.random.default_rng(seed_of(start.prompt))
     batch = Batch(model, start, settings, check)
@@ -54,7 +69,7 @@ def sample(model: Model, start: Start, settings: Settings, check: Check) -> tupl
     live, parents = [EMPTY], [0] * settings.drafts
     done: list[Draft] = []
     while True:
-        drawn = [grow(live, options, row, draw(options[1][row], random)) for row in parents]
+        drawn = [grow(live, options, row, draw(options[1][row], random, chance)) for row in parents]
         ends = [len(draft.ids) == settings.max_tokens or start.stop(draft.ids) for draft in drawn]
         done += [draft for draft, ended in zip(drawn, ends, strict=True) if ended]
         live = [draft for draft, ended in zip(drawn, ends, strict=True) if not ended]
@@ -69,14 +84,14 @@ def seed_of(prompt: Sequence[int]) -> int:
     return zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes())
 
 
-def draw(logp: Floats, random: np.random.Generator) -> int:
-    """A place drawn from the fewest that hold TOP_P; `logp` [C] in any order.
+def draw(logp: Floats, random: np.random.Generator, chance: Chance = AS_IT_COMES) -> int:
+    """A place drawn from the fewest that hold top_p; `logp` [C] in any order.
 
     Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
     """
     order = np.argsort(-logp, kind="stable")
-    p = np.exp(log_softmax(logp[order]))
-    kept = int(np.searchsorted(np.cumsum(p), TOP_P)) + 1
+    p = np.exp(log_softmax(logp[order] / chance.temperature))
+    kept = int(np.searchsorted(np.cumsum(p), chance.top_p)) + 1
     return int(order[np.searchsorted(np.cumsum(p[:kept]), random.random() * p[:kept].sum(), side="right")])
 
 

@@ -1,13 +1,15 @@
 """The ways to complete that are compared, and how one of them is asked at a place.
 
 An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], as in `superposed`, `beam:drafts=5@built-in` or
-`superposed:interpolation=paper:temperature=0.1@none`. Prompt, n-grams, stop rule and ranking are the product's;
-only the shape is fixed: every completion ends with its line. Knows no files.
+`superposed:interpolation=paper:temperature=0.1@none`. Baselines have settings that the product has not:
+`nucleus:top_p=0.95:draw_temperature=0.4` and `beam:length_penalty=0.5`. Prompt, n-grams, stop rule and ranking are
+the product's; only the shape is fixed: every completion ends with its line. Knows no files.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +22,12 @@ from spd_lsp.completer import HISTORY, BoundedModel, Completer
 from spd_lsp.context import trim
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Drafts, Floats, Model, Start
+from spd_lsp.evaluation.length_penalty import penalised_beam
 from spd_lsp.evaluation.prior import PRIORS, Prior
 from spd_lsp.interpolation import Domains, Mixture
 from spd_lsp.items import Place, rank, shown
 from spd_lsp.ranking import worth
-from spd_lsp.sampling import sample
+from spd_lsp.sampling import Chance, nucleus, sample
 from spd_lsp.settings import Settings, UserError, fault
 from spd_lsp.tokens import Prompt, Tokens
 
@@ -32,6 +35,14 @@ __all__ = ["DRAWN", "FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "R
 
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
 DRAWN = 20  # draws at a place, from which the expected score of fewer follows
+ORACLE = 20  # drafts of the beam search that says how much the model could find at all
+
+# Settings that only baselines have, with their bounds.
+EXTRA: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "nucleus": {"top_p": (0.01, 1.0), "draw_temperature": (0.01, 10.0)},
+    "beam": {"length_penalty": (0.0, 2.0)},
+}
+NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,7 @@ KINDS: dict[str, Kind] = {
         "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
     ),
     "no-lm": Kind("superposed", flat=True),
+    "oracle": Kind("beam", {"drafts": ORACLE}),
 }
 
 
@@ -64,6 +76,24 @@ class Arm:
     kind: str
     prior: Prior
     settings: Mapping[str, Any]
+    extra: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of EXTRA
+
+    def write(self, model: Model, start: Start, settings: Settings) -> Drafts:
+        """Drafts by its decoder."""
+        if "length_penalty" in self.extra:
+            return penalised_beam(model, start, settings, never, self.extra["length_penalty"])
+        if self.extra:
+            return nucleus(model, start, settings, never, self.chance)
+        return DECODERS[self.decoder](model, start, settings, never)
+
+    @property
+    def chance(self) -> Chance:
+        """How it draws, if it does."""
+        as_it_comes = Chance()
+        return Chance(
+            self.extra.get("top_p", as_it_comes.top_p),
+            self.extra.get("draw_temperature", as_it_comes.temperature),
+        )
 
     @property
     def decoder(self) -> str:
@@ -109,11 +139,22 @@ def parse_arm(text: str) -> Arm:
         raise UserError(
             f"arm {text!r}: expected a prior of {', '.join(PRIORS)} after @, found {prior!r}; choose one"
         )
-    chosen = dict(KINDS[kind].settings)
+    chosen, extra = dict(KINDS[kind].settings), {}
     for option in options:
         name, _, value = option.partition("=")
-        chosen[name] = parse_value(text, name, value)
-    return Arm(text, kind, next(one for one in PRIORS if one == prior), chosen)
+        if name in EXTRA.get(kind, {}):
+            extra[name] = parse_extra(text, name, value, *EXTRA[kind][name])
+        else:
+            chosen[name] = parse_value(text, name, value)
+    return Arm(text, kind, next(one for one in PRIORS if one == prior), chosen, extra)
+
+
+def parse_extra(arm: str, name: str, value: str, low: float, high: float) -> float:
+    """A number within bounds."""
+    number = float(value) if NUMBER.fullmatch(value) else math.nan
+    if not low <= number <= high:
+        raise UserError(f"arm {arm!r}, {name}: expected {low:g} to {high:g}, found {value!r}; write another value")
+    return number
 
 
 def parse_value(arm: str, name: str, value: str) -> int | float | str:
@@ -122,11 +163,16 @@ def parse_value(arm: str, name: str, value: str) -> int | float | str:
     if name not in known or name in ("decoder", "model", "device"):
         raise UserError(f"arm {arm!r}: {name!r} is no setting of a decoder; see the settings in the README")
     wanted = type(known[name].default)
-    number = re.fullmatch(r"-?[\d.]+(e-?\d+)?", value) is not None
-    found = wanted(value) if wanted in (int, float) and number else value
+    found: int | float | str = value
+    if wanted in (int, float) and NUMBER.fullmatch(value):
+        found = wanted(value) if wanted is float or value.lstrip("-").isdecimal() else float(value)
     if (problem := fault(known[name], found)) is not None:
         raise UserError(f"arm {arm!r}, setting {name}: {problem}; write another value")
     return found
+
+
+def never() -> None:
+    """Nothing ends an evaluation's drafts before their time."""
 
 
 class FlatModel:
@@ -200,7 +246,7 @@ class Asker:
         """Complete with one arm. What is timed: decoding with its n-grams, and ranking."""
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        drafts = DECODERS[arm.decoder](self.of(arm), self.start(question, mixture), settings, lambda: None)
+        drafts = arm.write(self.of(arm), self.start(question, mixture), settings)
         found = [
             (self.completer.text(draft.ids, question.prompt), worth(draft, settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
@@ -218,7 +264,7 @@ class Asker:
     def draw(self, arm: Arm, question: Question, mixture: Mixture | None) -> list[str]:
         """What DRAWN draws of an arm read, in no order, each as often as it was drawn."""
         settings = dataclasses.replace(self.settings, **arm.settings, drafts=DRAWN)
-        drafts, _ = sample(self.of(arm), self.start(question, mixture), settings, lambda: None)
+        drafts, _ = sample(self.of(arm), self.start(question, mixture), settings, never, arm.chance)
         found = [
             rank([(self.completer.text(draft.ids, question.prompt), 0.0)], question.place) for draft in drafts
         ]

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,18 @@ from spd_lsp.evaluation.leaks import Finding
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Cost, Results, metric_names
 
-__all__ = ["as_json", "as_markdown", "write"]
+__all__ = ["Shown", "as_json", "as_markdown", "write"]
 
-SHOWN = 12  # completions picked at random
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Places to print with what the arms answered: how many, and what decides which."""
+
+    places: int = 12
+    seed: int = 0
+
+
+TWELVE = Shown()
 HOW = """\
 How it was taken: prompt, context, n-grams, stop rule and ranking are the product's; every completion ends with its
 line or after {max_tokens} tokens. At each place the prompt is read once, before the arms and untimed; then every
@@ -34,13 +44,18 @@ the others hold zero. A sampler's drafts are one draw for each place."""
 
 
 def write(
-    folder: Path, results: Results, run: Mapping[str, Any], findings: Sequence[Finding], figures: bool = True
+    folder: Path,
+    results: Results,
+    run: Mapping[str, Any],
+    findings: Sequence[Finding],
+    shown: Shown = TWELVE,
+    figures: bool = True,
 ) -> list[Path]:
     """Write results.json, results.md and the figures; names what was written."""
     written = []
     for name, text in (
         ("results.json", as_json(results, run, findings)),
-        ("results.md", as_markdown(results, run, findings)),
+        ("results.md", as_markdown(results, run, findings, shown)),
     ):
         (folder / name).write_text(text, encoding="utf-8")
         written.append(folder / name)
@@ -70,12 +85,14 @@ def as_json(results: Results, run: Mapping[str, Any], findings: Sequence[Finding
     return json.dumps({"run": dict(run), "leaks": leaks, "slices": slices}, indent=1, ensure_ascii=False) + "\n"
 
 
-def as_markdown(results: Results, run: Mapping[str, Any], findings: Sequence[Finding]) -> str:
+def as_markdown(
+    results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown = TWELVE
+) -> str:
     """The tables, what they were taken from, and completions picked at random."""
-    return "\n\n".join([*parts(results, run, findings)]) + "\n"
+    return "\n\n".join([*parts(results, run, findings, shown)]) + "\n"
 
 
-def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding]) -> Iterator[str]:
+def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown) -> Iterator[str]:
     """The report, part by part."""
     from spd_lsp.evaluation.bootstrap import REPETITIONS
 
@@ -99,8 +116,9 @@ def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding])
     yield table(
         [["check", "package", "verdict", "found"], *([f.check, f.subject, f.verdict, f.text] for f in findings)]
     )
-    yield f"## {SHOWN} places picked at random"
-    yield from examples(results)
+    if shown.places:
+        yield f"## {shown.places} places picked at random (seed {shown.seed})"
+        yield from examples(results, shown)
 
 
 def main_table(results: Results, records: Sequence[Record]) -> str:
@@ -232,10 +250,12 @@ def numeric(head: str) -> bool:
     return head not in ("arm", "package", "verdict", "found")
 
 
-def examples(results: Results) -> Iterator[str]:
+def examples(results: Results, shown: Shown) -> Iterator[str]:
     """Places picked at random, the same for the same results, with what some arms answered."""
     records = results.slices().get(next(iter(results.slices()), ""), [])
-    picked = random.Random(0).sample(records, min(SHOWN, len(records)))
+    # By their keys, so that other weights are shown at the same places.
+    records = sorted(records, key=lambda record: str(record["key"]))
+    picked = random.Random(shown.seed).sample(records, min(shown.places, len(records)))
     for record in picked:
         place = record["place"]
         lines = [f"{place['stratum']}, line {record['seen']}, {place['file']}", f"target    {place['target']}"]

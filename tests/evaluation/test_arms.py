@@ -11,6 +11,7 @@ from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import gap
 from spd_lsp.model import load
+from spd_lsp.sampling import Chance
 from spd_lsp.settings import Settings, UserError
 from spd_lsp.tokens import Tokens
 from tests.conftest import STARTER
@@ -46,6 +47,13 @@ def test_names_are_read():
     assert parse_arm("paper@none").settings["interpolation"] == "paper"
 
 
+def test_baselines_have_settings_of_their_own():
+    arm = parse_arm("nucleus:top_p=0.95:draw_temperature=0.4:temperature=0.8@none")
+    assert dict(arm.settings) == {"temperature": 0.8}
+    assert arm.chance == Chance(0.95, 0.4)
+    assert parse_arm("beam:length_penalty=0.5@none").extra == {"length_penalty": 0.5}
+
+
 def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
     labels = [arm.label for arm in parse_arms(["superposed", "no-lm", "superposed@none"], ["none", "repository"])]
     assert labels == ["superposed@none", "superposed@repository", "no-lm@repository"]
@@ -60,6 +68,10 @@ def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
         ("beam:drafts=few@none", "expected int"),
         ("beam:model=x@none", "no setting of a decoder"),
         ("beam:colour=red@none", "no setting of a decoder"),
+        ("beam:drafts=2.5@none", "expected int"),
+        ("beam:top_p=0.9@none", "no setting of a decoder"),
+        ("nucleus:top_p=0@none", "top_p: expected 0.01 to 1"),
+        ("beam:length_penalty=much@none", "length_penalty: expected 0 to 2"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text, told):
@@ -105,4 +117,4 @@ def test_every_kind_is_a_decoder(model, tokens):
     for kind in KINDS:
         reply = asker.ask(parse_arm(f"{kind}@none"), question, None)
         assert reply.tokens <= 4 or kind == "nucleus-superposed"
-        assert len(reply.drafts) <= (1 if kind == "greedy" else 3)
+        assert len(reply.drafts) <= {"greedy": 1, "oracle": 20}.get(kind, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from spd_lsp.cli import main
 from spd_lsp.evaluation.arms import parse_arms
 from spd_lsp.evaluation.bootstrap import Interval
-from spd_lsp.evaluation.report import as_markdown, percent, points, table
+from spd_lsp.evaluation.report import Shown, as_markdown, percent, points, table
 from spd_lsp.evaluation.tables import Results, metric_names
 
 
@@ -138,6 +139,47 @@ def test_new_arms_are_added_to_the_places_that_were_measured(repository, tmp_pat
     assert both.exit_code == 0, both.output
     assert "superposed@none" in both.output
     assert "2 places" in both.output
+
+
+def test_baselines_are_tuned_and_the_best_take_part(repository, tmp_path):
+    out = tmp_path / "out"
+    tried = CliRunner().invoke(
+        main, ["eval", "baselines", str(repository), "--places", "20", "--out", str(out), "--no-figures"]
+    )
+    assert tried.exit_code == 0, tried.output
+    assert "| nucleus:top_p=0.95 |" in tried.stdout.replace("*", "")
+    assert not (out / "baselines.png").exists()
+    best = json.loads((out / "baselines.json").read_text())["data"]["best"]
+    options = ["--tuned", "--primary", "--priors", "none", "--typed", "0", "--drawn", "0", "--no-figures"]
+    found = run(repository, "--arms", "greedy", *options, "--out", out)
+    assert found.exit_code == 0, found.output
+    assert f"{best['beam']}@repository+file" in found.output
+    assert "mid-identifier" not in found.output
+
+
+def test_ways_are_compared_by_the_number_of_drafts(repository, tmp_path):
+    pytest.importorskip("matplotlib")
+    options = ["--places", "2", "--typed", "1", "--by", "2,3", "--out", str(tmp_path)]
+    found = CliRunner().invoke(main, ["eval", "drafts", str(repository), *options])
+    assert found.exit_code == 0, found.output
+    assert "| 20 | oracle |" in found.stdout
+    assert (tmp_path / "drafts.png").exists()
+    refused = CliRunner().invoke(main, ["eval", "drafts", str(repository), "--by", "1,40"])
+    assert "expected numbers of drafts from 2 to 16" in refused.output
+
+
+def test_folders_are_looked_at_before_matplotlib_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = run(tmp_path, "--out", tmp_path / "out")
+    assert found.exit_code == 1
+    assert "expected two source files or more" in found.output
+
+
+def test_the_places_shown_are_those_of_their_seed(results):
+    texts = [as_markdown(results, {}, [], Shown(1, seed)) for seed in (0, 0, 1)]
+    assert texts[0] == texts[1]
+    assert len({text[text.index("picked at random") :] for text in texts}) == 2
+    assert "picked at random" not in as_markdown(results, {}, [], Shown(0))
 
 
 def test_trained_on_repositories_are_refused(repository, tmp_path):

@@ -18,6 +18,7 @@ from spd_lsp.settings import UserError
 from spd_lsp.training import recipe
 from spd_lsp.training.corpus import Source, requirements
 from spd_lsp.training.recipe import Recipe
+from spd_lsp.training.tokenizer import MERGES, VOCABULARY
 from spd_lsp.training.train import Plan, Progress
 
 STARTER = Path(__file__).parents[1] / "starter"
@@ -54,6 +55,19 @@ def budget(command: Callable[..., None]) -> Callable[..., None]:
     minutes = click.option("--minutes", default=0.0, help="Be done after so many minutes at the latest.")
     tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
     return tokens(minutes(threads(command)))
+
+
+def spelling(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of the tokenizer; every later step uses the one that lies in the work folder."""
+    size = click.option("--vocabulary", default=VOCABULARY, show_default=True, help="Tokens it may have.")
+    merges = click.option(
+        "--merges",
+        type=click.Choice(MERGES),
+        default=MERGES[0],
+        show_default=True,
+        help="Whether tokens stay inside of words, or go across the blanks of a line.",
+    )
+    return size(merges(command))
 
 
 def target(command: Callable[..., None]) -> Callable[..., None]:
@@ -102,10 +116,11 @@ def corpus(work: Path, seed: int) -> None:
 
 @main.command()
 @chosen
-def tokenizer(work: Path, seed: int) -> None:
+@spelling
+def tokenizer(work: Path, seed: int, vocabulary: int, merges: str) -> None:
     """Learn the tokenizer."""
     with console.status("learning the tokenizer"):
-        recipe.make_tokenizer(Recipe(work=work, seed=seed))
+        recipe.make_tokenizer(Recipe(work=work, seed=seed, vocabulary=vocabulary, merges=merges))
 
 
 @main.command()
@@ -172,13 +187,17 @@ def ngrams(work: Path, seed: int, out: Path) -> None:
 
 @main.command(name="all")
 @chosen
+@spelling
 @budget
 @target
 @click.pass_context
-def run_all(ctx: click.Context, /, work: Path, seed: int, out: Path, **options: Any) -> None:
+def run_all(
+    ctx: click.Context, /, work: Path, seed: int, out: Path, vocabulary: int, merges: str, **options: Any
+) -> None:
     """Every step in order; what is there already is not made again."""
-    for step in (corpus, tokenizer, rows):
-        ctx.invoke(step, work=work, seed=seed)
+    ctx.invoke(corpus, work=work, seed=seed)
+    ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary, merges=merges)
+    ctx.invoke(rows, work=work, seed=seed)
     ctx.invoke(train, work=work, seed=seed, **options)
     for step in (export, ngrams):
         ctx.invoke(step, work=work, seed=seed, out=out)

@@ -18,12 +18,12 @@ from ngram_builders.tables import TableSummary
 from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
 from spd_lsp.training.corpus import Source, gather
-from spd_lsp.training.export import export, measure_exported, record, write_card
+from spd_lsp.training.export import export, measure_exported, measure_storage, record, write_card
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read, write_held_out, write_learnt
 from spd_lsp.training.selection import Selection, is_held_out, select
 from spd_lsp.training.superposed import superposed_loss
-from spd_lsp.training.tokenizer import VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
+from spd_lsp.training.tokenizer import MERGES, VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
 from spd_lsp.training.train import Objective, Plan, Progress, plain_loss, starter_config, train
 
 LISTING = Path(__file__).with_name("corpus.txt")
@@ -43,13 +43,15 @@ class Recipe:
     listing: Path = LISTING
     seed: int = 0
     vocabulary: int = VOCABULARY
+    merges: str = MERGES[0]
     length: int = LENGTH
     tokenizer_bytes: int = TOKENIZER_BYTES
     rows_bytes: int = ROWS_BYTES
 
     def config(self) -> LlamaConfig:
-        """The model's shape."""
-        return starter_config(self.vocabulary, self.length)
+        """The model's shape; the tokenizer of the work folder has the last word on its size."""
+        tokens = open_tokenizer(self.needed("tokenizer/tokenizer.json", "tokenizer").parent)
+        return starter_config(tokens.get_vocab_size(), self.length)
 
     def needed(self, name: str, step: str) -> Path:
         """A file that an earlier step left behind."""
@@ -77,7 +79,7 @@ def make_tokenizer(recipe: Recipe) -> None:
     folder = recipe.work / "tokenizer"
     if not (folder / "tokenizer_config.json").exists():
         texts = read(recipe.selection(recipe.tokenizer_bytes).learnt)
-        save_tokenizer(learn_tokenizer(texts, recipe.vocabulary), folder, recipe.length)
+        save_tokenizer(learn_tokenizer(texts, recipe.vocabulary, recipe.merges), folder, recipe.length)
 
 
 def make_rows(recipe: Recipe) -> None:
@@ -134,11 +136,13 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
     progress = export(recipe.config(), run, folder, out)
-    measures = measure_exported(out, recipe.work / "rows", open_tokenizer(folder))
+    rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
+    measures = measure_exported(out, rows, tokenizer)
+    storage = measure_storage(recipe.config(), run, rows, tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
     progress["before"] = plan.get("first_row", 0) * recipe.length
-    facts = record(plan | {"phase": phase}, progress, measures, sources)
+    facts = record(plan | {"phase": phase}, progress, measures, storage, sources)
     write_card(out, facts)
     return facts
 

@@ -83,6 +83,12 @@ def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, p
     assert (work / "start" / "model.safetensors").read_bytes() != (work / "out" / "model.safetensors").read_bytes()
 
 
+def test_the_tokenizer_decides_the_size_of_the_model(work: Path) -> None:
+    options = ["tokenizer", "--work", str(work), "--vocabulary", "500", "--merges", "lines"]
+    assert CliRunner().invoke(main, options, catch_exceptions=False).exit_code == 0
+    assert Recipe(work=work).config().vocab_size == 500
+
+
 def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
     make = Recipe(work=work, vocabulary=320, length=300)
     make_tokenizer(make)

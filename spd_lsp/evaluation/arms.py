@@ -3,7 +3,8 @@
 An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], as in `superposed`, `beam:drafts=5@built-in` or
 `superposed:interpolation=paper:temperature=0.1@none`. Baselines have settings that the product has not:
 `nucleus:top_p=0.95:draw_temperature=0.4` and `beam:length_penalty=0.5`. Prompt, n-grams, stop rule and ranking are
-the product's; only the shape is fixed: every completion ends with its line. Knows no files.
+the product's; only the shape is fixed: every completion ends with its line, or with its block where one is asked
+for. Knows no files.
 """
 
 from __future__ import annotations
@@ -231,10 +232,14 @@ class Asker:
         self.settings = settings
         self.completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
 
-    def question(self, source: str, cursor: int, language: str) -> Question:
-        """Trim the context and lay out the prompt as for a person who asks by hand."""
+    def question(self, source: str, cursor: int, language: str, block: str | None = None) -> Question:
+        """Trim the context and lay out the prompt as for a person who asks by hand.
+
+        A line is asked for, or a block if its indentation is given: lines indented less end it.
+        """
         view = trim(source, cursor, language, self.completer.room, self.tokens.count, forced=True)
-        return Question(self.tokens.prompt(view.before, view.after), Place("line", view.indent, view.after))
+        place = Place("line", view.indent, view.after) if block is None else Place("block", block, view.after)
+        return Question(self.tokens.prompt(view.before, view.after), place)
 
     def warm(self, question: Question) -> float:
         """Read the prompt, so that no arm has to: its positions are kept, and each arm finds them. -> ms"""

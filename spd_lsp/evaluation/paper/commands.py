@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -129,34 +131,30 @@ JUDGE_OPTION = click.option(
 )
 
 
+def judged_drafts(measure: Any, summarise: Any, repos: Sequence[Path], **options: Any) -> None:
+    """Write drafts at every place, have them judged, and publish what `summarise` makes of it."""
+    model, device, drafts = options["model"], options["device"], options["drafts"]
+    places, prefix, tokens = options["places"], options["prefix"], options["tokens"]
+    subject = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=options["seed"])
+    judging = judge_of(options["judge"], model, device, subject)
+    measured = [
+        measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        for passage in progress_over(subject.passages, "drafting")
+    ]
+    facts = {**subject.facts, "k": drafts, "tokens a draft": tokens, "judge": options["judge"] or model}
+    publish(summarise(measured, subject.groups, facts), options["out"])
+
+
 @experiments.command()
 @source_options
 @K_OPTION
 @TOKENS_OPTION
 @JUDGE_OPTION
-def perplexity(
-    repos: Sequence[Path],
-    model: str,
-    device: str,
-    out: Path,
-    seed: int,
-    places: int,
-    prefix: int,
-    drafts: int,
-    tokens: int,
-    judge: str,
-) -> None:
+def perplexity(repos: Sequence[Path], **options: Any) -> None:
     """Perplexity of drafts by rank, against nucleus, greedy, beam and n-grams alone (tables 1 and 3)."""
     from spd_lsp.evaluation.paper.perplexity import measure, summarise
 
-    subject = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
-    judging = judge_of(judge, model, device, subject)
-    measured = [
-        measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
-        for passage in progress_over(subject.passages, "drafting")
-    ]
-    facts = {**subject.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
-    publish(summarise(measured, subject.groups, facts, drafts), out)
+    judged_drafts(measure, partial(summarise, k=options["drafts"]), repos, **options)
 
 
 @experiments.command()
@@ -213,29 +211,11 @@ def ablations(
 @K_OPTION
 @click.option("--tokens", default=120, show_default=True, type=click.IntRange(8, 512), help="Length of drafts.")
 @JUDGE_OPTION
-def resets(
-    repos: Sequence[Path],
-    model: str,
-    device: str,
-    out: Path,
-    seed: int,
-    places: int,
-    prefix: int,
-    drafts: int,
-    tokens: int,
-    judge: str,
-) -> None:
+def resets(repos: Sequence[Path], **options: Any) -> None:
     """Repetition in long completions, with and without starting again (section 5.3)."""
     from spd_lsp.evaluation.paper.resets import measure, summarise
 
-    subject = prepare(repos, model, device, places=places, before=prefix, after=tokens, seed=seed)
-    judging = judge_of(judge, model, device, subject)
-    measured = [
-        measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
-        for passage in progress_over(subject.passages, "drafting")
-    ]
-    facts = {**subject.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or model}
-    publish(summarise(measured, subject.groups, facts, tokens), out)
+    judged_drafts(measure, partial(summarise, tokens=options["tokens"]), repos, **options)
 
 
 @experiments.command()
@@ -281,6 +261,13 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="As in `eval quality`.",
 )
 @click.option("--priors", default="none,built-in", show_default=True, metavar="P,Q", help="What n-grams know.")
+@click.option(
+    "--max-tokens",
+    default=24,
+    show_default=True,
+    type=click.IntRange(1, 512),
+    help="Longest draft; blocks want more.",
+)
 @click.option("--weak-sandbox", is_flag=True, help="Run programs even where little guards this machine.")
 def infilling(
     tasks: Path,
@@ -292,9 +279,10 @@ def infilling(
     limit: int | None,
     arms: str,
     priors: str,
+    max_tokens: int,
     weak_sandbox: bool,
 ) -> None:
-    """pass@k on functions with a missing line, such as HumanEval-infilling; runs what the model writes.
+    """pass@k on functions with a hole, such as HumanEval-infilling; runs what the model writes.
 
     TASKS is a .jsonl or .jsonl.gz file. Programs run without network and without rights to change files where the
     system can take these away; what it cannot is said, and refused without --weak-sandbox.
@@ -321,11 +309,11 @@ def infilling(
 
     from spd_lsp.model import load
 
-    asker = Asker(load(folder, device), tokens, Settings(drafts=drafts))
+    asker = Asker(load(folder, device), tokens, Settings(drafts=drafts, max_tokens=max_tokens))
     solver = Solver(asker, mixtures, lambda program: sandbox.run(program).passed)
     solved = [solver.solve(task, compared, drafts) for task in progress_over(found, "solving")]
     facts = {"model": model, "tasks": len(found), "of": tasks.name, "k": drafts, "seed": seed,
-             "programs run": solver.runs}  # fmt: skip
+             "max_tokens": max_tokens, "programs run": solver.runs}  # fmt: skip
     publish(summarise(solved, found, facts, guards, drafts), out)
 
 

@@ -1,8 +1,10 @@
-"""pass@k on functions with a line missing: HumanEval-infilling (Bavarian et al., 2022), run against its tests.
+"""pass@k on functions with a hole: HumanEval-infilling (Bavarian et al., 2022), run against its tests.
 
-Comes in: a JSONL file, packed or not, with `prompt`, `suffix`, `canonical_solution`, `test` and `entry_point`. The
-line is asked for as an editor would: the cursor in an empty line, the code below it known. A program is run in the
-sandbox only if it is Python at all, and once, however many arms wrote it.
+Comes in: a JSONL file, packed or not, with `prompt`, `suffix`, `canonical_solution`, `test` and `entry_point`. A
+line is asked for as an editor would: the cursor in an empty line, the code below it known. Where several lines are
+missing, a block is asked for, which lines indented less than both neighbours end; where a part of a line is, the
+cursor stands in it. A program is run in the sandbox only if it is Python at all, and once, however many arms
+wrote it.
 
 pass@k counts a task that one of the first k drafts solves, in the order in which they would be shown.
 """
@@ -47,13 +49,34 @@ class Task:
         return "/".join(self.task_id.split("/")[1:3]) or self.task_id
 
     @property
-    def source(self) -> tuple[str, int]:
-        """The file as an editor holds it, an empty line in place of the missing one, and the cursor in it."""
-        return f"{self.prompt}\n{self.suffix}", len(self.prompt)
+    def break_after(self) -> str:
+        """What ends the missing text: a line break, if whole lines are missing."""
+        return "\n" if self.canonical_solution.endswith("\n") else ""
 
-    def program(self, line: str) -> str:
-        """What is run: the function with a line, its tests, and the call of them."""
-        return f"{self.prompt}{line}\n{self.suffix}\n{self.test}\ncheck({self.entry_point})\n"
+    @property
+    def block(self) -> str | None:
+        """The indentation of the missing block, or None if no more than a line is missing.
+
+        An editor does not know what is missing, so it is the lesser indentation of the lines around the hole.
+        """
+        if "\n" not in self.canonical_solution.rstrip("\n"):
+            return None
+        around = (first_filled(self.prompt.splitlines()[::-1]), first_filled(self.suffix.splitlines()))
+        return min((line[: len(line) - len(line.lstrip())] for line in around), key=len)
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """The file as an editor holds it, an empty line in place of missing ones, and the cursor in the hole."""
+        return f"{self.prompt}{self.break_after}{self.suffix}", len(self.prompt)
+
+    def program(self, text: str) -> str:
+        """What is run: the function with its hole filled, its tests, and the call of them."""
+        return f"{self.prompt}{text}{self.break_after}{self.suffix}\n{self.test}\ncheck({self.entry_point})\n"
+
+
+def first_filled(lines: Sequence[str]) -> str:
+    """The first line with text in it, or an empty one."""
+    return next((line for line in lines if line.strip()), "")
 
 
 def read_tasks(path: Path, limit: int | None = None, seed: int = 0) -> list[Task]:
@@ -93,8 +116,8 @@ class Solver:
     known: dict[str, bool] = field(default_factory=dict)
 
     def solve(self, task: Task, arms: Sequence[Arm], k: int) -> dict[str, list[float]]:
-        """For each arm: solved at 1, at k, the missing line itself at 1, at k, and passes."""
-        question = self.asker.question(*task.source, "python")
+        """For each arm: solved at 1, at k, the missing text itself at 1, at k, and passes."""
+        question = self.asker.question(*task.source, "python", task.block)
         truth = task.canonical_solution.strip()
         self.known.clear()
         found = {}
@@ -145,9 +168,9 @@ def summarise(
     scale = np.array([100, 100, 100, 100, 1])
     found = {name: means(scale * np.array([one[name] for one in solved]), groups) for name in solved[0]}
     rows: list[list[Cell]] = [[name, *values[:4], values[4].value] for name, values in found.items()]
-    heads = ["arm", "pass@1", f"pass@{k}", "same line@1", f"same line@{k}", "passes"]
+    heads = ["arm", "pass@1", f"pass@{k}", "same text@1", f"same text@{k}", "passes"]
     caption = (
-        "Tasks solved by the first draft and by one of k, and with the very line that was missing, in percent."
+        "Tasks solved by the first draft and by one of k, and with the very text that was missing, in percent."
     )
     unguarded = [what for what, could in guards.items() if could]
     told = {**facts, "a program in the sandbox could": " and ".join(unguarded) or "nothing that was tried"}

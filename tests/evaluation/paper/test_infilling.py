@@ -64,6 +64,26 @@ def test_other_files_are_refused(tmp_path: Path, content: str, found: str) -> No
         read_tasks(path)
 
 
+def test_a_hole_of_several_lines_asks_for_a_block_and_one_within_a_line_for_its_rest() -> None:
+    lines = ROW | {"canonical_solution": "    result = 0\n    for price in prices:\n        result += price\n",
+                   "prompt": "def total(prices):\n", "suffix": "\n    return result\n"}  # fmt: skip
+    block = Task(**lines)
+    assert block.block == ""  # the lesser indentation of `def total` and `return result`
+    assert block.source[0].startswith("def total(prices):\n\n\n    return")
+    part = Task(
+        **(ROW | {"canonical_solution": "result", "prompt": ROW["prompt"] + "    return ", "suffix": "\n"})
+    )
+    assert (part.block, Task(**ROW).block) == (None, None)
+    for task in (block, part, Task(**ROW)):
+        assert run(task.program(task.canonical_solution.rstrip("\n"))).passed
+    assert not run(part.program("0")).passed
+
+
+def test_a_block_is_answered_with_lines(asker: Asker) -> None:
+    question = asker.question("def f(a):\n\n    return a\n", 10, "python", "    ")
+    assert (question.place.shape, question.place.indent) == ("block", "    ")
+
+
 def test_the_missing_line_solves_its_task(task: Task) -> None:
     assert run(task.program(task.canonical_solution.rstrip("\n"))).passed
     assert not run(task.program("    return 0")).passed

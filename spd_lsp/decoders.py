@@ -1,7 +1,7 @@
 """Ways to write drafts, all with the signature of `superpose`: for comparison, and as a setting.
 
-`superposed` and `greedy` read one position a pass; `verified` reads superposed drafts once more, in one pass;
-`streams` reads one position for each stream; the others read one for each draft that is not finished. All get the
+`superposed` reads one position a pass for each stream that drafts share, `greedy` one; `verified` reads drafts of
+one stream once more, in one pass; the others read one position for each draft that is not finished. All get the
 same n-grams, stop rule and ranking.
 """
 
@@ -26,13 +26,17 @@ def greedy(model: Model, start: Start, settings: Settings, check: Check) -> Draf
     return superpose(model, start, replace(settings, drafts=1), check)
 
 
+def superposed(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+    """k drafts that share their passes, and the rows of these."""
+    return (superpose if settings.streams == 1 else streams)(model, start, settings, check)
+
+
 DECODERS: dict[str, Decoder] = {
-    "superposed": superpose,
+    "superposed": superposed,
     "verified": verified,
     "greedy": greedy,
     "nucleus": nucleus,
     "beam": beam,
     "branches": branches,
     "nucleus-superposed": nucleus_superposed,
-    "streams": streams,
 }

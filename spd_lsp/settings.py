@@ -37,20 +37,16 @@ class Settings:
     decoder: str = setting(
         "superposed",
         "how drafts are written: `superposed`, `verified` (read once more before they are ranked), or for "
-        "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`, `streams` "
-        "(between `superposed` and `beam`)",
-        choices=(
-            "superposed",
-            "verified",
-            "greedy",
-            "nucleus",
-            "beam",
-            "branches",
-            "nucleus-superposed",
-            "streams",
-        ),
+        "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`",
+        choices=("superposed", "verified", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
     )
-    streams: int = setting(2, "rows that `streams` writes its drafts in (g)", low=1, high=16)
+    streams: int = setting(
+        1,
+        "rows that `superposed` drafts share (g), all read in one pass a token: with 2 they find about what beam "
+        "search finds, and take longer",
+        low=1,
+        high=16,
+    )
     interpolation: str = setting(
         "nested",
         "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",

@@ -28,7 +28,7 @@ class Stream(NamedTuple):
 
 
 def streams(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
-    """Write k drafts in `settings.streams` rows, or fewer if no more are left to part. Knows no resets."""
+    """Write k drafts in `settings.streams` rows, or fewer if there is nothing left to part."""
     k, by = settings.drafts, settings.ranking
     check()
     logits = model.prefill(start.prompt, check)
@@ -37,9 +37,13 @@ def streams(model: Model, start: Start, settings: Settings, check: Callable[[], 
     held, passes, rows = [Stream(live, 0)], 1, 0
     while passes < settings.max_tokens and not settled(live, finished, k, by):
         check()
-        held = parted(held, settings.streams)
-        mixtures = [([draft.ids[-1] for draft in one.members], superposition(one.members)) for one in held]
-        each = model.step_rows(mixtures, [one.row for one in held])
+        if settings.reset_every and passes % settings.reset_every == 0:
+            held = [Stream(live[:1], 0)]  # as in `superpose`
+            each = model.prefill([*start.prompt, *live[0].ids], check)[None]
+        else:
+            held = parted(held, settings.streams)
+            mixtures = [([draft.ids[-1] for draft in one.members], superposition(one.members)) for one in held]
+            each = model.step_rows(mixtures, [one.row for one in held])
         passes, rows = passes + 1, rows + len(held)
         live, ended = select(options(each, held, start, settings), start, settings)
         finished = ranked([*finished, *ended], by, start.reads)

@@ -73,5 +73,11 @@ def test_passes_and_positions_of_each():
         "beam": (6, 15),
         "branches": (6, 15),
         "nucleus-superposed": (3 + 3 * 3, 2 * 3 + 3 * (3 + 2)),
-        "streams": (6, 2 * 5),
     }
+
+
+@pytest.mark.parametrize("g", [1, 2, 3])
+def test_superposed_drafts_share_as_many_rows_as_are_set(g):
+    chosen = Settings(drafts=3, max_tokens=6, streams=g)
+    found = DECODERS["superposed"](TinyModel(1), Start([1, 2], never), chosen, lambda: None)
+    assert (found.passes, found.rows) == (6, 5 * g)

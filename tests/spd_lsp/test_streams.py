@@ -41,21 +41,27 @@ def ids_of(held):
     return [[draft.ids for draft in one.members] for one in held]
 
 
-any_case = given(
-    seed=st.integers(0, 10_000),
-    k=st.integers(1, 6),
-    tau=st.sampled_from([0.5, 1.0, 3.0]),
-    stop=st.sampled_from([at_three, never]),
-    asks=st.booleans(),
-    rule=st.sampled_from(["nested", "paper"]),
-    ranking=st.sampled_from(["mean", "probability"]),
-)
+CASES = {
+    "seed": st.integers(0, 10_000),
+    "k": st.integers(1, 6),
+    "tau": st.sampled_from([0.5, 1.0, 3.0]),
+    "stop": st.sampled_from([at_three, never]),
+    "asks": st.booleans(),
+    "rule": st.sampled_from(["nested", "paper"]),
+    "ranking": st.sampled_from(["mean", "probability"]),
+}
 
 
-def case(seed, k, tau, stop, asks, rule, ranking):
+def case(seed, k, tau, stop, asks, rule, ranking, reset_every=0):
     """Settings with every token a candidate, so that all ways choose among the same."""
     chosen = Settings(
-        drafts=k, temperature=tau, max_tokens=7, candidates=VOCABULARY, interpolation=rule, ranking=ranking
+        drafts=k,
+        temperature=tau,
+        max_tokens=7,
+        candidates=VOCABULARY,
+        interpolation=rule,
+        ranking=ranking,
+        reset_every=reset_every,
     )
     return Start(PROMPT, stop, PROMPT, Counts(seed) if asks else None), chosen
 
@@ -67,7 +73,7 @@ def same(found, expected):
 
 
 @hypothesis_settings(deadline=None, max_examples=40)
-@any_case
+@given(**CASES, reset_every=st.sampled_from([0, 2, 3]))
 def test_one_stream_is_superposed_decoding(seed, **drawn):
     start, chosen = case(seed, **drawn)
     found = streams(TinyModel(seed), start, replace(chosen, streams=1), nothing)
@@ -75,7 +81,7 @@ def test_one_stream_is_superposed_decoding(seed, **drawn):
 
 
 @hypothesis_settings(deadline=None, max_examples=40)
-@any_case
+@given(**CASES)
 def test_as_many_streams_as_drafts_are_beam_search(seed, **drawn):
     start, chosen = case(seed, **drawn)
     both = start.interpolation is not None and chosen.interpolation == "nested"
@@ -84,6 +90,14 @@ def test_as_many_streams_as_drafts_are_beam_search(seed, **drawn):
     )  # else beam search looks at more first tokens that end a draft at once
     found = streams(TinyModel(seed), start, replace(chosen, streams=chosen.drafts), nothing)
     same(found, beam(TinyModel(seed), start, chosen, nothing))
+
+
+def test_a_reset_goes_on_with_the_best_draft_alone_in_a_row_of_its_own():
+    chosen = Settings(drafts=3, streams=2, max_tokens=8, reset_every=3)
+    model = TinyModel(5)
+    found = streams(model, Start(PROMPT, never), chosen, nothing)
+    assert len({draft.ids[:6] for draft in found.best}) == 1
+    assert (found.passes, found.rows) == (model.passes, model.rows + 2) == (8, 2 * 5 + 2)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])

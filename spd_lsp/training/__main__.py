@@ -150,10 +150,24 @@ def train(work: Path, seed: int, tokens: int, minutes: float, threads: int) -> N
 @budget
 @click.option("--kind", type=click.Choice(list(recipe.PHASES)), default="superposed", show_default=True)
 @click.option("--start", type=click.Path(exists=True, file_okay=False, path_type=Path), default=STARTER)
-def phase(work: Path, seed: int, tokens: int, minutes: float, threads: int, kind: str, start: Path) -> None:
-    """Go on from an exported model at a small rate, on superposed inputs or, to compare, on plain ones."""
+@click.option("--rate", default=recipe.SMALL_RATE, show_default=True, help="Highest learning rate of matrices.")
+@click.option(
+    "--decay-from", default=0.05, show_default=True, help="Share of the budget from which the rate falls to 0."
+)
+def phase(
+    work: Path,
+    seed: int,
+    tokens: int,
+    minutes: float,
+    threads: int,
+    kind: str,
+    start: Path,
+    rate: float,
+    decay_from: float,
+) -> None:
+    """Go on from an exported model, on plain inputs or on superposed ones."""
     torch.set_num_threads(threads)
-    plan = Plan(tokens=tokens, minutes=minutes, seed=seed, **recipe.SMALL_RATES)
+    plan = recipe.phase_plan(tokens, minutes, seed, rate, decay_from)
     with following(kind, plan) as report:
         recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report)
 

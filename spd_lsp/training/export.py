@@ -102,9 +102,9 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     card = CARD.read_text(encoding="utf-8").format(
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
-        tokens=f"{sum(facts['progress'].get(part, 0) for part in ('before', 'tokens')) / 1e6:.1f}",
+        tokens=f"{in_all(facts, 'before', 'tokens') / 1e6:.1f}",
         commands=commands(facts),
-        minutes=round(facts["progress"]["seconds"] / 60),
+        minutes=round(in_all(facts, "before_seconds", "seconds") / 60),
         remark=facts["plan"].get("remark", ""),
         plain=facts["validation"]["plain"],
         gaps=facts["validation"]["gaps"],
@@ -114,15 +114,27 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
 
+def in_all(facts: Mapping[str, Any], *parts: str) -> float:
+    """The sum of some of a run's numbers; those of what came before it may be missing."""
+    return float(sum(facts["progress"].get(part, 0) for part in parts))
+
+
 def commands(facts: Mapping[str, Any]) -> str:
-    """How to make the model, a phase after the run with its own commands."""
-    step, phase = "python -m spd_lsp.training", facts["plan"].get("phase", "run")
-    tokens, before = facts["progress"]["tokens"], facts["progress"].get("before", 0)
-    if phase == "run":
-        return f"{step} all --work DIR --tokens {tokens}"
-    start = f"{step} all --work DIR --tokens {before} --out START"
-    more = f"{step} phase --work DIR --kind {phase} --start START --tokens {tokens}"
-    return "\n".join((start, more, f"{step} export --work DIR --kind {phase}"))
+    """How to make the model; a phase after the run works in a second folder, MORE, with rows of its own."""
+    step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
+    if plan.get("phase", "run") == "run":
+        return f"{step} all --work DIR --tokens {progress['tokens']}"
+    work = f"--work MORE --seed {plan['seed']}"
+    rates = f"--rate {plan['matrix_rate']} --decay-from {plan['decay_from']}"
+    return "\n".join(
+        (
+            f"{step} all --work DIR --tokens {progress['before']} --out START",
+            "mkdir MORE; cp -r DIR/corpus DIR/tokenizer MORE",
+            f"{step} rows {work} --source-bytes {plan['source_bytes']}",
+            f"{step} phase {work} --kind {plan['phase']} --start START --tokens {progress['tokens']} {rates}",
+            f"{step} export {work} --kind {plan['phase']}",
+        )
+    )
 
 
 def storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:

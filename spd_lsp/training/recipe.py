@@ -6,7 +6,7 @@ corpus/ -> tokenizer/ -> rows/ -> run/ -> the exported folder -> a phase, superp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ LENGTH = 1_024
 TOKENIZER_BYTES = 70_000_000  # of source text the merges are learnt from
 ROWS_BYTES = 100_000_000  # of source text that is encoded: 24 million tokens
 HELD_OUT_FILES = 120  # of those held out, for the loss
-PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}  # `longer` is the control
-SMALL_RATES: dict[str, Any] = {"matrix_rate": 0.006, "embedding_rate": 0.0018, "warm_up": 0.05, "decay_from": 0.05}
+PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
+SMALL_RATE = 0.006  # of matrices in a phase; embeddings learn at 0.3 of it, as in a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,7 @@ def make_rows(recipe: Recipe) -> None:
     tokens = open_tokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     chosen = recipe.selection(recipe.rows_bytes)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rows.json").write_text(json.dumps({"source_bytes": recipe.rows_bytes}), encoding="utf-8")
     write_held_out(read(chosen.held_out[:HELD_OUT_FILES]), tokens, recipe.length, recipe.seed, folder)
     write_learnt(read(chosen.learnt), tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
 
@@ -104,16 +105,38 @@ def make_weights(recipe: Recipe, plan: Plan, report: Callable[[Progress, float],
 def make_phase(
     recipe: Recipe, phase: str, start: Path, plan: Plan, report: Callable[[Progress, float], None]
 ) -> None:
-    """Go on from the exported model in start, on rows it has not seen: `superposed`, or `longer` as a control."""
+    """Go on from the exported model in start, on rows behind those it has seen; `longer` is more of the same."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     if not (facts := start / "training.json").exists():
         raise UserError(
             f"expected a model that this recipe exported in {start}, found no training.json; name another"
         )
-    progress = json.loads(facts.read_text(encoding="utf-8"))["progress"]
-    plan = replace(plan, first_row=(progress.get("before", 0) + progress["tokens"]) // recipe.length)
+    seen = so_far(json.loads(facts.read_text(encoding="utf-8"))["progress"])
+    plan = replace(plan, first_row=int(seen["before"]) // recipe.length)
     keep_plan(recipe.work / phase, plan)
+    (recipe.work / phase / "start.json").write_text(json.dumps(seen), encoding="utf-8")
     train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=PHASES[phase])
+
+
+def so_far(progress: Mapping[str, float]) -> dict[str, float]:
+    """What an exported model has seen, as what came before a phase that goes on from it: tokens and seconds."""
+    return {
+        "before": progress.get("before", 0) + progress["tokens"],
+        "before_seconds": progress.get("before_seconds", 0) + progress["seconds"],
+    }
+
+
+def phase_plan(tokens: int, minutes: float, seed: int, rate: float, decay_from: float) -> Plan:
+    """How a phase goes on from an exported model."""
+    return Plan(
+        tokens=tokens,
+        minutes=minutes,
+        seed=seed,
+        matrix_rate=rate,
+        embedding_rate=round(0.3 * rate, 6),
+        warm_up=0.02,
+        decay_from=decay_from,
+    )
 
 
 def keep_plan(folder: Path, plan: Plan) -> None:
@@ -141,8 +164,10 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any
     storage = measure_storage(recipe.config(), run, rows, tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
-    progress["before"] = plan.get("first_row", 0) * recipe.length
-    facts = record(plan | {"phase": phase}, progress, measures, storage, sources)
+    if phase != "run":
+        progress |= json.loads((run / "start.json").read_text(encoding="utf-8"))
+    plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {"phase": phase}
+    facts = record(plan, progress, measures, storage, sources)
     write_card(out, facts)
     return facts
 

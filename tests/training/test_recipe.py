@@ -79,7 +79,8 @@ def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, p
     assert (facts["progress"]["before"], facts["progress"]["tokens"]) == (1200, 1200)
     card = (work / "out" / "MODEL_CARD.md").read_text()
     assert "all --work DIR --tokens 1200 --out START" in card
-    assert f"phase --work DIR --kind {phase} --start START --tokens 1200" in card
+    assert f"phase --work MORE --seed 0 --kind {phase} --start START --tokens 1200" in card
+    assert facts["progress"]["before_seconds"] > 0
     assert (work / "start" / "model.safetensors").read_bytes() != (work / "out" / "model.safetensors").read_bytes()
 
 

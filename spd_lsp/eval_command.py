@@ -170,6 +170,26 @@ def by_drafts(context: click.Context, /, repos: tuple[Path, ...], **options: Any
         publish(summarise(records, arms, session.facts), options)
 
 
+@evaluate.command()
+@place_options
+@click.option("--places", type=click.IntRange(min=20), help="At most so many.")
+@click.option("--typed", type=click.IntRange(min=0), default=60, show_default=True, help="Lines typed through.")
+@click.pass_context
+def smoothing(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
+    """Compare rules by which n-gram counts and a model are mixed.
+
+    Weights by order as shipped, fitted anew, by the context's count and successors, by confidence; stupid backoff,
+    absolute discounting, Witten-Bell. Each repository is judged by rules fitted on the others.
+    """
+    from spd_lsp.evaluation.smoothing.trial import compare
+
+    if len(repos) < 2:
+        raise UserError("expected two repositories or more, each judged by the others, found one; name more")
+    with progress(context) as (report, tell):
+        session = opened(repos, options, report, tell)
+        publish(compare(session, options["places"], options["typed"]), options)
+
+
 @contextmanager
 def progress(context: click.Context) -> Iterator[tuple[Report, Tell]]:
     """A bar on standard error, and a way to say something beside it; an interrupted run can go on."""

@@ -2,9 +2,10 @@
 
 `superposed` and `verified` (the same, and all drafts read once more at the end) ask n-grams; the others do not,
 and so are at their fastest. `greedy` is a bare loop over one row.
-All but the last three drive this project's engine; those are `generate` of transformers, batched, with its own
-cache. Nobody stops at an end of text. `reading` reads as many bytes as the model's weights take: the least that
-any of them can need for a token.
+Those named after transformers are its `generate`, batched, with its own cache. `llama.cpp` is that library, where
+it is installed, with k rows that begin with the likeliest tokens and go on greedily. The others drive this
+project's engine. Nobody stops at an end of text. `reading` reads as many bytes as the model's weights take: the
+least that any of them can need for a token.
 
 Legend: V vocabulary.
 """
@@ -26,8 +27,9 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.engine.runner import Runner
+    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
 
-__all__ = ["SINGLE", "Contest", "contenders", "forget", "run"]
+__all__ = ["LLAMA_CPP", "SINGLE", "Contest", "contenders", "forget", "run"]
 
 Answer = TypeVar("Answer")
 
@@ -35,9 +37,10 @@ HISTORY = 16  # ids before the drafts that n-grams can reach back to
 WITH_NGRAMS = ("superposed", "verified")
 TOP_P = 0.9  # of nucleus sampling, as in `sampling`
 WHOLE = np.ones(1)
+LLAMA_CPP = "llama.cpp"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contest:
     """The models and what is asked of them."""
 
@@ -48,6 +51,7 @@ class Contest:
     interpolation: Interpolation | None = None
     reader: WeightReader | None = None
     remarks: tuple[str, ...] = ()  # what the engine said of itself
+    llama_cpp: LlamaCpp | None = None
 
 
 class Stopwatch:
@@ -207,6 +211,17 @@ def generate(contest: Contest, k: int, **how: Any) -> Run:
     return Run(marks[0] - began, ended - marks[0], contest.tokens, contest.tokens, k * (contest.tokens - 1))
 
 
+def rows_of_llama_cpp(contest: Contest, k: int) -> Run:
+    """k rows of llama.cpp, one pass for a token of each."""
+    model = contest.llama_cpp
+    assert model is not None
+    begun: list[Moment] = []
+    began = now()
+    model.drafts(contest.prompt, k, contest.tokens, lambda: begun.append(now()))
+    ended = now()
+    return Run(begun[0] - began, ended - begun[0], contest.tokens, contest.tokens, k * (contest.tokens - 1))
+
+
 def reading(contest: Contest) -> Run:
     """All weights read once for each token, and nothing else."""
     assert contest.reader is not None
@@ -227,15 +242,17 @@ ARMS: dict[str, Callable[[Contest, int], Run]] = {
     "transformers greedy": lambda contest, k: generate(contest, 1, do_sample=False),
     "transformers nucleus": lambda contest, k: generate(contest, k, do_sample=True, top_p=TOP_P, top_k=0),
     "transformers beam": lambda contest, k: generate(contest, k, do_sample=False, num_beams=k),
+    LLAMA_CPP: rows_of_llama_cpp,
     "reading": lambda contest, k: reading(contest),
 }
 SINGLE = ("reading", "greedy", "transformers greedy")  # write one draft, whatever k
 
 
-def contenders(ks: Sequence[int]) -> list[tuple[str, int]]:
+def contenders(ks: Sequence[int], left_out: Sequence[str] = ()) -> list[tuple[str, int]]:
     """All of them, by name and k. k rows of one are one row: nucleus and beam begin at 2."""
+    batched = [name for name in ARMS if name not in (*SINGLE, *left_out)]
     return [(name, 1) for name in SINGLE] + [
-        (name, k) for k in ks for name in ARMS if name not in SINGLE and (k > 1 or name == "superposed")
+        (name, k) for k in ks for name in batched if k > 1 or name in ("superposed", LLAMA_CPP)
     ]
 
 

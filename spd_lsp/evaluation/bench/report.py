@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spd_lsp.evaluation.bench.arms import SINGLE
+from spd_lsp.evaluation.bench.arms import LLAMA_CPP, SINGLE
 from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.session import Found, Key
@@ -24,7 +24,8 @@ TAKEN = (
     "Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in an order that changed. "
     "The prompt was read with an empty cache each time. A token: {clock} for one more token of all k drafts. "
     "Beside greedy: the median ratio within a round; where 1 lies between its quartiles, no difference is shown. "
-    "Superposed drafts ask n-grams, the others do not; verifying them at the end is shared among their tokens."
+    "Superposed drafts ask n-grams, the others do not; verifying them at the end is shared among their tokens. "
+    "llama.cpp is called as a library: k rows that share the prompt, with keys and values in half precision."
 )
 NAMES = {
     "superposed": "superposed decoding",
@@ -35,6 +36,7 @@ NAMES = {
     "transformers greedy": "transformers greedy, one draft",
     "transformers nucleus": "transformers nucleus, batched",
     "transformers beam": "transformers beam search",
+    LLAMA_CPP: "llama.cpp, batched",
     "reading": "reading the weights (limit)",
 }
 STYLES = {
@@ -44,6 +46,7 @@ STYLES = {
     "beam": "^--",
     "transformers nucleus": "s:",
     "transformers beam": "^:",
+    LLAMA_CPP: "d-.",
 }
 
 
@@ -89,6 +92,7 @@ def facts(found: Found) -> dict[str, str]:
     return {
         "model": f"{found.asked['model']}, {found.weights / 1e6:,.1f} MB of weights a token",
         "engine": found.asked["engine"],
+        "llama.cpp": found.asked["llama.cpp"],
         "asked": f"{found.asked['tokens']} tokens after a prompt of {found.prompt}",
         **found.machine,
         "load": f"{before} processes wanted to run before, {after} after",

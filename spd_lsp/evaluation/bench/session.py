@@ -13,7 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from spd_lsp.evaluation.bench.arms import Contest, contenders, run
+import numpy as np
+
+from spd_lsp.evaluation.bench.arms import LLAMA_CPP, WHOLE, Contest, contenders, forget, run
 from spd_lsp.evaluation.bench.machine import (
     WeightReader,
     apart,
@@ -28,6 +30,7 @@ from spd_lsp.evaluation.bench.prefixes import TYPED, read_again
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
+    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
     from spd_lsp.interpolation import Mixture
     from spd_lsp.tokens import Tokens
 
@@ -77,12 +80,14 @@ def hold(asked: Asked, report: Report) -> Found:
     contest = prepare(asked, tokens, parts=("engine", "transformers", "reading"))
     assert contest.model is not None
     assert contest.reader is not None
+    contest.llama_cpp, of_llama_cpp = with_llama_cpp(contest, asked)
     found = Found(
         {
             "model": asked.model,
             "tokens": asked.tokens,
             "rounds": asked.repeat,
             "engine": "; ".join([type(contest.model).__name__, *contest.remarks]),
+            "llama.cpp": of_llama_cpp,
         },
         describe(str(contest.model.device)),
         weights=contest.reader.size,
@@ -117,6 +122,43 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
         reader = WeightReader(weight_bytes(network), str(network.device))
     ngrams = own_code(asked.folder, tokens)
     return Contest(engine, network, tuple(prompt), asked.tokens, ngrams, reader, tuple(remarks[1:]))
+
+
+def with_llama_cpp(contest: Contest, asked: Asked) -> tuple[LlamaCpp | None, str]:
+    """llama.cpp, where it is installed, loads the model and predicts what the engine does; what to say of it."""
+    from spd_lsp.evaluation.bench.llama_cpp import Unlike
+
+    assert contest.model is not None
+    if str(contest.model.device) != "cpu":
+        return None, "left out: compared on a CPU only"
+    try:
+        model = open_llama_cpp(asked, len(contest.prompt))
+    except Unlike as error:
+        return None, f"left out: {error}"
+    theirs = model.drafts(contest.prompt, 1, contest.tokens, lambda: None)[0].tolist()
+    same = [a == b for a, b in zip(theirs, greedy_ids(contest), strict=True)]
+    alike = same.index(False) if False in same else len(same)
+    if not alike:
+        return None, "left out: its first token is another than this engine's"
+    return model, f"{model}; its greedy draft is this engine's for {alike} of {len(same)} tokens"
+
+
+def open_llama_cpp(asked: Asked, prompt: int) -> LlamaCpp:
+    """The model in llama.cpp, with room for the prompt once and all drafts."""
+    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp as Opened
+
+    rows = max(asked.ks)
+    return Opened(asked.folder, rows, prompt + rows * asked.tokens, asked.threads)
+
+
+def greedy_ids(contest: Contest) -> list[int]:
+    """What the engine's model predicts, token by token."""
+    assert contest.model is not None
+    forget(contest.model)
+    found = [int(np.argmax(contest.model.prefill(contest.prompt, lambda: None)))]
+    while len(found) < contest.tokens:
+        found.append(int(np.argmax(contest.model.step(found[-1:], WHOLE))))
+    return found
 
 
 def plain_network(asked: Asked, device: str) -> Any:
@@ -170,7 +212,7 @@ def own_code(folder: Path, tokens: Tokens) -> Mixture:
 
 def compete(contest: Contest, asked: Asked, found: Found, report: Report) -> None:
     """Let every contender run once a round, in an order that changes from round to round."""
-    keys = contenders(asked.ks)
+    keys = contenders(asked.ks, [] if contest.llama_cpp else [LLAMA_CPP])
     found.runs = {key: [] for key in keys}
     done = 0
     for number in range(asked.repeat + 1):
@@ -201,7 +243,10 @@ def memory_of(asked: Asked, key: Key) -> tuple[int, int]:
     from spd_lsp.tokens import Tokens
 
     theirs = key[0].startswith("transformers")
-    contest = prepare(asked, Tokens(asked.folder), ["transformers" if theirs else "engine"])
+    parts = [] if key[0] == LLAMA_CPP else ["transformers" if theirs else "engine"]
+    contest = prepare(asked, Tokens(asked.folder), parts)
+    if key[0] == LLAMA_CPP:
+        contest.llama_cpp = open_llama_cpp(asked, len(contest.prompt))
     forget_peak()
     held = held_bytes()
     run(*key, contest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.evaluation.bench.arms import ARMS, SINGLE, Contest, contenders, run
+from spd_lsp.evaluation.bench.arms import ARMS, LLAMA_CPP, SINGLE, Contest, contenders, run
 from spd_lsp.evaluation.bench.machine import MOST, WeightReader
-from spd_lsp.evaluation.bench.session import Asked, own_code, prepare, weight_bytes
+from spd_lsp.evaluation.bench.session import Asked, own_code, prepare, weight_bytes, with_llama_cpp
 from spd_lsp.tokens import Tokens
 from tests.conftest import STARTER, TinyModel
 
@@ -18,11 +18,16 @@ TOKENS = 4
 @pytest.fixture(scope="module")
 def contest() -> Contest:
     asked = Asked(STARTER, "starter", "cpu", TEXT, (1, 3), TOKENS, 1, 1, False)
-    return prepare(asked, Tokens(STARTER), ["engine", "transformers", "reading"])
+    found = prepare(asked, Tokens(STARTER), ["engine", "transformers", "reading"])
+    found.llama_cpp, said = with_llama_cpp(found, asked)
+    assert ("4 of 4 tokens" if found.llama_cpp else "pip install") in said
+    return found
 
 
 @pytest.mark.parametrize("name", ARMS)
 def test_each_contender_gives_its_times_and_counts(name, contest):
+    if name == LLAMA_CPP and contest.llama_cpp is None:
+        pytest.skip("llama.cpp is not installed")
     found = run(name, 3, contest)
     assert found.tokens == TOKENS
     assert found.first.wall > 0
@@ -42,7 +47,7 @@ def test_one_superposed_draft_without_ngrams_costs_the_passes_of_greedy(contest)
 
 
 def test_only_superposed_decoding_asks_ngrams(contest):
-    shares = {name: run(name, 3, contest).ngrams.wall for name in ARMS}
+    shares = {name: run(name, 3, contest).ngrams.wall for name in ARMS if name != LLAMA_CPP}
     assert [name for name, seconds in shares.items() if seconds] == ["superposed", "verified"]
 
 
@@ -107,3 +112,8 @@ def test_contenders_are_one_draft_once_and_the_others_for_each_k():
     assert ("superposed", 1) in found
     assert ("beam", 1) not in found
     assert {name for name, k in found if k == 3} == set(ARMS) - set(SINGLE)
+
+
+def test_who_is_left_out_does_not_contend_and_llama_cpp_is_timed_with_one_row_as_well():
+    assert (LLAMA_CPP, 1) in contenders([1, 3])
+    assert LLAMA_CPP not in {name for name, _ in contenders([1, 3], [LLAMA_CPP])}

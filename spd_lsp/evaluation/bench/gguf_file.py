@@ -1,0 +1,122 @@
+"""A model's folder as one file that llama.cpp reads: the same weights under other names, and no tokenizer.
+
+Comes in: a folder with config.json and safetensors. Goes out: a GGUF file. Texts are ids
+here, so it holds no words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Unlike", "write"]
+
+Weight = npt.NDArray[np.floating[Any]]
+
+# What llama.cpp calls a kind of model, and whether it wants the two halves that a rotation turns side by side.
+KINDS = {
+    "llama": ("llama", True),
+    "mistral": ("llama", True),
+    "qwen2": ("qwen2", False),
+    "qwen3": ("qwen3", False),
+}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+IN_LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+class Unlike(Exception):
+    """llama.cpp is not asked to load such a model here; says why."""
+
+
+def write(folder: Path, path: Path) -> str:
+    """Write the GGUF file; the precision of its matrices is returned: half if they are stored so, else single."""
+    from gguf import GGUFWriter
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if config.model_type not in KINDS:
+        raise Unlike(f"a model of type {config.model_type}; {', '.join(KINDS)} are compared")
+    rotation = config.rope_parameters
+    if rotation["rope_type"] != "default":
+        raise Unlike(f"positions of type {rotation['rope_type']}")
+    kind, side_by_side = KINDS[config.model_type]
+    writer = GGUFWriter(path, kind)
+    describe(writer, config, rotation["rope_theta"])
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    precision = "float32"
+    for name, weight in stored(folder):
+        named = renamed(name)
+        if side_by_side and (turned := heads.get(named.split(".")[-2])):
+            weight = pairs_together(weight, turned)
+        if weight.ndim == 2:
+            precision = str(weight.dtype)
+        writer.add_tensor(named, np.ascontiguousarray(weight if weight.ndim == 2 else weight.astype(np.float32)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return precision
+
+
+def describe(writer: Any, config: Any, theta: float) -> None:
+    """Write the shape."""
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(theta)
+    writer.add_rope_dimension_count(width)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("no_vocab")
+
+
+def stored(folder: Path) -> Iterator[tuple[str, Weight]]:
+    """All parameters; bfloat16 becomes float32, which holds it exactly."""
+    import torch
+    from safetensors import safe_open
+
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as parts:
+            for name in parts.keys():  # noqa: SIM118
+                tensor = parts.get_tensor(name)
+                yield name, (tensor if tensor.dtype == torch.float16 else tensor.float()).numpy()
+
+
+def renamed(name: str) -> str:
+    """Example: `model.layers.3.mlp.up_proj.weight` -> `blk.3.ffn_up.weight`."""
+    stem, _, kind = name.rpartition(".")
+    if stem in WHOLE:
+        return f"{WHOLE[stem]}.{kind}"
+    parts = stem.split(".")
+    if parts[:2] == ["model", "layers"] and (inside := ".".join(parts[3:])) in IN_LAYER:
+        return f"blk.{parts[2]}.{IN_LAYER[inside]}.{kind}"
+    raise Unlike(f"a parameter {name}")
+
+
+def pairs_together(weight: Weight, heads: int) -> Weight:
+    """The outputs of each head as first, middle, second, middle + 1 ...; [H * W, I] or [H * W] -> the same."""
+    halves = weight.reshape(heads, 2, -1, *weight.shape[1:])  # [H, 2, W / 2, ...]
+    turned: Weight = halves.swapaxes(1, 2).reshape(weight.shape)
+    return turned

@@ -192,12 +192,12 @@ def load_completer(
     from ngram_builders.registry import Registry
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate
     from spd_lsp.completer import Completer
-    from spd_lsp.interpolation import Domains
+    from spd_lsp.interpolation import ROWS, Domains
     from spd_lsp.live import Live
     from spd_lsp.rebuild import Rebuilder
     from spd_lsp.retokenise import Retokeniser
     from spd_lsp.tokens import Tokens
-    from spd_lsp.tuning import with_tuned
+    from spd_lsp.tuning import read_weights, with_tuned
 
     folder = locate(settings.model, report)
     tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
@@ -210,7 +210,9 @@ def load_completer(
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     again = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.refresh else None
-    domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, lasting(settings.model))
+    name = lasting(settings.model)
+    rows = read_weights(registry.folder, name) or ROWS
+    domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
     return Completer(model, tokens, domains, settings)
 
 

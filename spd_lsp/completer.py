@@ -16,7 +16,7 @@ from spd_lsp.context import trim
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
 from spd_lsp.inbox import News, Open
-from spd_lsp.interpolation import Domains
+from spd_lsp.interpolation import Domains, believed
 from spd_lsp.items import Completion, Place, ending, rank, shown
 from spd_lsp.ranking import worth
 from spd_lsp.settings import Settings
@@ -88,7 +88,7 @@ class Completer:
             return Answer([], reason="there is no code before the cursor")
         place = Place(view.shape, view.indent, view.after)
         prompt = self.tokens.prompt(view.before, view.after)
-        mixture = self.domains.serving(path, language)
+        mixture = believed(self.domains.serving(path, language), self.settings)
         start = Start(
             prompt.ids,
             stop=lambda ids: self.finished(ids, prompt, place),
@@ -112,7 +112,7 @@ class Completer:
             prompt_tokens=len(prompt.ids),
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
-            reason="" if completions else "every draft was empty",
+            reason="" if completions else "every draft was empty or too unlikely",
             problems=tuple(self.domains.problems),
         )
 
@@ -132,13 +132,14 @@ class Completer:
         return self.domains.tidy(seconds)
 
     def believed(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
-        """The same with how often such a draft is right, if what they are ranked by tells that."""
+        """Those that are likely enough, with how often such a draft is right, if what ranks them tells that."""
         if (self.settings.ranking, self.settings.interpolation) != ("probability", "nested"):
             return list(completions)
-        return [
+        told = [
             replace(completion, probability=share_right(completion.probability, first=not place, ngrams=ngrams))
             for place, completion in enumerate(completions)
         ]
+        return [completion for completion in told if completion.probability >= self.settings.least_probability]
 
     @property
     def room(self) -> int:

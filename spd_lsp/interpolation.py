@@ -8,6 +8,7 @@ Legend: K drafts, C candidates, N orders from 2 on.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ngram_builders.tables import Table, query
 from ngram_builders.weights import row_of
 from spd_lsp.live import Live
 from spd_lsp.rebuild import Rebuilder, behind
-from spd_lsp.settings import UserError
+from spd_lsp.settings import Settings, UserError
 
 Floats = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.int64]
@@ -59,6 +60,35 @@ class Mixture:
         self.names = tuple(names)
         self.rows = whole_rows(rows)
         self.rest = 1 - self.rows.sum(axis=1, keepdims=True)  # what the model keeps
+        self.reach = LONGEST
+
+    def believed(self, trust: float, longest: int) -> Mixture:
+        """The same tables with their odds beside the model times `trust`, and no n-gram longer than `longest`.
+
+        Example: trust 2, a row that gives them a half in all -> two thirds, shared among orders as before.
+        """
+        if trust == 1 and longest > LONGEST:
+            return self
+        other = copy(self)
+        other.rows = trust * self.rows / (self.rest + trust * self.rows.sum(axis=1, keepdims=True))
+        other.rest = 1 - other.rows.sum(axis=1, keepdims=True)
+        other.reach = longest - 1
+        return other
+
+    def weighed(self, rows: Sequence[Sequence[float]]) -> Mixture:
+        """The same tables, believed as other rows say."""
+        other = copy(self)
+        other.rows = whole_rows(rows)
+        other.rest = 1 - other.rows.sum(axis=1, keepdims=True)
+        return other
+
+    def contexts(self, histories: Histories) -> Ids:
+        """The tokens that tables are asked with, -1 before them. -> [K, LONGEST]."""
+        contexts = last_tokens(histories, LONGEST)
+        if self.reach < LONGEST:
+            contexts = contexts.copy()
+            contexts[:, : LONGEST - self.reach] = -1
+        return contexts
 
     def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2. -> [K, C].
@@ -75,7 +105,7 @@ class Mixture:
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
         """
-        p_n, heard = self.query.mean(last_tokens(histories, LONGEST), candidates)
+        p_n, heard = self.query.mean(self.contexts(histories), candidates)
         m = row_of(heard)
         return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
 
@@ -84,7 +114,7 @@ class Mixture:
 
         Where p is below 0 a token may not follow.
         """
-        contexts = last_tokens(histories, LONGEST)
+        contexts = self.contexts(histories)
         return self.query.nested(contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.rows)
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
@@ -92,12 +122,12 @@ class Mixture:
 
         -> [K, N, C] and [K, N], orders from 2 on.
         """
-        p_n, heard = self.query.mean(last_tokens(histories, LONGEST), candidates)
+        p_n, heard = self.query.mean(self.contexts(histories), candidates)
         return p_n, (heard > 0).astype(float)
 
     def successors(self, histories: Histories, n: int) -> Ids:
         """Up to n tokens of each pool that followed the longest known context of each history, each once."""
-        return self.query.successors(last_tokens(histories, LONGEST), n)
+        return self.query.successors(self.contexts(histories), n)
 
 
 def whole_rows(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
@@ -120,6 +150,11 @@ def last_tokens(histories: Histories, n: int) -> Ids:
     return contexts
 
 
+def believed(mixture: Mixture | None, settings: Settings) -> Mixture | None:
+    """A mixture as the settings want it heard."""
+    return mixture and mixture.believed(settings.ngram_trust, settings.longest_order)
+
+
 class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
@@ -136,6 +171,7 @@ class Domains:
         live: Live | None = None,
         rebuilder: Rebuilder | None = None,
         model: str = "",
+        rows: Weights = ROWS,
     ) -> None:
         self.registry = registry
         self.fingerprint = fingerprint
@@ -143,6 +179,7 @@ class Domains:
         self.live = live
         self.rebuilder = rebuilder
         self.model = model  # whose fitted weights are used
+        self.usual = rows  # where a table has none fitted for the model
         self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
@@ -168,7 +205,7 @@ class Domains:
         if not found:
             return None
         names, pools, weights = zip(*found, strict=True)
-        return Mixture(pools, weights, names, rows or ROWS)
+        return Mixture(pools, weights, names, rows or self.usual)
 
     def fitted(self, domain: Domain) -> Weights | None:
         """The weights fitted for this domain and model, if any were."""

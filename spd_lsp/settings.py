@@ -60,6 +60,13 @@ class Settings:
     alpha: float = setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0)
     temperature: float = setting(1.0, "sharpness of the model's distribution (tau)", low=0.001, high=10.0)
     candidates: int = setting(20, "tokens looked at in each step (r)", low=1, high=1000)
+    ngram_trust: float = setting(
+        1.0, "factor on the odds of n-grams beside the model; below 1 for a strong model", low=0.0, high=100.0
+    )
+    longest_order: int = setting(9, "tokens of the longest n-grams that are asked", low=2, high=9)
+    least_probability: float = setting(
+        0.0, "drafts that would be right more seldom are not offered, 0.05 is one of twenty", low=0.0, high=1.0
+    )
     reset_every: int = setting(0, "start again from the best draft after so many tokens; 0 never", low=0, high=512)
     languages_off: tuple[str, ...] = setting(
         ("plaintext", "markdown", "git-commit", "gitcommit", "git-rebase", "dotenv"),

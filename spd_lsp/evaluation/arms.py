@@ -25,7 +25,7 @@ from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Drafts, Floats, Model, Start
 from spd_lsp.evaluation.length_penalty import penalised_beam
 from spd_lsp.evaluation.prior import PRIORS, Prior
-from spd_lsp.interpolation import Domains, Mixture
+from spd_lsp.interpolation import Domains, Mixture, believed
 from spd_lsp.items import Place, rank, shown
 from spd_lsp.ranking import worth
 from spd_lsp.sampling import Chance, nucleus, sample
@@ -251,7 +251,7 @@ class Asker:
         """Complete with one arm. What is timed: decoding with its n-grams, and ranking."""
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        drafts = arm.write(self.of(arm), self.start(question, mixture), settings)
+        drafts = arm.write(self.of(arm), self.start(question, believed(mixture, settings)), settings)
         found = [
             (self.completer.text(draft.ids, question.prompt), worth(draft, settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
@@ -269,7 +269,9 @@ class Asker:
     def draw(self, arm: Arm, question: Question, mixture: Mixture | None) -> list[str]:
         """What DRAWN draws of an arm read, in no order, each as often as it was drawn."""
         settings = dataclasses.replace(self.settings, **arm.settings, drafts=DRAWN)
-        drafts, _ = sample(self.of(arm), self.start(question, mixture), settings, never, arm.chance)
+        drafts, _ = sample(
+            self.of(arm), self.start(question, believed(mixture, settings)), settings, never, arm.chance
+        )
         found = [
             rank([(self.completer.text(draft.ids, question.prompt), 0.0)], question.place) for draft in drafts
         ]

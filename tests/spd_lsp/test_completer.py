@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ngram_builders.build import build
@@ -163,3 +165,20 @@ def test_a_file_longer_than_the_model_can_read_is_trimmed(completer):
     answer = completer.complete(source, len(source), "python")
     assert 300 < answer.prompt_tokens <= completer.model.max_positions - completer.settings.max_tokens
     assert answer.completions
+
+
+def test_drafts_that_are_too_unlikely_are_not_offered(completer):
+    source = "import os\n\n\ndef names(path):\n    for name in os."
+    every = completer.complete(source, len(source), "python", forced=True).completions
+    least = sorted(completion.probability for completion in every)[1]
+    choosy = Completer(
+        completer.model,
+        completer.tokens,
+        completer.domains,
+        replace(completer.settings, least_probability=least),
+    )
+    offered = choosy.complete(source, len(source), "python", forced=True).completions
+    assert offered == [completion for completion in every if completion.probability >= least]
+    assert 0 < len(offered) < len(every)
+    choosy.settings = replace(completer.settings, least_probability=1.0)
+    assert "too unlikely" in choosy.complete(source, len(source), "python", forced=True).reason

@@ -158,3 +158,33 @@ def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
     assert domains.serving(None, "python") is None
     assert len(domains.problems) == 1
     assert "was built with tokenizer other" in domains.problems[0]
+
+
+def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
+    by_order, _ = mixture.by_order(histories, candidates)
+    plain = mixture.nest(histories, candidates, p)
+    doubled = mixture.believed(2.0, 9).nest(histories, candidates, p)
+    rows = mixture.rows[2]
+    said = rows @ by_order[0] / rows.sum()  # of n-grams alone
+    odds = rows.sum() / (1 - rows.sum())
+    assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))
+    assert doubled[0] == pytest.approx((p + 2 * odds * said) / (1 + 2 * odds))
+    assert doubled[1] == pytest.approx(p)  # of an unseen context nobody knows more
+    assert mixture.believed(0.0, 9).nest(histories, candidates, p)[0] == pytest.approx(p)
+    assert mixture.believed(1.0, 9) is mixture
+
+
+def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    bigrams = mixture.believed(1.0, 2)
+    _, heard = mixture.by_order([[1, 2]], np.array([3]))
+    _, fewer = bigrams.by_order([[1, 2]], np.array([3]))
+    assert heard[0, :3].tolist() == [1, 1, 0]
+    assert fewer[0, :3].tolist() == [1, 0, 0]
+    assert bigrams.successors([[4, 1]], 5).tolist() == [2]
+    p = np.full(mixture.query.pools[0][0].vocab_size, 0.01, dtype=np.float32)
+    ids, mixed = bigrams.nested([[9, 2]], p, 3)
+    assert mixed == pytest.approx(bigrams.nest([[9, 2]], ids, p[ids]))
+    assert mixture.nested([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same

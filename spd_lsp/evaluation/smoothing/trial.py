@@ -55,10 +55,7 @@ class Smoothed(Mixture):
     """A mixture that follows another rule. The candidates are the same."""
 
     def __init__(self, mixture: Mixture, rule: Rule) -> None:
-        self.query = mixture.query
-        self.names = mixture.names
-        self.rows = mixture.rows
-        self.rest = mixture.rest
+        self.__dict__ |= mixture.__dict__
         self.rule = rule
 
     def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:

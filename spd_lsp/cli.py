@@ -264,7 +264,7 @@ def doctor(settings: Settings, model: str, device: str) -> None:
 
     settings = dataclasses.replace(settings, model=model, device=device)
     wrong = 0
-    for finding in examine(settings, lambda chosen: load_completer(chosen, lambda text: None)):
+    for finding in examine(settings, lambda chosen: load_completer(chosen, lambda text: None), lasting(model)):
         click.echo(f"{finding.state:5}  {finding.subject:20} {finding.text}")
         wrong += finding.state == "wrong"
     if wrong:

@@ -20,6 +20,7 @@ from spd_lsp.ngram_commands import open_registry
 from spd_lsp.ngram_listing import megabytes, mend, sources_gone
 from spd_lsp.settings import Settings, UserError
 from spd_lsp.tokens import Tokens
+from spd_lsp.tuning import read_tuned, read_weights
 
 if TYPE_CHECKING:
     from spd_lsp.completer import Completer
@@ -36,11 +37,15 @@ class Finding:
     text: str
 
 
-def examine(settings: Settings, load: Callable[[Settings], Completer]) -> Iterator[Finding]:
-    """Look at everything a completion needs, in the order in which it is needed."""
+def examine(settings: Settings, load: Callable[[Settings], Completer], lasting: str = "") -> Iterator[Finding]:
+    """Look at everything a completion needs, in the order in which it is needed.
+
+    lasting: the model's name as what was tuned for it is kept under, if that differs from the setting.
+    """
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
     yield from packages()
     yield settings_in_use(settings)
+    yield tuned(settings, lasting or settings.model)
     try:
         folder = locate(settings.model)
         tokens = Tokens(folder)
@@ -68,6 +73,14 @@ def settings_in_use(settings: Settings) -> Finding:
         if (value := getattr(settings, field.name)) != field.default
     ]
     return Finding("settings", "ok", ", ".join(changed) or "all at their defaults")
+
+
+def tuned(settings: Settings, name: str) -> Finding:
+    """What `spd-lsp tune` found for the model; it serves wherever a setting is at its default."""
+    folder = open_registry(settings).folder
+    found = [f"{setting}={value!r}" for setting, value in read_tuned(folder, name).items()]
+    found += ["weights of n-grams"] if read_weights(folder, name) else []
+    return Finding("tuned", "ok", ", ".join(found) or f"nothing for {name}")
 
 
 def model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:

@@ -10,9 +10,10 @@ from click.testing import CliRunner
 from ngram_builders.registry import Registry
 from spd_lsp.checkpoints import STARTER, locate
 from spd_lsp.cli import main
-from spd_lsp.doctor import tables
+from spd_lsp.doctor import tables, tuned
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Tokens
+from spd_lsp.tuning import write_tuned
 from tests.ngram_builders.small_tables import writer
 
 FOLDER = locate(STARTER)
@@ -45,6 +46,14 @@ def test_a_fresh_installation_has_nothing_wrong(tmp_path):
     assert all(line.startswith("ok ") for line in lines), lines
     assert {line.split()[1] for line in lines} >= {"spd-lsp", "torch", "pygls", "model", "settings", "data"}
     assert not (tmp_path / "data").exists()
+
+
+def test_what_was_tuned_for_the_model_is_told(tmp_path):
+    write_tuned(tmp_path, "mine", {"temperature": 0.8, "weights": [[0.1]]})
+    write_tuned(tmp_path, "other", {"candidates": 40})
+    settings = Settings(data_dir=str(tmp_path))
+    assert tuned(settings, "mine").text == "temperature=0.8, weights of n-grams"
+    assert tuned(settings, "third").text == "nothing for third"
 
 
 def test_what_is_wrong_ends_the_command_with_its_number(registry, tmp_path):

@@ -20,6 +20,8 @@ from tokenizers import Tokenizer
 from spd_lsp.settings import UserError
 
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
+BLANKS = (b" ", b"\t")
+OPENERS = (":", "{", "(", "[")
 MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
 
 
@@ -128,7 +130,7 @@ class Tokens:
 
         Example: before `x = pri` gives history `x =`, healed ` pri`, allowed ` pri`, ` print`, ` private` ...
         """
-        history, healed, allowed = self.heal(self.encode(before))
+        history, healed, allowed = self.heal(self.encode(before), indented=is_indented(before))
         if self.fill_format is None or not after:
             # A model reads at least one token; the end of the text before is what stands before every text.
             return Prompt([*self.opening, *history] or [self.end_of_text], history, healed, allowed)
@@ -142,14 +144,21 @@ class Tokens:
                 ids.append(self.id_of(part))
         return Prompt(ids, history, healed, allowed)
 
-    def heal(self, ids: list[int]) -> tuple[list[int], bytes, npt.NDArray[np.int64] | None]:
+    def heal(
+        self, ids: list[int], *, indented: bool = False
+    ) -> tuple[list[int], bytes, npt.NDArray[np.int64] | None]:
         """Take back the last tokens while one token can stand for them: the cursor may split a word.
 
-        A text that ends in `pri` was cut as if `pri` were a word, but ` print` is another token.
+        A text that ends in `pri` was cut as if `pri` were a word, but ` print` is another token. After what is
+        `indented` no blank follows.
         """
         for n in range(min(MAX_HEALED, len(ids)), 0, -1):
             healed = self.bytes_of(ids[-n:])
-            if healed and len(allowed := self.beginning_with(healed)):
+            allowed = self.beginning_with(healed)
+            if indented:
+                deeper = np.concatenate([self.beginning_with(healed + blank) for blank in BLANKS])
+                allowed = allowed[np.isin(allowed, deeper, invert=True)]
+            if healed and len(allowed):
                 return ids[:-n], healed, allowed
         return ids, b"", None
 
@@ -177,6 +186,18 @@ class Tokens:
         """Pieces in the order of their bytes, without empty ones, and their ids."""
         order = sorted((i for i, piece in enumerate(self.pieces) if piece), key=self.pieces.__getitem__)
         return [self.pieces[i] for i in order], np.array(order, dtype=np.int64)
+
+
+def is_indented(before: str) -> bool:
+    """Whether the cursor stands where a line's text begins: behind blanks that a person or an editor put there.
+
+    Not behind a line that opens a block or a bracket, if its indentation was only repeated.
+    Example: `if x:\n    y()\n    ` is, `def f():\n    if x:\n    ` is not.
+    """
+    above, _, line = before.rpartition("\n")
+    last = above.rstrip().rpartition("\n")[2]
+    repeated = len(line) <= len(last) - len(last.lstrip())
+    return line.isspace() and not (repeated and last.endswith(OPENERS))
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -22,6 +23,7 @@ def tokens():
 starter = Tokens(STARTER)
 
 
+@hypothesis_settings(deadline=None)  # the first example waits for the vocabulary's bytes
 @given(st.text())
 def test_bytes_of_the_ids_are_the_text(text):
     assert starter.bytes_of(starter.encode(text)) == text.encode()
@@ -127,3 +129,27 @@ def test_an_id_beyond_the_vocabulary_has_no_bytes_and_ends_a_text(tokens):
     assert tokens.ends(beyond)
     assert tokens.ends(tokens.end_of_text)
     assert not tokens.ends(tokens.encode("a")[0])
+
+
+def goes_on_with(tokens, before):
+    """The first bytes with which a draft may go on from the cursor."""
+    prompt = tokens.prompt(before, "")
+    return {tokens.pieces[i][len(prompt.healed) :][:1] for i in prompt.allowed}
+
+
+def test_text_begins_where_the_cursor_stands_behind_an_indentation(tokens):
+    assert b" " in goes_on_with(tokens, "x = 1\n")  # nobody has indented yet
+    for before in ("    x = 1\n    ", "    x = 1\n        ", "    if x:\n        "):
+        found = goes_on_with(tokens, before)
+        assert found
+        assert not found & {b" ", b"\t"}
+
+
+@pytest.mark.parametrize("opening", ["if x:", "f(", "x = [", "if (x) {"])
+def test_behind_a_line_that_opens_a_block_a_repeated_indentation_may_grow(tokens, opening):
+    assert b" " in goes_on_with(tokens, f"def f():\n    {opening}\n    ")
+    assert b" " not in goes_on_with(tokens, f"def f():\n    {opening}\n        ")
+
+
+def test_within_a_line_blanks_may_follow_blanks(tokens):
+    assert b" " in goes_on_with(tokens, "    x = 1 ")

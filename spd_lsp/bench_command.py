@@ -11,7 +11,7 @@ from spd_lsp.build_command import progress
 from spd_lsp.settings import UserError
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-MOST_DRAFTS = 16
+MOST_DRAFTS, MOST_EDITORS = 16, 128
 
 
 @click.command("bench")
@@ -26,6 +26,7 @@ MOST_DRAFTS = 16
 @click.option("--tokens", type=click.IntRange(2, 256), default=16, show_default=True, help="Tokens of each draft.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rounds.")
 @click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="For all contenders.")
+@click.option("--editors", default="", metavar="N,N", help="Also time so many editors that ask at once: 1,8,32.")
 @click.option("--memory/--no-memory", default=True, help="Weigh contenders in processes of their own.")
 @click.option(
     "--out",
@@ -41,6 +42,7 @@ def bench(
     tokens: int,
     repeat: int,
     threads: int,
+    editors: str,
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
@@ -58,9 +60,10 @@ def bench(
 
     for path in out:
         check_target(path)
-    ks = parse_drafts(drafts)
+    ks = parse_numbers(drafts, "-k", MOST_DRAFTS)
+    at_once = parse_numbers(editors, "--editors", MOST_EDITORS) if editors else ()
     text = (prompt_file or Path(__file__).with_name("completer.py")).read_text(encoding="utf-8", errors="replace")
-    asked = Asked(locate(model), model, device, text, ks, tokens, repeat, threads, memory)
+    asked = Asked(locate(model), model, device, text, ks, tokens, repeat, threads, memory, at_once)
     with progress() as report:
         found = hold(asked, report)
     for path in out:
@@ -68,9 +71,9 @@ def bench(
     click.echo(as_markdown(found), nl=False)
 
 
-def parse_drafts(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str, option: str, most: int) -> tuple[int, ...]:
     """Example: `3,1,8` -> (1, 3, 8)."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
-        raise UserError(f"expected -k with numbers from 1 to {MOST_DRAFTS} such as 1,3,8, found {text!r}")
+    if not all(part.isdigit() and 1 <= int(part) <= most for part in parts):
+        raise UserError(f"expected {option} with numbers from 1 to {most} such as 1,3,8, found {text!r}")
     return tuple(sorted(set(map(int, parts))))

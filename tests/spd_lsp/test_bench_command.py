@@ -9,7 +9,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from spd_lsp.bench_command import THREADS, parse_drafts
+from spd_lsp.bench_command import THREADS, parse_numbers
 from spd_lsp.cli import main
 from spd_lsp.settings import UserError
 
@@ -37,13 +37,14 @@ def test_a_small_run_has_every_part(tmp_path):
         "--out",
         str(out),
     ]
-    result = CliRunner().invoke(main, [*command, "--no-memory"], catch_exceptions=False)
+    result = CliRunner().invoke(main, [*command, "--no-memory", "--editors", "2"], catch_exceptions=False)
     assert result.exit_code == 0
     for part in (
         "superposed decoding, k = 2",
         "transformers beam search, k = 2",
         "GB/s",
         "+5 tokens",
+        "| 2 | superposed decoding, k = 3 |",
         "processor:",
     ):
         assert part in result.output
@@ -66,13 +67,13 @@ def test_memory_is_taken_in_a_process_of_its_own(tmp_path):
 
 @pytest.mark.parametrize(("text", "ks"), [("3", (3,)), ("8,1, 3,3", (1, 3, 8))])
 def test_numbers_of_drafts_are_sorted_and_distinct(text, ks):
-    assert parse_drafts(text) == ks
+    assert parse_numbers(text, "-k", 16) == ks
 
 
 @pytest.mark.parametrize("text", ["", "0", "17", "3;5", "three", "1,,2"])
 def test_other_numbers_of_drafts_are_refused(text):
     with pytest.raises(UserError, match="expected -k"):
-        parse_drafts(text)
+        parse_numbers(text, "-k", 16)
 
 
 def test_a_file_of_another_kind_is_refused_before_anything_is_measured(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spd_lsp.evaluation.bench.arms import LLAMA_CPP, SINGLE
+from spd_lsp.evaluation.bench.editors import DRAFTS
 from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.session import Found, Key
@@ -27,10 +28,15 @@ TAKEN = (
     "Superposed drafts ask n-grams, the others do not; verifying them at the end is shared among their tokens. "
     "llama.cpp is called as a library: k rows that share the prompt, with keys and values in half precision."
 )
+SHARED = (
+    "Editors that ask at once, each as soon as it is answered, after five more typed tokens. What waits is "
+    "read in one pass, of one row for superposed drafts and of k for others; all ask n-grams. Time is of the clock above:"
+)
 NAMES = {
     "superposed": "superposed decoding",
     "verified": "superposed, then verified",
     "greedy": "greedy, one draft",
+    "branches": "likeliest first tokens, batched",
     "nucleus": "nucleus, batched",
     "beam": "beam search, batched",
     "transformers greedy": "transformers greedy, one draft",
@@ -81,6 +87,8 @@ def as_markdown(found: Found) -> str:
         ["A prompt read again, by what changed since the last request:"],
         as_table(prefix_table(found, clock)),
     ]
+    if found.served:
+        parts += [[SHARED], as_table(editors_table(found, clock))]
     if found.peaks:
         parts += [["Memory, each in a process of its own:"], as_table(memory_table(found))]
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
@@ -169,6 +177,24 @@ def prefix_table(found: Found, clock: Callable[[Moment], float]) -> list[list[st
     return rows
 
 
+def editors_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+    """A row for each number of editors and decoder."""
+    rows = [["editors", "drafts by", "ms a completion", "completions a second", "beside superposed", "in a pass"]]
+    each = {key: [1e3 * clock(one.taken) / one.completions for one in all_] for key, all_ in found.served.items()}
+    for (name, editors), values in each.items():
+        rows.append(
+            [
+                f"{editors}",
+                "greedy, one draft" if name == "greedy" else f"{NAMES[name]}, k = {DRAFTS}",
+                milliseconds(values),
+                f"{1e3 / Spread.of(values).median:.0f}",
+                "" if name == "superposed" else times(ratio(values, each["superposed", editors])),
+                f"{Spread.of([one.together for one in found.served[name, editors]]).median:.1f}",
+            ]
+        )
+    return rows
+
+
 def memory_table(found: Found) -> list[list[str]]:
     """A row for each contender that was weighed."""
     rows = [["", "with the model loaded, MB", "more at most, MB"]]
@@ -210,6 +236,10 @@ def as_json(found: Found) -> str:
             for (name, k), runs in found.runs.items()
         ],
         "prefixes": {name: list(map(dataclasses.asdict, moments)) for name, moments in found.prefixes.items()},
+        "served": [
+            {"name": name, "editors": editors, "rounds": list(map(dataclasses.asdict, rounds))}
+            for (name, editors), rounds in found.served.items()
+        ],
         "peaks": [
             {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in found.peaks.items()
         ],

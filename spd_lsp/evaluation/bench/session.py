@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spd_lsp.evaluation.bench.arms import LLAMA_CPP, WHOLE, Contest, contenders, forget, run
+from spd_lsp.evaluation.bench.editors import Served, serve
 from spd_lsp.evaluation.bench.machine import (
     WeightReader,
     apart,
@@ -56,6 +57,7 @@ class Asked:
     repeat: int
     threads: int
     memory: bool
+    editors: tuple[int, ...] = ()  # how many ask at once
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Found:
     prompt: int = 0  # tokens
     runs: dict[Key, list[Run]] = field(default_factory=dict)
     prefixes: dict[str, list[Moment]] = field(default_factory=dict)
+    served: dict[Key, list[Served]] = field(default_factory=dict)
     peaks: dict[Key, tuple[int, int]] = field(default_factory=dict)  # bytes with the model loaded, and at most
 
 
@@ -96,6 +99,8 @@ def hold(asked: Asked, report: Report) -> Found:
     before = load()
     compete(contest, asked, found, report)
     found.prefixes = read_again(contest.model, [*contest.prompt, *contest.prompt[:TYPED]], asked.repeat)
+    if asked.editors:
+        found.served = serve(contest, asked.editors, asked.repeat, report)
     if asked.memory and found.machine["device"] == "cpu":
         weigh(asked, found, report)
     found.load = (before, load())

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from spd_lsp.evaluation.bench.arms import contenders
+from spd_lsp.evaluation.bench.editors import Served
 from spd_lsp.evaluation.bench.moments import Moment, Run
 from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, as_json, as_markdown, write
 from spd_lsp.evaluation.bench.session import Found
@@ -28,6 +29,10 @@ def found() -> Found:
         noise = (0.9, 1.1, 0.95, 1.05) if name == "superposed" else (1, 1, 1, 1)
         result.runs[name, k] = [run_of(SECONDS.get(name, 0.03) * factor) for factor in noise]
     result.prefixes = {"cold": [Moment(0.8, 0.8)] * 4, "+5 tokens": [Moment(0.1, 0.1)] * 4}
+    result.served = {
+        ("superposed", 8): [Served(32, Moment(4, 3.2), 7.5)] * 4,
+        ("beam", 8): [Served(32, Moment(8, 6.4), 7.5)] * 4,
+    }
     result.peaks = {("beam", 3): (500_000_000, 700_000_000)}
     return result
 
@@ -69,6 +74,19 @@ def test_it_tells_what_keeping_the_prefix_saves_and_the_memory(found):
     assert row(text, "+5 tokens")[2].startswith("8.00")
     assert row(text, "beam search, batched, k = 3")
     assert row(text[text.index("Memory") :], "beam search, batched, k = 3")[1:] == ["500", "200"]
+
+
+def test_it_tells_how_many_completions_editors_get_that_ask_at_once(found):
+    text = as_markdown(found)
+    line = next(line for line in text.splitlines() if line.startswith("| 8 | beam search"))
+    assert [cell.strip() for cell in line.strip("|").split("|")][2:] == [
+        "200.0 (200.0 to 200.0)",
+        "5",
+        "2.00 (2.00 to 2.00)",
+        "7.5",
+    ]
+    found.served = {}
+    assert "Editors" not in as_markdown(found)
 
 
 def test_the_object_holds_every_round(found):

@@ -30,7 +30,7 @@ TAKEN = (
 )
 SHARED = (
     "Editors that ask at once, each as soon as it is answered, after five more typed tokens. What waits is "
-    "read in one pass, of one row for superposed drafts and of k for others; all ask n-grams. Time is of the clock above:"
+    "read in one pass, of one row for superposed drafts and of k for others; all ask n-grams. The same clock:"
 )
 NAMES = {
     "superposed": "superposed decoding",

@@ -87,7 +87,7 @@ def opened(
     """Places and a model to ask. What the model may have seen in training is no matter here."""
     from spd_lsp.checkpoints import locate
     from spd_lsp.evaluation.arms import Asker
-    from spd_lsp.evaluation.places import read_packages, sample
+    from spd_lsp.evaluation.places import FILES, read_packages, sample
     from spd_lsp.evaluation.session import Options, Session, facts_of
     from spd_lsp.evaluation.store import Store
     from spd_lsp.model import load
@@ -95,7 +95,7 @@ def opened(
 
     packages = read_packages(repos, lambda done, total: report("read", done, total))
     asked = Options(model=model, device=options["device"], drafts=options["drafts"], out=options["out"])
-    cursors = sample(packages, files=options["places"])
+    cursors = sample(packages, files=max(FILES, options["places"] // len(packages)))
     folder = locate(model)
     tokens = Tokens(folder)
     store = Store(asked.out / "places.jsonl", facts_of(asked, packages, folder))

@@ -22,7 +22,18 @@ from spd_lsp.evaluation.code_lines import CODE, LEXEME, Line, code_lines
 from spd_lsp.languages import LANGUAGES
 from spd_lsp.settings import UserError
 
-__all__ = ["LENGTHS", "PRIMARY", "STRATA", "Cursor", "Package", "Source", "length_of", "read_packages", "sample"]
+__all__ = [
+    "FILES",
+    "LENGTHS",
+    "PRIMARY",
+    "STRATA",
+    "Cursor",
+    "Package",
+    "Source",
+    "length_of",
+    "read_packages",
+    "sample",
+]
 
 LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
     "line start",

@@ -95,12 +95,33 @@ def summarise(records: Sequence[Record], facts: Mapping[str, Any], k: int) -> Re
     chose = "The best of each by EM@{k}; beside it what choosing gains at files that it was not chosen by."
     tables = [
         Table(chose.format(k=k), ["way", "best", *heads, "gained elsewhere"], winners),
+        Table(
+            f"EM@{k}, %, along one setting of each way, a row for each value of the other.",
+            ["way", "along", f"EM@{k}, %"],
+            crossed_rows(data, best, k),
+        ),
         Table(f"All settings, with n-grams of {FULL}; the best of each way is bold.", ["arm", *heads], rows),
     ]
     return Report(
         NAME, "Baselines at their best", facts, tables, {"best": best, "tried": data},
         lambda figure: draw(figure, data, k), (15.0, 3.8),
     )  # fmt: skip
+
+
+def crossed_rows(
+    data: Mapping[str, Mapping[str, Mapping[str, float]]], best: Mapping[str, str], k: int
+) -> list[list[Cell]]:
+    """The grid at a glance; the best of each way is bold."""
+    rows: list[list[Cell]] = []
+    for kind, values in GRID.items():
+        along, across = values
+        for one in values[across]:
+            names = [way(kind, **{along: value, across: one}) for value in values[along]]
+            told = [(name, f"{100 * data[kind][name][f'EM@{k}']:.1f}") for name in names]
+            heads = f"{along} {', '.join(str(value) for value in values[along])}"
+            cells = ", ".join(f"**{number}**" if name == best[kind] else number for name, number in told)
+            rows.append([f"{kind}, {across} {one}", heads, cells])
+    return rows
 
 
 def gained(results: Results, k: int) -> float:

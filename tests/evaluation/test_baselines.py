@@ -41,6 +41,8 @@ def test_the_best_is_named_and_of_equals_the_first():
     assert report.data["best"]["nucleus"] == "nucleus:top_p=0.95"
     assert report.data["best"]["beam"] == "beam"
     assert "**nucleus:top_p=0.95**" in report.markdown()
+    row = "| nucleus, top_p 0.95 | draw_temperature 1.0, 0.8, 0.6, 0.4, 0.2 | **75.0**, 25.0, 25.0, 25.0, 25.0 |"
+    assert row in report.markdown()
 
 
 def test_a_later_run_finds_the_best(tmp_path):

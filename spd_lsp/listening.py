@@ -23,7 +23,8 @@ from spd_lsp.server import SpdServer
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
-    from spd_lsp.engine.batching import Seat, SharedEngine
+    from spd_lsp.engine.batching import SharedEngine
+    from spd_lsp.engine.runner import Runner
 
     Report = Callable[[str], None]
     Open = Callable[[Path, str, Report], Any]  # folder, device -> an engine
@@ -50,7 +51,7 @@ class SharedModel:
         self.lock = threading.Lock()
         self.shared: SharedEngine | None = None
 
-    def seat(self, folder: Path, device: str, report: Report) -> Seat:
+    def seat(self, folder: Path, device: str, report: Report) -> Runner:
         """A session's own engine; the first one opens the model while the others wait."""
         from spd_lsp.engine.batching import SharedEngine
 

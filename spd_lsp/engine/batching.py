@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from spd_lsp.engine.retreat import Retreating
 from spd_lsp.engine.runner import Floats, Mixture, Pass, Runner
 
 MOST = 32  # seats read together
@@ -65,6 +66,8 @@ class SharedEngine:
     def __init__(self, engine: Runner) -> None:
         self.engine = engine
         self.changed = threading.Condition()
+        self.moving = threading.Lock()
+        self.elsewhere: SharedEngine | None = None
         self.waiting: list[Request] = []
         self.expected: set[Seat] = set()  # who was in the last pass, and is likely to come back
         self.patience = 0.0  # seconds: what the last pass took
@@ -72,9 +75,20 @@ class SharedEngine:
         self.rows = 0  # passes of seats; divided by `passes`, how many were read together
         threading.Thread(target=self.work, name="engine", daemon=True).start()
 
-    def seat(self) -> Seat:
-        """An engine for one request at a time."""
-        return Seat(self)
+    def seat(self) -> Runner:
+        """An engine for one request at a time; one that runs out of memory leaves the others where they are."""
+        if not isinstance(self.engine, Retreating):
+            return Seat(self)
+        return Retreating(Seat(self), self.engine.trouble, self.seat_elsewhere, self.engine.report)
+
+    def seat_elsewhere(self) -> Runner:
+        """A seat at the engine that those share who ran out of memory here."""
+        assert isinstance(self.engine, Retreating)
+        with self.moving:
+            if self.elsewhere is None:
+                assert self.engine.reopen is not None
+                self.elsewhere = SharedEngine(self.engine.reopen())
+            return self.elsewhere.seat()
 
     def read(self, seat: Seat, wanted: Pass) -> Floats:
         """Have a seat's pass read with those of others; what goes wrong with it is raised here."""

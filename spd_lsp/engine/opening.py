@@ -17,6 +17,7 @@ from transformers.utils import logging as transformers_logging
 from spd_lsp.engine.capacity import DoesNotFit, demand_room, free_memory
 from spd_lsp.engine.choice import SMALL, fastest
 from spd_lsp.engine.reference import CausalModel
+from spd_lsp.engine.retreat import Retreating
 from spd_lsp.engine.runner import Runner
 from spd_lsp.engine.threads import Threads, counts_below
 from spd_lsp.settings import UserError
@@ -29,13 +30,20 @@ def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Runn
     chosen = choose_device(device)
     config = read_config(folder)
     refuse_state_space(config, folder)
+
+    def open_on_cpu() -> Runner:
+        return open_on(torch.device("cpu"), folder, config, report)
+
     try:
-        return open_on(chosen, folder, config, report)
+        engine = open_on(chosen, folder, config, report)
     except DoesNotFit as error:
         if device != "auto" or chosen.type == "cpu":
             raise
         report(f"{error}; taking the CPU")
-        return open_on(torch.device("cpu"), folder, config, report)
+        return open_on_cpu()
+    if device != "auto" or chosen.type == "cpu":  # a GPU that was asked for by name is not replaced
+        return engine
+    return Retreating(engine, torch.OutOfMemoryError, open_on_cpu, report)
 
 
 def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Runner:

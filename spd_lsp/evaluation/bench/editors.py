@@ -23,7 +23,7 @@ from spd_lsp.evaluation.bench.prefixes import TYPED
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.engine.batching import Seat
+    from spd_lsp.engine.runner import Runner
 
 __all__ = ["ASKING", "DRAFTS", "Served", "serve"]
 
@@ -62,7 +62,7 @@ def serve(contest: Contest, editors: Sequence[int], repeat: int, report: Report)
     return found
 
 
-def ask(shared: SharedEngine, seats: Sequence[Seat], name: str, contest: Contest, number: int) -> Served:
+def ask(shared: SharedEngine, seats: Sequence[Runner], name: str, contest: Contest, number: int) -> Served:
     """All editors ask at once, each in a thread of its own."""
 
     def edit(place: int) -> None:
@@ -85,7 +85,7 @@ def typing(ids: Sequence[int], editor: int, number: int) -> Iterator[list[int]]:
         yield text + new[: request * TYPED]
 
 
-def answer(seat: Seat, prompt: list[int], name: str, contest: Contest) -> None:
+def answer(seat: Runner, prompt: list[int], name: str, contest: Contest) -> None:
     """One completion."""
     start = Start(prompt, never, prompt[-HISTORY:], contest.interpolation)
     settings = Settings(drafts=1 if name == "greedy" else DRAFTS, max_tokens=contest.tokens)

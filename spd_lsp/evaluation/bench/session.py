@@ -89,7 +89,9 @@ def hold(asked: Asked, report: Report) -> Found:
             "model": asked.model,
             "tokens": asked.tokens,
             "rounds": asked.repeat,
-            "engine": "; ".join([type(contest.model).__name__, *contest.remarks]),
+            "engine": "; ".join(
+                [type(getattr(contest.model, "engine", contest.model)).__name__, *contest.remarks]
+            ),
             "llama.cpp": of_llama_cpp,
         },
         describe(str(contest.model.device)),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 Tell = Callable[[str], None]
 
-ARMS = "superposed,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
+ARMS = "superposed,superposed:streams=2,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
 DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
 
 

@@ -173,6 +173,7 @@ def by_drafts(context: click.Context, /, repos: tuple[Path, ...], **options: Any
 @evaluate.command()
 @place_options
 @click.option("--places", type=click.IntRange(min=20), help="At most so many.")
+@click.option("--written", type=click.IntRange(min=20), help="Places where drafts are written, if not at all.")
 @click.option("--typed", type=click.IntRange(min=0), default=60, show_default=True, help="Lines typed through.")
 @click.pass_context
 def smoothing(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
@@ -187,7 +188,7 @@ def smoothing(context: click.Context, /, repos: tuple[Path, ...], **options: Any
         raise UserError("expected two repositories or more, each judged by the others, found one; name more")
     with progress(context) as (report, tell):
         session = opened(repos, options, report, tell)
-        publish(compare(session, options["places"], options["typed"]), options)
+        publish(compare(session, options["places"], options["written"], options["typed"]), options)
 
 
 @contextmanager

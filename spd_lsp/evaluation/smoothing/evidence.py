@@ -43,8 +43,8 @@ class Evidence:
     @cached_property
     def p(self) -> Floats:
         """The pools' mean likelihood of each token, by order; 0 where the context is new. [O, V]"""
-        likely = self.counts / np.maximum(self.totals, 1)[:, :, None]
-        return np.asarray((self.shares[:, :, None] * likely).sum(axis=0))
+        parts = (self.shares / np.maximum(self.totals, 1)).astype(np.float32)
+        return np.asarray((parts[:, :, None] * self.counts).sum(axis=0))
 
     @property
     def highest(self) -> int:
@@ -74,7 +74,8 @@ def evidence_of(query: Query, history: Sequence[int] | Any, vocab_size: int) -> 
         totals[w] = np.maximum(pooled_totals(found, slots)[:WIDTH], 0)
         for one in found:
             add(counts[w], one)
-    return Evidence(np.maximum(counts, 0), totals, np.array(query.weights))
+    np.maximum(counts, 0, out=counts)
+    return Evidence(counts, totals, np.array(query.weights))
 
 
 def add(counts: Floats, found: Found) -> None:

@@ -26,7 +26,7 @@ ROUNDS, RATE = 100, 0.1  # of Adam, which finds for `by order` what expectation 
 DISCOUNTS = np.array([0.2, 0.4, 0.6, 0.8, 0.98])
 KAPPAS = 4.0 ** np.arange(-1, 4)
 TRUSTS = np.array([0.2, 0.35, 0.5, 0.65, 0.8, 1])
-ENOUGH = 3000  # tokens that numbers are chosen from grids by
+ENOUGH = 1500  # tokens that numbers are chosen from grids by
 STIFFNESS = 4.0  # how many tokens' worth a bucket is held to what all buckets share
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.kernel import Query
 from spd_lsp.checkpoints import STARTER, built_in_domains
 from spd_lsp.evaluation.arms import FULL, Arm
 from spd_lsp.evaluation.paper.report import Cell, Report, Table
@@ -22,7 +24,7 @@ from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import Priors, Site, enumerate_places
 from spd_lsp.evaluation.report import percent, points
 from spd_lsp.evaluation.session import Session
-from spd_lsp.evaluation.smoothing.evidence import evidence_of
+from spd_lsp.evaluation.smoothing.evidence import Evidence, evidence_of
 from spd_lsp.evaluation.smoothing.observing import Observations, join, observe
 from spd_lsp.evaluation.smoothing.rules import Rule, nats, rules
 from spd_lsp.evaluation.store import Record, Store
@@ -62,8 +64,14 @@ class Smoothed(Mixture):
         """See `Mixture.nested`."""
         ids, _ = super().nested(histories, p, n)
         open_ = np.maximum(p, 0).astype(np.float64)
-        mixed = [self.rule.mix(open_, evidence_of(self.query, history, len(p))) for history in histories]
-        return ids, np.stack(mixed)[:, ids]
+        mixed = [self.rule.mix(open_, known(self.query, tuple(map(int, one)), len(p)))[ids] for one in histories]
+        return ids, np.stack(mixed)
+
+
+@lru_cache(64)  # at a place, the drafts of all rules are much alike
+def known(query: Query, history: tuple[int, ...], vocab_size: int) -> Evidence:
+    """See `evidence_of`."""
+    return evidence_of(query, history, vocab_size)
 
 
 def sites(session: Session, cursors: Sequence[Cursor]) -> Iterator[Site]:
@@ -152,10 +160,10 @@ def at_site(site: Site, missing: Mapping[str, Sequence[str]], fitted: Mapping[st
     return record
 
 
-def compare(session: Session, places: int | None, typed: int) -> Report:
+def compare(session: Session, places: int | None, written: int | None, typed: int) -> Report:
     """The whole comparison: lines are read at all places, drafts written at those of the primary strata."""
     cursors = session.cursors[:places]
-    primary = [cursor for cursor in cursors if cursor.stratum in PRIMARY]
+    primary = [cursor for cursor in cursors if cursor.stratum in PRIMARY][:written]
     typing = frozenset(cursor.key for cursor in primary[:typed])
     kept = session.options.out / f"said-{len(cursors)}.npz"
     seen = read_lines(sites(session, cursors), len(cursors), kept, session.report)

@@ -136,11 +136,21 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
 
 @main.command()
 @chosen
+@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
+    """Say in how many tokens the tokenizer writes the Python files of some folders."""
+    size, lines, tokens = recipe.measure_lengths(Recipe(work=work, seed=seed), folders)
+    console.print(f"{size / tokens:.3f} bytes a token, {tokens / lines:.3f} tokens a line that is not blank")
+
+
+@main.command()
+@chosen
 @budget
-def train(work: Path, seed: int, tokens: int, minutes: float, threads: int) -> None:
+@click.option("--batch", default=8, show_default=True, help="Rows a step; fewer make more of a short run.")
+def train(work: Path, seed: int, tokens: int, minutes: float, threads: int, batch: int = 8) -> None:
     """Train, or go on training."""
     torch.set_num_threads(threads)
-    plan = Plan(tokens=tokens, minutes=minutes, seed=seed)
+    plan = Plan(tokens=tokens, minutes=minutes, seed=seed, rows_a_step=batch)
     with following("train", plan) as report:
         recipe.make_weights(Recipe(work=work, seed=seed), plan, report)
 

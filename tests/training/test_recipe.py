@@ -90,6 +90,17 @@ def test_the_tokenizer_decides_the_size_of_the_model(work: Path) -> None:
     assert Recipe(work=work).config().vocab_size == 500
 
 
+def test_lengths_are_counted_in_bytes_lines_and_tokens(work: Path, tmp_path: Path) -> None:
+    make_tokenizer(Recipe(work=work, vocabulary=300))
+    (tmp_path / "unseen").mkdir()
+    (tmp_path / "unseen" / "one.py").write_text("x = 1\n\ny = 'é'\n", encoding="utf-8")
+    (tmp_path / "unseen" / "notes.txt").write_text("not code")
+    result = CliRunner().invoke(main, ["lengths", "--work", str(work), str(tmp_path / "unseen")])
+    size, lines, tokens = recipe.measure_lengths(Recipe(work=work), [tmp_path / "unseen"])
+    assert (size, lines) == (17, 2)
+    assert f"{tokens / 2:.3f} tokens a line" in result.stderr
+
+
 def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
     make = Recipe(work=work, vocabulary=320, length=300)
     make_tokenizer(make)

@@ -60,7 +60,7 @@ def nested(one: Coordinate) -> Coordinate:
 
 # In the order in which they are walked. What a coordinate does not name is left as it is.
 COORDINATES: tuple[Coordinate, ...] = (
-    Coordinate("smoothing", [dict.fromkeys([*PAPER, "alpha"]), PAPER]),
+    Coordinate("smoothing", [dict.fromkeys([*PAPER, "alpha"]), {**PAPER, FITTED: None, "ngram_trust": None}]),
     nested(values(FITTED, None, "fitted")),
     nested(values("ngram_trust", 0.5, 0.7, None, 1.4, 2.0)),
     dataclasses.replace(values("alpha", 0.2, 0.4, None, 0.7), only="paper"),

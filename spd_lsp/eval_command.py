@@ -162,7 +162,7 @@ def by_drafts(context: click.Context, /, repos: tuple[Path, ...], **options: Any
 
     numbers = numbers_of(options["by"])
     ways = [best_of(options["out"]).get(way, way) for way in PLAIN] if options["tuned"] else PLAIN
-    arms = arms_of(numbers, options["drafts"], ways)
+    arms = arms_of(numbers, ways)
     with progress(context) as (report, tell):
         session = opened(repos, options, report, tell)
         cursors = session.primary(options["places"])

@@ -25,11 +25,14 @@ Ways = Mapping[int, Sequence[Arm]]  # by k, superposed decoding first
 PLAIN = ("superposed", "beam", "nucleus")
 
 
-def arms_of(drafts: Sequence[int], usual: int, ways: Sequence[str] = PLAIN) -> dict[int, list[Arm]]:
-    """The arms for each k, written as in other comparisons for the usual one; 1 is greedy, 20 the ceiling."""
-    found = {1: [parse_arm(f"greedy@{FULL}")]}
+def arms_of(drafts: Sequence[int], ways: Sequence[str] = PLAIN) -> dict[int, list[Arm]]:
+    """The arms for each k; 1 is greedy, 20 the ceiling.
+
+    All are written with their k, so that they are asked in one turn and none has times of other comparisons.
+    """
+    found = {1: [parse_arm(f"greedy:drafts=1@{FULL}")]}
     for k in drafts:
-        found[k] = [parse_arm(f"{way}@{FULL}" if k == usual else f"{way}:drafts={k}@{FULL}") for way in ways]
+        found[k] = [parse_arm(f"{way}:drafts={k}@{FULL}") for way in ways]
     found[ORACLE] = [parse_arm(f"oracle@{FULL}")]
     return found
 
@@ -63,7 +66,7 @@ def summarise(records: Sequence[Record], ways: Ways, facts: Mapping[str, Any]) -
 
 
 def plain_name(arm: Arm) -> str:
-    """The arm without its number of drafts. Example: `beam:drafts=5@none` -> `beam`"""
+    """The arm without its number of drafts. Example: `beam:drafts=5@none` -> `beam`."""
     return ":".join(part for part in arm.family.split(":") if not part.startswith("drafts="))
 
 

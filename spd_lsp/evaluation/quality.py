@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -153,7 +154,8 @@ def answers(site: Site, arms: Sequence[Arm]) -> dict[str, Any]:
     question = site.question()
     warm_ms = site.asker.warm(question)
     turns = random.Random(site.cursor.key).sample(list(arms), len(arms))
-    replies = {arm.label: dataclasses.asdict(site.ask(arm, question)) for arm in turns}
+    turn = round(time.time())  # arms asked in one turn met the same machine
+    replies = {arm.label: {**dataclasses.asdict(site.ask(arm, question)), "turn": turn} for arm in turns}
     return {"prompt_tokens": len(question.prompt.ids), "warm_ms": warm_ms, "arms": replies}
 
 

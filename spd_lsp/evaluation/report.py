@@ -104,6 +104,8 @@ def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding],
         yield main_table(results, records) if number == 0 else short_table(results, records)
         if number == 0 and (typed := results.typed(records)):
             yield f"KS is over {len(typed):,} of these places."
+        if number == 0 and (apart := results.timed_apart(records)):
+            yield f"Times were taken in another run than those of {results.labels[0]}: {', '.join(apart)}."
         if number == 0:
             told = [*sentences(results, records), *expectations(results, records)]
             yield "\n".join(f"- {sentence}" for sentence in told)

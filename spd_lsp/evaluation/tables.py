@@ -147,6 +147,12 @@ class Results:
         records = self.records if chosen is None else chosen
         return [cost(label, [record["arms"][label] for record in records]) for label in self.labels]
 
+    def timed_apart(self, chosen: Sequence[Record] | None = None) -> list[str]:
+        """Arms whose times were taken in other turns than the first arm's, when more or less else was at work."""
+        records = self.records if chosen is None else chosen
+        turns = {label: [record["arms"][label].get("turn") for record in records] for label in self.labels}
+        return [label for label in self.labels if turns[label] != turns[self.labels[0]]]
+
     def slices(self) -> dict[str, list[Record]]:
         """The records from all sides that are reported: primary, by stratum, by length, by whether seen."""
         primary = [record for record in self.records if record["place"]["stratum"] in PRIMARY]

@@ -7,15 +7,15 @@ from spd_lsp.evaluation.by_drafts import arms_of, summarise
 COSTS = {"passes": 4, "rows": 3, "tokens": 4, "wall_ms": 10.0, "cpu_ms": 9.0}
 
 
-def test_arms_of_the_usual_number_are_those_of_other_comparisons():
-    arms = arms_of([2, 3], usual=3)
-    assert [arm.family for arm in arms[3]] == ["superposed", "beam", "nucleus"]
+def test_every_arm_but_the_ceiling_is_written_with_its_number():
+    arms = arms_of([2, 3])
+    assert [arm.family for arm in arms[3]] == ["superposed:drafts=3", "beam:drafts=3", "nucleus:drafts=3"]
     assert [arm.settings["drafts"] for arm in arms[2]] == [2, 2, 2]
-    assert (arms[1][0].family, arms[20][0].family) == ("greedy", "oracle")
+    assert (arms[1][0].family, arms[20][0].family) == ("greedy:drafts=1", "oracle")
 
 
 def test_each_k_counts_its_own_drafts():
-    arms = arms_of([2, 5], usual=3, ways=("superposed", "beam:temperature=0.8"))
+    arms = arms_of([2, 5], ways=("superposed", "beam:temperature=0.8"))
     drafts = {"superposed:drafts=2": ["a", "b"], "superposed:drafts=5": list("abcdx"), "oracle": [*"abcdefgx"]}
     records = [
         {

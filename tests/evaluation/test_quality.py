@@ -175,6 +175,13 @@ def test_folders_are_looked_at_before_matplotlib_is_asked_for(tmp_path, monkeypa
     assert "expected two source files or more" in found.output
 
 
+def test_times_of_other_runs_are_named(results):
+    assert "taken in another run" not in as_markdown(results, {}, [])
+    for record in results.records:
+        record["arms"]["greedy@none"]["turn"] = 7
+    assert "another run than those of superposed@none: greedy@none" in as_markdown(results, {}, [])
+
+
 def test_the_places_shown_are_those_of_their_seed(results):
     texts = [as_markdown(results, {}, [], Shown(1, seed)) for seed in (0, 0, 1)]
     assert texts[0] == texts[1]

@@ -37,6 +37,7 @@ ROUNDS = 3  # most often nothing changes in the second
 GLANCE = 0.25
 # The paper's decoder but for what is tuned of it.
 PAPER: Tuned = {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
+ALPHAS = (0.2, 0.4, None, 0.7)  # the default is the paper's
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,16 @@ def nested(one: Coordinate) -> Coordinate:
 
 # In the order in which they are walked. What a coordinate does not name is left as it is.
 COORDINATES: tuple[Coordinate, ...] = (
-    Coordinate("smoothing", [dict.fromkeys([*PAPER, "alpha"]), {**PAPER, FITTED: None, "ngram_trust": None}]),
+    Coordinate(
+        "smoothing",
+        [
+            dict.fromkeys([*PAPER, "alpha"]),
+            *({**PAPER, "alpha": alpha, FITTED: None, "ngram_trust": None} for alpha in ALPHAS),
+        ],
+    ),
     nested(values(FITTED, None, "fitted")),
     nested(values("ngram_trust", 0.5, 0.7, None, 1.4, 2.0)),
-    dataclasses.replace(values("alpha", 0.2, 0.4, None, 0.7), only="paper"),
+    dataclasses.replace(values("alpha", *ALPHAS), only="paper"),
     values("temperature", 0.06, 0.3, 0.6, 0.8, None, 1.25),
     values("candidates", 9, 14, None, 40),
     values("longest_order", 3, 4, 5, None),

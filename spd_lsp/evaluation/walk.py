@@ -241,7 +241,7 @@ def confidence_table(records: Sequence[Record], way: Tuned, k: int, least: float
     """What leaving unlikely drafts out is worth, where it was not chosen."""
     said, right, _ = drafts_of(records, way, k)
     rows: list[list[Cell]] = []
-    for bound in dict.fromkeys((0.0, least, 0.02, 0.05, 0.1, 0.2)):
+    for bound in sorted({0.0, least, 0.02, 0.05, 0.1, 0.2}):
         shown = said >= bound
         share = f"{100 * right[shown].mean():.1f}" if shown.any() else "-"
         told = f"{100 * said[shown].mean():.1f}" if shown.any() else "-"

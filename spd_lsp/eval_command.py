@@ -191,6 +191,28 @@ def smoothing(context: click.Context, /, repos: tuple[Path, ...], **options: Any
         publish(compare(session, options["places"], options["written"], options["typed"]), options)
 
 
+@evaluate.command()
+@click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--arms",
+    default="superposed@repository+file,superposed@none",
+    show_default=True,
+    metavar="A,B,...",
+    help="Whose drafts, with their n-grams.",
+)
+def confidence(results: Path, arms: str) -> None:
+    """Find how often drafts with some probability are right, from the RESULTS of `eval quality`.
+
+    Each package is judged by weights from the others; confidence.py holds those of the starter.
+    """
+    from spd_lsp.evaluation.calibration import as_line, observed
+    from spd_lsp.evaluation.store import read_places
+
+    records = read_places(results / "places.jsonl")
+    for label in split(arms):
+        click.echo(as_line(label, observed(records, label)))
+
+
 @contextmanager
 def progress(context: click.Context) -> Iterator[tuple[Report, Tell]]:
     """A bar on standard error, and a way to say something beside it; an interrupted run can go on."""

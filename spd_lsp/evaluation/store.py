@@ -13,7 +13,7 @@ from typing import Any
 
 from spd_lsp.settings import UserError
 
-__all__ = ["Store"]
+__all__ = ["Store", "read_places"]
 
 Record = dict[str, Any]
 
@@ -52,11 +52,16 @@ class Store:
 
     def records(self) -> list[Record]:
         """What was found at each place, in the order of the places' first records; later ones add arms to them."""
-        places: dict[str, Record] = {}
-        for record in read_records(self.path):
-            if "key" in record:
-                merge(places.setdefault(record["key"], {}), record)
-        return list(places.values())
+        return read_places(self.path)
+
+
+def read_places(path: Path) -> list[Record]:
+    """What a file says of each place."""
+    places: dict[str, Record] = {}
+    for record in read_records(path):
+        if "key" in record:
+            merge(places.setdefault(record["key"], {}), record)
+    return list(places.values())
 
 
 def merge(into: Record, record: Record) -> None:

@@ -15,8 +15,10 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bars
 
 from spd_lsp.settings import UserError
+from spd_lsp.tokens import Tokens
 from spd_lsp.training import recipe
 from spd_lsp.training.corpus import Source, requirements
+from spd_lsp.training.lengths import measure_lengths, measure_reach
 from spd_lsp.training.recipe import Recipe
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY
 from spd_lsp.training.train import Plan, Progress
@@ -138,9 +140,15 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
 @chosen
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
-    """Say in how many tokens the tokenizer writes the Python files of some folders."""
-    size, lines, tokens = recipe.measure_lengths(Recipe(work=work, seed=seed), folders)
-    console.print(f"{size / tokens:.3f} bytes a token, {tokens / lines:.3f} tokens a line that is not blank")
+    """Say how short the tokenizer writes the Python files of some folders, and what cursors keep out of reach."""
+    tokens = Tokens(Recipe(work=work, seed=seed).needed("tokenizer/tokenizer.json", "tokenizer").parent)
+    paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    texts = [path.read_bytes().decode("utf-8", errors="replace") for path in paths]
+    found = measure_lengths(texts, tokens)
+    console.print(f"{found.bytes / found.tokens:.3f} bytes a token")
+    console.print(f"{found.tokens / found.lines:.3f} tokens a line that is not blank")
+    for where, (missed, places) in measure_reach(texts, tokens).items():
+        console.print(f"out of reach {where}: {missed} of {places} lines")
 
 
 @main.command()

@@ -18,7 +18,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.engine.recording import record as record_decoder
 from spd_lsp.training import checkpoint
-from spd_lsp.training.tokenizer import END, PAD, SPECIAL
+from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_of
 from spd_lsp.training.validation import KINDS, Measure, measure
 
 CARD = Path(__file__).with_name("card.md")
@@ -77,6 +77,7 @@ def record(
     measures: Mapping[str, Measure],
     storage: Mapping[str, float],
     sources: Sequence[Mapping[str, Any]],
+    tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     """Everything the card says, for machines."""
     losses = {
@@ -93,6 +94,7 @@ def record(
         "progress": dict(progress),
         "validation": losses,
         "storage": dict(storage),
+        "tokenizer": {"vocabulary": tokenizer.get_vocab_size(), "merges": merges_of(tokenizer)},
         "sources": list(sources),
     }
 
@@ -102,6 +104,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     card = CARD.read_text(encoding="utf-8").format(
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
+        tokenizer=spelling(facts["tokenizer"]),
         tokens=f"{in_all(facts, 'before', 'tokens') / 1e6:.1f}",
         commands=commands(facts),
         minutes=round(in_all(facts, "before_seconds", "seconds") / 60),
@@ -122,19 +125,32 @@ def in_all(facts: Mapping[str, Any], *parts: str) -> float:
 def commands(facts: Mapping[str, Any]) -> str:
     """How to make the model; a phase after the run works in a second folder, MORE, with rows of its own."""
     step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
+    whole = f"{step} all --work DIR{chosen_spelling(facts['tokenizer'])}"
     if plan.get("phase", "run") == "run":
-        return f"{step} all --work DIR --tokens {progress['tokens']}"
+        return f"{whole} --tokens {progress['tokens']}"
     work = f"--work MORE --seed {plan['seed']}"
     rates = f"--rate {plan['matrix_rate']} --decay-from {plan['decay_from']}"
     return "\n".join(
         (
-            f"{step} all --work DIR --tokens {progress['before']} --out START",
+            f"{whole} --tokens {progress['before']} --out START",
             "mkdir MORE; cp -r DIR/corpus DIR/tokenizer MORE",
             f"{step} rows {work} --source-bytes {plan['source_bytes']}",
             f"{step} phase {work} --kind {plan['phase']} --start START --tokens {progress['tokens']} {rates}",
             f"{step} export {work} --kind {plan['phase']}",
         )
     )
+
+
+def spelling(found: Mapping[str, Any]) -> str:
+    """The tokenizer, in words."""
+    reach = {"words": "none crosses a word", "lines": "some join words across single blanks"}[found["merges"]]
+    return f"{found['vocabulary']:,} tokens; no token holds text before a newline, {reach}"
+
+
+def chosen_spelling(found: Mapping[str, Any]) -> str:
+    """The options of a tokenizer that is not the usual one."""
+    size = "" if found["vocabulary"] == VOCABULARY else f" --vocabulary {found['vocabulary']}"
+    return size + ("" if found["merges"] == MERGES[0] else f" --merges {found['merges']}")
 
 
 def storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:

@@ -6,7 +6,7 @@ corpus/ -> tokenizer/ -> rows/ -> run/ -> the exported folder -> a phase, superp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -80,18 +80,6 @@ def make_tokenizer(recipe: Recipe) -> None:
     if not (folder / "tokenizer_config.json").exists():
         texts = read(recipe.selection(recipe.tokenizer_bytes).learnt)
         save_tokenizer(learn_tokenizer(texts, recipe.vocabulary, recipe.merges), folder, recipe.length)
-
-
-def measure_lengths(recipe: Recipe, folders: Sequence[Path]) -> tuple[int, int, int]:
-    """Bytes, lines that are not blank and tokens of the Python files in some folders."""
-    tokens = open_tokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
-    size = lines = count = 0
-    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
-        text = path.read_bytes().decode("utf-8", errors="replace")
-        size += len(text.encode())
-        lines += sum(1 for line in text.splitlines() if line.strip())
-        count += len(tokens.encode(text).ids)
-    return size, lines, count
 
 
 def make_rows(recipe: Recipe) -> None:
@@ -179,7 +167,7 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any
     if phase != "run":
         progress |= json.loads((run / "start.json").read_text(encoding="utf-8"))
     plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {"phase": phase}
-    facts = record(plan, progress, measures, storage, sources)
+    facts = record(plan, progress, measures, storage, sources, tokenizer)
     write_card(out, facts)
     return facts
 

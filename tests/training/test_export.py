@@ -71,15 +71,16 @@ def test_eight_bits_are_off_by_half_a_step_of_their_row_at_most() -> None:
 
 
 def test_the_card_names_every_source_and_the_losses(
-    exported: tuple[Path, dict[str, Any]], manifest: list[dict[str, Any]]
+    exported: tuple[Path, dict[str, Any]], manifest: list[dict[str, Any]], tokenizer: Tokenizer
 ) -> None:
     out, progress = exported
-    facts = record({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest)
+    facts = record({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest, tokenizer)
     write_card(out, facts)
     card = (out / "MODEL_CARD.md").read_text()
     assert f"| kept | 1.0 | MIT | 3 files, 1.5 MB | `{'ab' * 32}` |" in card
     assert "its licence is unknown" in card
     assert "| plain code | 3.000 | 1.082 | 10 |" in card
-    assert f"--tokens {progress['tokens']}" in card
+    assert "byte-level BPE, 320 tokens; no token holds text before a newline, none crosses a word" in card
+    assert f"all --work DIR --vocabulary 320 --tokens {progress['tokens']}" in card
     assert "| float16 | 0." in card
     assert json.loads((out / "training.json").read_text()) == facts

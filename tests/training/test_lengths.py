@@ -1,0 +1,36 @@
+"""Counts are those of the texts, and joined tokens keep out of reach what they do not begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spd_lsp.tokens import Tokens
+from spd_lsp.training.lengths import Lengths, leads_on, measure_lengths, measure_reach
+from spd_lsp.training.tokenizer import learn_tokenizer, save_tokenizer
+
+CODE = "value = self.size\n" * 50
+
+
+def tokens_of(folder: Path, merges: str) -> Tokens:
+    save_tokenizer(learn_tokenizer([CODE], 400, merges), folder / merges, 48)
+    return Tokens(folder / merges)
+
+
+def test_bytes_lines_and_tokens_are_counted(tokenizer_folder: Path) -> None:
+    tokens = Tokens(tokenizer_folder)
+    found = measure_lengths(["x = 1\n\ny = 'é'\n"], tokens)
+    assert found == Lengths(16, 2, len(tokens.encode("x = 1\n\ny = 'é'\n")))
+
+
+def test_a_token_that_joins_words_keeps_others_out_of_reach(tmp_path: Path) -> None:
+    words, lines = (tokens_of(tmp_path, merges) for merges in ("words", "lines"))
+    assert lines.count("value = self.size") < words.count("value = self.size")
+    assert leads_on("value = ", "other", words)
+    assert leads_on("value = ", "self.size", lines)
+    assert not leads_on("value = ", "other", lines)
+
+
+def test_what_was_learnt_is_in_reach(tmp_path: Path) -> None:
+    for merges in ("words", "lines"):
+        found = measure_reach([CODE], tokens_of(tmp_path, merges), 100)
+        assert all(missed == 0 < places for missed, places in found.values())

@@ -182,3 +182,15 @@ def test_drafts_that_are_too_unlikely_are_not_offered(completer):
     assert 0 < len(offered) < len(every)
     choosy.settings = replace(completer.settings, least_probability=1.0)
     assert "too unlikely" in choosy.complete(source, len(source), "python", forced=True).reason
+
+
+def test_weights_tuned_for_a_model_serve_where_a_table_has_none_of_its_own(
+    network, tokens, registry, repository, monkeypatch
+):
+    teach(repository, registry, tokens)
+    tuned, own = ((0.1,), (0.1, 0.2)), ((0.3,),)
+    domains = Domains(registry, tokens.fingerprint, {}, model="mine", rows=tuned)
+    found = domains.serving(repository / "first.py", "python")
+    assert found.rows[1, 0] == 0.1
+    monkeypatch.setattr(Domains, "fitted", lambda self, domain: own)
+    assert domains.serving(repository / "first.py", "python").rows[1, 0] == 0.3

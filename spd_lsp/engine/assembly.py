@@ -1,4 +1,4 @@
-"""Parameters with the names of a Llama, put together as the weights of a NumPy decoder.
+"""Parameters with the names of a Llama or StarCoder2, put together as the weights of a NumPy decoder.
 
 Comes in: how to find a parameter by its name, and whom to tell where it lies now. Goes out: a `Decoder`. What
 reads the same input is one matrix, so that a step makes fewer and longer products.
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spd_lsp.engine.linears import Dense
-from spd_lsp.engine.numpy_decoder import Decoder, Layer, Shape
+from spd_lsp.engine.numpy_decoder import Decoder, Layer, LayerNorm, Part, RootMeanSquare, Shape, gated, gelu
 
 Floats = npt.NDArray[np.floating[Any]]
 Find = Callable[[str], Floats | None]  # a parameter by its name
@@ -23,8 +23,9 @@ Keep = Callable[[str, Floats], None]  # a weight's name, and the view of the fus
 EMBEDDING, NORM, HEAD = "model.embed_tokens", "model.norm", "lm_head"
 NEEDED_IN_LAYER = (
     *("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
-    *("post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+    "post_attention_layernorm",
 )
+GATED_MLP, PLAIN_MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), ("mlp.c_fc", "mlp.c_proj")
 NORMS_OF_HEADS = ("self_attn.q_norm", "self_attn.k_norm")
 
 
@@ -35,10 +36,11 @@ class Unlike(Exception):
 def compare_names(names: Set[str], layers: int) -> None:
     """Raise `Unlike` if there are too few or other parameters."""
     needed = {f"{EMBEDDING}.weight", f"{NORM}.weight"}
-    allowed = {f"{HEAD}.weight"}  # not there where it is the embedding
+    allowed = {f"{HEAD}.weight", f"{NORM}.bias"}  # no head where it is the embedding
     for place in (f"model.layers.{number}." for number in range(layers)):
-        needed |= {f"{place}{name}.weight" for name in NEEDED_IN_LAYER}
-        allowed |= {f"{place}{name}.bias" for name in NEEDED_IN_LAYER if name.endswith("_proj")}
+        mlp = PLAIN_MLP if f"{place}{PLAIN_MLP[0]}.weight" in names else GATED_MLP
+        needed |= {f"{place}{name}.weight" for name in (*NEEDED_IN_LAYER, *mlp)}
+        allowed |= {f"{place}{name}.bias" for name in (*NEEDED_IN_LAYER, *mlp)}
         allowed |= {f"{place}{name}.weight" for name in NORMS_OF_HEADS}
     for name in sorted(needed - names or names - needed - allowed)[:1]:
         raise Unlike(f"it has {'no' if name in needed else 'a'} parameter {name}")
@@ -56,22 +58,32 @@ class Assembly:
         tied = self.find(f"{HEAD}.weight") is None
         head = self.fuse(EMBEDDING if tied else HEAD)
         embedding = head.weight.T if tied else self.vector(EMBEDDING)
-        blocks = [self.layer(f"model.layers.{number}.") for number in range(layers)]
-        return Decoder(shape, embedding, blocks, self.vector(NORM), head)
+        blocks = [self.layer(f"model.layers.{number}.", shape.epsilon) for number in range(layers)]
+        return Decoder(shape, embedding, blocks, self.norm(NORM, shape.epsilon), head)
 
-    def layer(self, place: str) -> Layer:
+    def layer(self, place: str, epsilon: float) -> Layer:
         """One block."""
-        query_norm, key_norm = (self.found_vector(f"{place}{name}") for name in NORMS_OF_HEADS)
+        query_norm, key_norm = (
+            self.norm(f"{place}{name}", epsilon) if self.has(f"{place}{name}") else None for name in NORMS_OF_HEADS
+        )
+        has_gate = self.has(f"{place}{GATED_MLP[0]}")
+        *up, down = (f"{place}{name}" for name in (GATED_MLP if has_gate else PLAIN_MLP))
         return Layer(
-            attention_norm=self.vector(f"{place}input_layernorm"),
+            attention_norm=self.norm(f"{place}input_layernorm", epsilon),
             queries_keys_values=self.fuse(*(f"{place}self_attn.{name}_proj" for name in "qkv")),
             query_norm=query_norm,
             key_norm=key_norm,
             attention_out=self.fuse(f"{place}self_attn.o_proj"),
-            mlp_norm=self.vector(f"{place}post_attention_layernorm"),
-            gate_up=self.fuse(f"{place}mlp.gate_proj", f"{place}mlp.up_proj"),
-            down=self.fuse(f"{place}mlp.down_proj"),
+            mlp_norm=self.norm(f"{place}post_attention_layernorm", epsilon),
+            up=self.fuse(*up),
+            activate=gated if has_gate else gelu,
+            down=self.fuse(down),
         )
+
+    def norm(self, name: str, epsilon: float) -> Part:
+        """A normalisation: one with a bias is around the mean."""
+        scale, bias = RootMeanSquare(self.vector(name), epsilon), self.find(f"{name}.bias")
+        return scale if bias is None else LayerNorm(scale, np.asarray(bias, np.float32))
 
     def fuse(self, *names: str) -> Dense:
         """Several linears that read the same input as one, [I, O]."""
@@ -92,10 +104,9 @@ class Assembly:
         """A parameter as it is, in single precision."""
         return np.asarray(self.there(f"{name}.weight"), np.float32)
 
-    def found_vector(self, name: str) -> Floats | None:
-        """Likewise, if it is there."""
-        found = self.find(f"{name}.weight")
-        return None if found is None else np.asarray(found, np.float32)
+    def has(self, name: str) -> bool:
+        """Whether there is such a part."""
+        return self.find(f"{name}.weight") is not None
 
     def there(self, name: str) -> Floats:
         """A parameter that must be there."""

@@ -14,12 +14,13 @@ import numpy.typing as npt
 import torch
 
 from spd_lsp.engine.assembly import Assembly, Unlike, compare_names
+from spd_lsp.engine.keys_values import EVERYTHING
 from spd_lsp.engine.numpy_decoder import Decoder, Shape
 
 Floats = npt.NDArray[np.floating[Any]]
 
 PLAIN_ROTATIONS = {"default", "linear", "llama3", "yarn"}  # the angles of others change with the text's length
-LIMITS = ("sliding_window", "attention_chunk_size")  # of how far back a position sees
+WINDOW = "sliding_attention"  # the kind of a layer that does not see everything
 
 
 def convert(network: Any) -> Decoder:
@@ -42,16 +43,14 @@ def convert(network: Any) -> Decoder:
 
 
 def compare(network: Any, config: Any) -> None:
-    """Raise `Unlike` where parameters, or settings that a short probe cannot show, differ from a Llama's."""
+    """Raise `Unlike` where parameters, or settings that no probe shows, are not those of the decoder."""
     parameters = dict(network.named_parameters())
     compare_names(parameters.keys(), config.num_hidden_layers)
     for name, parameter in parameters.items():
         if name.endswith(("q_norm.weight", "k_norm.weight")) and len(parameter) != head_width(config):
             raise Unlike("it normalises all heads as one")
-    positions = config.max_position_embeddings
-    for limit in LIMITS:
-        if (getattr(config, limit, None) or positions) < positions:
-            raise Unlike(f"its {limit} is {getattr(config, limit)}")
+    if (getattr(config, "attention_chunk_size", None) or EVERYTHING) < config.max_position_embeddings:
+        raise Unlike(f"its attention_chunk_size is {config.attention_chunk_size}")
     rotary = getattr(network.model, "rotary_emb", None)
     if rotary is None or getattr(rotary, "rope_type", None) not in PLAIN_ROTATIONS:
         raise Unlike("its positions turn in another way")
@@ -71,8 +70,18 @@ def shape_of(network: Any, config: Any) -> Shape:
         query_heads=config.num_attention_heads,
         key_heads=config.num_key_value_heads,
         head_width=head_width(config),
-        epsilon=config.rms_norm_eps,
+        epsilon=config.rms_norm_eps if hasattr(config, "rms_norm_eps") else config.norm_epsilon,
         frequencies=rotary.inv_freq.float().cpu().numpy(),
         rotation_scale=float(rotary.attention_scaling),
         max_positions=config.max_position_embeddings,
+        windows=windows_of(config),
     )
+
+
+def windows_of(config: Any) -> list[int]:
+    """How many positions each layer sees; none where that is as many as there can be."""
+    window = getattr(config, "sliding_window", None) or EVERYTHING
+    if window >= config.max_position_embeddings:
+        return []
+    kinds = getattr(config, "layer_types", None) or [WINDOW] * config.num_hidden_layers
+    return [window if kind == WINDOW else EVERYTHING for kind in kinds]

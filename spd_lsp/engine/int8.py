@@ -96,7 +96,7 @@ def replaced(decoder: Decoder, twins: Mapping[int, Int8]) -> Decoder:
             layer,
             queries_keys_values=best(layer.queries_keys_values),
             attention_out=best(layer.attention_out),
-            gate_up=best(layer.gate_up),
+            up=best(layer.up),
             down=best(layer.down),
         )
         for layer in decoder.layers

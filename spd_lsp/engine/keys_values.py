@@ -4,13 +4,15 @@ A `Row` grows at its end, in memory taken ahead. `Rows` are several that share a
 its own way; what they share is stored and read once. Knows nothing of weights.
 
 Legend: M new positions, L positions before them, N rows, T new positions a row (M = N T), S positions of a row
-after the shared ones; G key heads, Q query heads a key head, C width of a head.
+after the shared ones; G key heads, Q query heads a key head, C width of a head. Where a window hides the first
+positions from all new ones, L and S count those after them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +24,7 @@ Ints = npt.NDArray[np.int64]
 ROOM = 2048  # positions a row has memory for at first; what is not written to takes none
 FEW = 3  # rows that are faster one by one
 OWN_ROOM = 16  # and one of several, after what they share
+EVERYTHING = sys.maxsize  # a window longer than any text
 
 
 class Memory(Protocol):
@@ -30,10 +33,12 @@ class Memory(Protocol):
     def reserve(self, count: int) -> Ints:
         """Make room for M positions; which ones they are [M]."""
 
-    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+    def attend(
+        self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = EVERYTHING
+    ) -> Floats:
         """Store keys and values [M, G, C] and attend with scaled queries [M, G Q, C] to all that each may see.
 
-        -> [M, G Q C].
+        That is itself and what was before it, `window` positions at most. -> [M, G Q C].
         """
 
     def advance(self, count: int) -> None:
@@ -57,18 +62,22 @@ class Row:
             )
         return np.arange(self.length, needed)
 
-    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+    def attend(
+        self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = EVERYTHING
+    ) -> Floats:
         """As in `Memory`."""
         count, end = len(queries), self.length + len(queries)
         self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
         self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
+        first = max(0, self.length + 1 - window)  # what the first new position sees, and so all of them
         q = by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
-        scores = product(q, self.keys[layer, :, :end].swapaxes(1, 2))  # [G, M Q, L + M]
+        scores = product(q, self.keys[layer, :, first:end].swapaxes(1, 2))  # [G, M Q, L + M]
         if count > 1:
-            hide_later(scores.reshape(len(q), count, -1, end)[..., self.length :].swapaxes(1, 2))
+            split = scores.reshape(len(q), count, -1, end - first)  # [G, M, Q, L + M]
+            hide(split.swapaxes(1, 2), self.length - first, window)
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
-        mixed = product(scores, self.values[layer, :, :end])  # [G, M Q, C]
+        mixed = product(scores, self.values[layer, :, first:end])  # [G, M Q, C]
         mixed /= scores.sum(axis=-1, keepdims=True)
         return by_position(mixed, count)
 
@@ -121,30 +130,36 @@ class Rows:
             )
         return np.tile(np.arange(self.shared.length + self.length, self.shared.length + needed), rows)
 
-    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+    def attend(
+        self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = EVERYTHING
+    ) -> Floats:
         """As in `Memory`. One softmax over two places: what all rows share, and what each has of its own."""
         _, rows, heads, _, width = self.keys.shape
         each = len(queries) // rows  # T
-        end = self.length + each
+        end, beside = self.length + each, queries.shape[1] // heads  # S + T, Q
         own_keys, own_values = self.keys[layer, :, :, :end], self.values[layer, :, :, :end]  # [N, G, S + T, C]
         own_keys[:, :, self.length :] = keys.reshape(rows, each, heads, width).swapaxes(1, 2)
         own_values[:, :, self.length :] = values.reshape(rows, each, heads, width).swapaxes(1, 2)
         q = by_key_head(queries, heads)  # [G, N T Q, C]
         q_own = q.reshape(heads, rows, -1, width).swapaxes(0, 1)  # [N, G, T Q, C]
-        length = self.shared.length
-        scores = product(q, self.shared.keys[layer, :, :length].swapaxes(1, 2))  # [G, N T Q, L]
-        own = q_own @ own_keys.swapaxes(2, 3)  # [N, G, T Q, S + T]
+        first = max(0, self.shared.length + self.length + 1 - window)  # what the first new positions see
+        first_own, common = max(0, first - self.shared.length), slice(first, self.shared.length)
+        scores = product(q, self.shared.keys[layer, :, common].swapaxes(1, 2))  # [G, N T Q, L]
+        own = q_own @ own_keys[:, :, first_own:].swapaxes(2, 3)  # [N, G, T Q, S + T]
         if each > 1:
-            split = own.reshape(rows, heads, each, -1, end)[..., self.length :]  # [N, G, T, Q, T]
-            hide_later(split.swapaxes(2, 3))
-        as_own = scores.reshape(heads, rows, -1, length).swapaxes(0, 1)  # the same numbers, [N, G, T Q, L]
-        highest = np.maximum(as_own.max(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True))
+            split = own.reshape(rows, heads, each, beside, -1)  # [N, G, T, Q, S + T]
+            hide(split.swapaxes(2, 3), self.length - first_own, window)
+            split = scores.reshape(heads, rows, each, beside, scores.shape[2])  # [G, N, T, Q, L]
+            hide(split.swapaxes(2, 3), scores.shape[2] + self.length, window)
+        as_own = scores.reshape(heads, rows, each * beside, scores.shape[2]).swapaxes(0, 1)  # [N, G, T Q, L]
+        highest = np.maximum(as_own.max(axis=-1, keepdims=True, initial=-np.inf), own.max(axis=-1, keepdims=True))
         as_own -= highest
         own -= highest
         np.exp(scores, out=scores)
         np.exp(own, out=own)
-        common = product(scores, self.shared.values[layer, :, :length])  # [G, N T Q, C]
-        mixed = common.reshape(heads, rows, -1, width).swapaxes(0, 1) + own @ own_values  # [N, G, T Q, C]
+        found = product(scores, self.shared.values[layer, :, common])  # [G, N T Q, C]
+        mixed = found.reshape(heads, rows, -1, width).swapaxes(0, 1)  # [N, G, T Q, C]
+        mixed = mixed + own @ own_values[:, :, first_own:]
         mixed /= as_own.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
         return by_position(mixed.swapaxes(0, 1).reshape(heads, -1, width), len(queries))
 
@@ -174,15 +189,30 @@ def by_position(mixed: Floats, count: int) -> Floats:
     return apart.reshape(count, -1)
 
 
-def hide_later(scores: Floats) -> None:
-    """Among T new positions, each sees itself and those before: [..., T, T], changed in place."""
-    scores += later(scores.shape[-1])
+def hide(scores: Floats, place: int, window: int) -> None:
+    """T new positions, the first in column `place`, each see themselves and those before, `window` at most.
+
+    [..., T, S], changed in place.
+    """
+    count, width = scores.shape[-2:]
+    if place < width:
+        scores[..., place:] += later(count)
+    hidden = min(place + count - window, width)  # columns that the last one no longer sees
+    if hidden > 0:
+        scores[..., :hidden] += passed(count, hidden, place - window)
 
 
 @cache
 def later(count: int) -> Floats:
     """-inf where a position would see a later one, else 0. [T, T]."""
     mask: Floats = np.triu(np.full((count, count), -np.inf, np.float32), k=1)
+    return mask
+
+
+@lru_cache(maxsize=64)
+def passed(count: int, columns: int, lag: int) -> Floats:
+    """-inf where position i would see a column up to i + lag, which may be negative; else 0. [T, columns]."""
+    mask: Floats = np.tril(np.full((count, columns), -np.inf, np.float32), k=lag)
     return mask
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
-from spd_lsp.engine.choice import SMALL
+from spd_lsp.engine.choice import SMALL, fault_of_windows
 from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.recorded import write_record
@@ -24,7 +24,8 @@ def record(folder: Path) -> None:
     decoder = convert(network)
     if decoder.size > SMALL:
         raise UserError(f"expected at most {SMALL:,} parameters, found {decoder.size:,}; large models need torch")
-    if found := fault(NumpyRunner(decoder), expect(reference, len(decoder.embedding))):
+    found = fault(NumpyRunner(decoder), expect(reference, len(decoder.embedding)))
+    if found := found or fault_of_windows(decoder, reference, network):
         raise UserError(f"expected what transformers computes, found: {found}; this model cannot be recorded")
     write_record(folder, decoder, reference)
 

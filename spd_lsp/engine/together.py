@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spd_lsp.engine.keys_values import Memory
+from spd_lsp.engine.keys_values import EVERYTHING, Memory
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
@@ -35,10 +35,12 @@ class Together:
         """As in `Memory`."""
         return np.concatenate([memory.reserve(own) for memory, own, _ in self.members])
 
-    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+    def attend(
+        self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = EVERYTHING
+    ) -> Floats:
         """As in `Memory`: M_i rows of queries, keys and values to each, in order. -> [M, G Q C]."""
         found: Floats = np.concatenate(
-            [memory.attend(layer, queries[own], keys[own], values[own]) for memory, _, own in self.members]
+            [memory.attend(layer, queries[own], keys[own], values[own], window) for memory, _, own in self.members]
         )
         return found
 

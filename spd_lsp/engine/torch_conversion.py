@@ -22,6 +22,10 @@ def convert(network: Any) -> TorchDecoder:
     if len({(parameter.dtype, parameter.device) for parameter in network.parameters()}) > 1:
         raise Unlike("its weights differ in precision or device")
     shape = shape_of(network, config)
+    if shape.windows:
+        raise Unlike(f"its sliding_window is {config.sliding_window}")
+    if not hasattr(network.model.layers[0].mlp, "gate_proj") or hasattr(network.model.norm, "bias"):
+        raise Unlike("its layers have other parts than a Llama's")
     return TorchDecoder(
         embedding=network.get_input_embeddings().weight.data,
         layers=[layer(block) for block in network.model.layers],

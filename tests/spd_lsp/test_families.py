@@ -35,9 +35,8 @@ from spd_lsp.drafts import Start, superpose
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.model import load
 from spd_lsp.settings import Settings
-from tests.spd_lsp.engine.networks import SMALL, VOCABULARY, random_network
+from tests.spd_lsp.engine.networks import SMALL, VOCABULARY, WINDOW, random_network
 
-WINDOW = 24
 HEAD = {**SMALL, "head_dim": 8}
 NO_PADDING = {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 OLD = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
@@ -85,7 +84,7 @@ FAMILIES = {
     "smollm 3": SmolLM3Config(**NO_PADDING, no_rope_layers=[1, 0]),
     "deepseek": DeepseekV3Config(**{**SMALL, **EXPERTS, **LATENT}),
 }
-FAST = {"llama", "qwen2", "qwen3", "mistral"}
+FAST = {"llama", "qwen2", "qwen2, window", "qwen3", "mistral", "mistral, window", "starcoder 2"}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import copy
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+    Starcoder2Config,
+)
 
 VOCABULARY = 96
 SMALL = {
@@ -27,8 +34,10 @@ LLAMA3 = {
 }
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
 
-# What the NumPy decoder computes, in all its variants.
-FAST = {
+WINDOW = 24
+
+# What both decoders compute, in all variants.
+LLAMAS = {
     "llama": LlamaConfig(**SMALL),
     "llama, tied": LlamaConfig(**SMALL, tie_word_embeddings=True),
     "llama, biases": LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True),
@@ -39,6 +48,18 @@ FAST = {
     "qwen2": Qwen2Config(**SMALL),
     "qwen3": Qwen3Config(**SMALL, head_dim=16),
     "mistral": MistralConfig(**SMALL, sliding_window=None),
+}
+# What the NumPy decoder computes.
+FAST = {
+    **LLAMAS,
+    "mistral, window": MistralConfig(**SMALL, sliding_window=WINDOW),
+    "mistral, window shorter than drafts": MistralConfig(**SMALL, sliding_window=5),
+    "qwen2, a layer with a window": Qwen2Config(
+        **SMALL, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
+    ),
+    "starcoder2": Starcoder2Config(**SMALL),
+    "starcoder2, window": Starcoder2Config(**SMALL, sliding_window=WINDOW),
+    "starcoder2, untied, without biases": Starcoder2Config(**SMALL, use_bias=False, tie_word_embeddings=False),
 }
 
 

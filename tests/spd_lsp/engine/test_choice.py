@@ -12,7 +12,6 @@ from transformers import (
     GPT2Config,
     GraniteConfig,
     LlamaConfig,
-    MistralConfig,
     Olmo2Config,
     Phi3Config,
     Qwen2Config,
@@ -27,22 +26,24 @@ from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.model import load
 from tests.conftest import STARTER
-from tests.spd_lsp.engine.networks import FAST, SMALL, VOCABULARY, random_network
+from tests.spd_lsp.engine.networks import FAST, SMALL, VOCABULARY, WINDOW, random_network
 
 HEAD = {**SMALL, "head_dim": 8}
 OTHERS = {
     "it has a parameter model.layers.0.post_feedforward_layernorm": [Gemma2Config(**HEAD)],
     "it has no parameter model.layers.0.input_layernorm.weight": [Olmo2Config(**SMALL)],
     "it has no parameter model.layers.0.post_attention_layernorm.weight": [CohereConfig(**SMALL)],
-    "it has no parameter model.layers.0.mlp": [Phi3Config(**SMALL, pad_token_id=0), Starcoder2Config(**SMALL)],
+    "it has no parameter model.layers.0.mlp": [Phi3Config(**SMALL, pad_token_id=0)],
     "it has no parameter model.embed_tokens": [GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4)],
     "in NumPy, one pass differs by": [
         GemmaConfig(**HEAD),
         GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5),
         LlamaConfig(**SMALL, hidden_act="gelu"),
+        Starcoder2Config(**SMALL, hidden_act="relu"),
         SmolLM3Config(**SMALL, no_rope_layers=[1, 0], pad_token_id=0),
     ],
-    "its sliding_window is 64": [MistralConfig(**SMALL, sliding_window=64)],
+    "in NumPy, with a short window, one pass differs by": [LlamaConfig(**SMALL, sliding_window=64)],
+    "its attention_chunk_size is 64": [LlamaConfig(**SMALL, attention_chunk_size=64)],
     "its positions turn in another way": [
         LlamaConfig(**SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
     ],
@@ -94,6 +95,15 @@ def test_one_wrong_number_is_found(monkeypatch, wrong):
     said = []
     assert not isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
     assert "in NumPy, one pass differs" in said[0]
+
+
+def test_a_window_over_a_layer_that_has_none_is_found_and_the_networks_own_is_kept(monkeypatch):
+    network = random_network(FAST["qwen2, a layer with a window"])
+    monkeypatch.setattr("spd_lsp.engine.conversion.windows_of", lambda config: [WINDOW, WINDOW])
+    said = []
+    assert not isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert "in NumPy, with a short window, one pass differs" in said[0]
+    assert network.config.sliding_window == WINDOW
 
 
 def test_a_cache_that_is_not_cut_back_is_found(monkeypatch):

@@ -23,7 +23,7 @@ from spd_lsp.engine import choice
 from spd_lsp.engine.gpu_choice import on_gpu
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.torch_runner import TorchRunner
-from tests.spd_lsp.engine.networks import FAST, SMALL, random_network
+from tests.spd_lsp.engine.networks import LLAMAS, SMALL, random_network
 from tests.spd_lsp.engine.test_torch_runner import ONE, Traced, ids_of
 
 DEEP = {**SMALL, "num_hidden_layers": 16}
@@ -46,7 +46,7 @@ def chosen(network, said, capture=lambda device: Traced()):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
+@pytest.mark.parametrize("config", LLAMAS.values(), ids=LLAMAS.keys())
 def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
     said = []
     engine, _ = chosen(random_network(config).to(dtype), said, lambda device: None)
@@ -57,7 +57,7 @@ def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
 @pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
 def test_usual_steps_are_captured_before_anybody_waits(name):
     said = []
-    engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), said)
+    engine, _ = chosen(random_network(LLAMAS[name]).to(torch.bfloat16), said)
     assert said == []
     assert engine.frames
     before = engine.capture.captured
@@ -80,7 +80,7 @@ def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
     def refuses(config, dtype):
         raise ValueError("expected a width of 4096, found 32\nand more")
 
-    network, said = random_network(FAST["llama"]), []
+    network, said = random_network(LLAMAS["llama"]), []
     monkeypatch.setattr("spd_lsp.engine.gpu_choice.AutoModelForCausalLM.from_config", refuses)
     engine, reference = chosen(network, said)
     assert engine is reference
@@ -97,7 +97,7 @@ def test_rounding_alone_is_no_mistake(seed):
 
 
 def test_the_self_test_leaves_the_seed_of_samples_alone():
-    network = random_network(FAST["llama"])
+    network = random_network(LLAMAS["llama"])
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
@@ -113,7 +113,7 @@ def test_a_mistake_in_steps_alone_is_found(monkeypatch):
         return lambda: found
 
     said = []
-    engine, reference = chosen(random_network(FAST["qwen2"]), said, lambda device: frozen)
+    engine, reference = chosen(random_network(LLAMAS["qwen2"]), said, lambda device: frozen)
     assert engine is reference
     assert "embedding by embedding differs by" in said[0]
 
@@ -124,13 +124,13 @@ def test_a_gpu_without_room_for_the_stage_runs_transformers(monkeypatch):
 
     monkeypatch.setattr("spd_lsp.engine.stage.Stage.grow", full)
     said = []
-    engine, reference = chosen(random_network(FAST["qwen2"]), said)
+    engine, reference = chosen(random_network(LLAMAS["qwen2"]), said)
     assert engine is reference
     assert said == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
 
 
 def test_a_part_that_is_not_a_number_is_found():
-    network = random_network(FAST["qwen2"]).to(torch.bfloat16)
+    network = random_network(LLAMAS["qwen2"]).to(torch.bfloat16)
 
     class Broken(Traced):
         def __call__(self, work):
@@ -147,7 +147,7 @@ def test_without_captures_steps_run_eagerly_in_the_decoder():
         raise RuntimeError("no")
 
     said = []
-    engine, _ = chosen(random_network(FAST["llama"]), said, lambda device: fails)
+    engine, _ = chosen(random_network(LLAMAS["llama"]), said, lambda device: fails)
     assert isinstance(engine, TorchRunner)
     assert said == ["runs step by step: capturing one failed (no)"]
     engine.prefill(ids_of(5))

@@ -124,8 +124,8 @@ def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster
 
     def coarse(decoder):
         for layer in decoder.layers:
-            layer.gate_up.weight[0, 0] = 1e4  # one outlier leaves no steps for the other weights of its output
-            layer.attention_norm[:] *= 3
+            layer.up.weight[0, 0] = 1e4  # one outlier leaves no steps for the other weights of its output
+            layer.attention_norm.weight[:] *= 3
         return quantised(decoder)
 
     monkeypatch.setattr(choice, "quantise", coarse)

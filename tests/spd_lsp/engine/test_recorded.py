@@ -23,7 +23,7 @@ from tests.conftest import STARTER
 from tests.spd_lsp.engine.networks import FAST, random_network
 
 
-@pytest.fixture(params=["llama, tied", "llama, biases", "qwen3", "llama, yarn positions"])
+@pytest.fixture(params=["llama, tied", "llama, biases", "qwen3", "llama, yarn positions", "starcoder2, window"])
 def network(request):
     return random_network(FAST[request.param])
 
@@ -61,7 +61,7 @@ def test_no_record_is_not_worth_a_word(network, tmp_path):
 
 def change_weights(folder):
     weights = load_file(folder / "model.safetensors")
-    weights["model.layers.1.mlp.up_proj.weight"][0] *= 1.1
+    weights["model.layers.1.self_attn.o_proj.weight"][0] *= 1.1
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 

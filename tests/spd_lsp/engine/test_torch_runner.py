@@ -19,7 +19,7 @@ from spd_lsp.engine.runner import SLOTS
 from spd_lsp.engine.self_test import divergence
 from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import MIXED, TorchRunner, rounded
-from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
+from tests.spd_lsp.engine.networks import LLAMAS, VOCABULARY, random_network
 
 ONE = np.ones(1)
 
@@ -43,18 +43,18 @@ class Traced:
         return replay
 
 
-@pytest.fixture(scope="module", params=FAST.values(), ids=FAST.keys())
+@pytest.fixture(scope="module", params=LLAMAS.values(), ids=LLAMAS.keys())
 def network(request):
     return random_network(request.param)
 
 
-WAYS = [(name, "eager") for name in FAST] + [(name, "captured") for name in ("llama, tied", "qwen2", "qwen3")]
+WAYS = [(name, "eager") for name in LLAMAS] + [(name, "captured") for name in ("llama, tied", "qwen2", "qwen3")]
 
 
 @pytest.fixture(params=WAYS, ids=", ".join)
 def engines(request):
     name, way = request.param
-    network = random_network(FAST[name])
+    network = random_network(LLAMAS[name])
     return TorchRunner(convert(network), Traced() if way == "captured" else None), CausalModel(network)
 
 
@@ -132,11 +132,11 @@ def test_numbers_are_the_numpy_engines(network):
 
 @pytest.fixture
 def small():
-    return random_network(FAST["llama, tied"])
+    return random_network(LLAMAS["llama, tied"])
 
 
 def test_half_precision_says_what_transformers_says_in_it():
-    network = random_network(FAST["qwen3"]).to(torch.bfloat16)
+    network = random_network(LLAMAS["qwen3"]).to(torch.bfloat16)
     for engine in (TorchRunner(convert(network)), TorchRunner(convert(network), Traced())):
         found, expected = (
             [one.prefill(ids_of(140)), one.step([5, 11], np.array([0.4, 0.6])), one.step([3], ONE)]

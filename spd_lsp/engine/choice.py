@@ -16,10 +16,9 @@ from spd_lsp.engine.int8 import quantise
 from spd_lsp.engine.numpy_decoder import Decoder
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.runner import Runner
-from spd_lsp.engine.self_test import DIVERGENCE, Expected, divergence, expect, fault, whole
+from spd_lsp.engine.self_test import DIVERGENCE, SHORT, Expected, divergence, expect, fault, whole
 
 SMALL = 15_000_000  # parameters up to which a step is calls rather than bytes: 8 bits gain little there
-SHORT = 5  # positions of a window that a probe is longer than
 
 
 def fastest(reference: Runner, network: Any, report: Callable[[str], None]) -> Runner:

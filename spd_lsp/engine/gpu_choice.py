@@ -16,10 +16,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from spd_lsp.engine.assembly import Unlike
+from spd_lsp.engine.conversion import windows_of
 from spd_lsp.engine.frames import Capture, CudaCapture
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import Floats, Runner
-from spd_lsp.engine.self_test import ROUNDING, expect, fault, probe, readings, whole
+from spd_lsp.engine.self_test import ROUNDING, SHORT, expect, fault, probe, readings, whole
 from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import TorchRunner
 
@@ -77,6 +78,8 @@ def small_network(config: Any) -> Any:
         small.hidden_size = WIDTH * small.num_attention_heads
         small.intermediate_size = 2 * small.hidden_size
         small.head_dim, small.vocab_size, small.pad_token_id = WIDTH, VOCABULARY, None
+        if windows_of(small):
+            small.sliding_window = SHORT
         return AutoModelForCausalLM.from_config(small, dtype=torch.float32)  # type: ignore[no-untyped-call]
     except Exception as error:  # each kind has ways of its own to refuse
         raise Unlike(f"no small model of its kind can be made ({str(error).splitlines()[0]})") from error

@@ -16,6 +16,7 @@ import numpy as np
 from spd_lsp.engine.runner import Floats, Runner
 
 PROBE = 16  # T
+SHORT = 5  # positions of a window that the probe leaves
 ROUNDING = 1e-4  # largest difference of two logits, relative to the largest logit, in single precision
 DIVERGENCE = 1e-2  # mean Kullback-Leibler divergence from the reference, in nats, for 8-bit weights
 

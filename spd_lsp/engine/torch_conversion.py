@@ -1,7 +1,7 @@
 """The weights of a transformers model, laid out for the torch decoder, in the same memory.
 
-Comes in: a network whose parameters have the names of a Llama. Goes out: a `TorchDecoder`. The network's own
-parameters become rows of the fused matrices, one block after the other, so that nothing is stored twice.
+Comes in: a network whose parameters have the names of a Llama or StarCoder2. Goes out: a `TorchDecoder`. The
+network's own parameters become rows of the fused matrices, one block after the other: nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from spd_lsp.engine.assembly import Unlike
 from spd_lsp.engine.conversion import compare, shape_of
-from spd_lsp.engine.torch_decoder import Affine, Layer, TorchDecoder
+from spd_lsp.engine.torch_decoder import Affine, Layer, Norm, TorchDecoder, gated, gelu
 
 
 def convert(network: Any) -> TorchDecoder:
@@ -22,39 +22,43 @@ def convert(network: Any) -> TorchDecoder:
     if len({(parameter.dtype, parameter.device) for parameter in network.parameters()}) > 1:
         raise Unlike("its weights differ in precision or device")
     shape = shape_of(network, config)
-    if shape.windows:
-        raise Unlike(f"its sliding_window is {config.sliding_window}")
-    if not hasattr(network.model.layers[0].mlp, "gate_proj") or hasattr(network.model.norm, "bias"):
-        raise Unlike("its layers have other parts than a Llama's")
     return TorchDecoder(
         embedding=network.get_input_embeddings().weight.data,
-        layers=[layer(block) for block in network.model.layers],
-        norm=network.model.norm.weight.data,
+        layers=[layer(block, shape.epsilon) for block in network.model.layers],
+        norm=norm(network.model.norm, shape.epsilon),
         head=fuse(network.get_output_embeddings()),
         query_heads=shape.query_heads,
         key_heads=shape.key_heads,
         head_width=shape.head_width,
-        epsilon=shape.epsilon,
         frequencies=network.model.rotary_emb.inv_freq.float(),
         rotation_scale=shape.rotation_scale,
         max_positions=shape.max_positions,
+        windows=shape.windows,
     )
 
 
-def layer(block: Any) -> Layer:
+def layer(block: Any, epsilon: float) -> Layer:
     """One block, its projections fused where they read the same input."""
     attention, mlp = block.self_attn, block.mlp
     query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
+    has_gate = hasattr(mlp, "gate_proj")
     return Layer(
-        attention_norm=block.input_layernorm.weight.data,
+        attention_norm=norm(block.input_layernorm, epsilon),
         queries_keys_values=fuse(attention.q_proj, attention.k_proj, attention.v_proj),
-        query_norm=None if query_norm is None else query_norm.weight.data,
-        key_norm=None if key_norm is None else key_norm.weight.data,
+        query_norm=None if query_norm is None else norm(query_norm, epsilon),
+        key_norm=None if key_norm is None else norm(key_norm, epsilon),
         attention_out=fuse(attention.o_proj),
-        mlp_norm=block.post_attention_layernorm.weight.data,
-        gate_up=fuse(mlp.gate_proj, mlp.up_proj),
-        down=fuse(mlp.down_proj),
+        mlp_norm=norm(block.post_attention_layernorm, epsilon),
+        up=fuse(mlp.gate_proj, mlp.up_proj) if has_gate else fuse(mlp.c_fc),
+        activate=gated if has_gate else gelu,
+        down=fuse(mlp.down_proj if has_gate else mlp.c_proj),
     )
+
+
+def norm(part: Any, epsilon: float) -> Norm:
+    """A normalisation."""
+    bias = getattr(part, "bias", None)
+    return Norm(part.weight.data, None if bias is None else bias.data, epsilon)
 
 
 def fuse(*linears: Any) -> Affine:

@@ -1,4 +1,4 @@
-"""A decoder of the Llama shape in plain torch, for any device and precision: Llama, Qwen2, Qwen3, Mistral, SmolLM.
+"""A decoder in plain torch, for any device and precision: Llama, Qwen2, Qwen3, Mistral, SmolLM, StarCoder2.
 
 Comes in: tensors of fixed shapes, all of which can be written to again before the next pass. Goes out: logits. A
 pass asks nothing of the host: which texts it reads, and where in them, it finds in tensors, so that it can be
@@ -11,12 +11,15 @@ row is looked at, W positions whose logits are wanted, R and A tokens whose logi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from spd_lsp.engine.keys_values import EVERYTHING
 
 
 class Affine(NamedTuple):
@@ -30,16 +33,31 @@ class Affine(NamedTuple):
         return F.linear(x, self.weight, self.bias)
 
 
+class Norm(NamedTuple):
+    """Normalisation over the last axis: by the root of the mean square or, with a bias, around the mean."""
+
+    weight: Tensor  # [D]
+    bias: Tensor | None  # [D]
+    epsilon: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        if self.bias is None:
+            return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
 class Layer(NamedTuple):
     """The weights of one block."""
 
-    attention_norm: Tensor  # [D]
+    attention_norm: Norm  # D
     queries_keys_values: Affine  # D -> (H + 2 G) C
-    query_norm: Tensor | None  # [C], as Qwen3 has it
-    key_norm: Tensor | None  # [C]
+    query_norm: Norm | None  # C, as Qwen3 has it
+    key_norm: Norm | None  # C
     attention_out: Affine  # H C -> D
-    mlp_norm: Tensor  # [D]
-    gate_up: Affine  # D -> 2 F
+    mlp_norm: Norm  # D
+    up: Affine  # D -> F, or 2 F with a gate before it
+    activate: Callable[[Tensor], Tensor]  # what `up` gives -> F
     down: Affine  # F -> D
 
 
@@ -79,15 +97,15 @@ class TorchDecoder:
 
     embedding: Tensor  # [V, D]
     layers: list[Layer]
-    norm: Tensor  # [D]
+    norm: Norm  # D
     head: Affine  # D -> V
     query_heads: int
     key_heads: int
     head_width: int
-    epsilon: float
     frequencies: Tensor  # [C / 2], radians a position
     rotation_scale: float  # YaRN scales queries and keys
     max_positions: int
+    windows: Sequence[int] = ()  # of each layer: how many positions one sees, itself included; (): all
 
     @property
     def size(self) -> int:
@@ -103,18 +121,18 @@ class TorchDecoder:
         heads, turned = self.query_heads, self.query_heads + self.key_heads
         x = self.superpose(new.ids, new.weights)  # [M, D]
         cos, sin = self.rotation(new.positions)
-        hidden = later(new, past, heads // self.key_heads, x.dtype)
-        for layer, keys, values in zip(self.layers, past.keys, past.values, strict=True):
-            qkv = layer.queries_keys_values(self.normalise(x, layer.attention_norm))
+        windows = self.windows or [EVERYTHING] * len(self.layers)
+        unseen = {window: hidden(new, past, window, heads // self.key_heads, x.dtype) for window in set(windows)}
+        for layer, keys, values, window in zip(self.layers, past.keys, past.values, windows, strict=True):
+            qkv = layer.queries_keys_values(layer.attention_norm(x))
             qkv = qkv.view(len(x), -1, self.head_width)  # [M, H + 2 G, C]
             qk = rotate(self.normalise_heads(qkv[:, :turned], layer), cos, sin)
             keys[new.rows, :, new.positions] = qk[:, heads:]
             values[new.rows, :, new.positions] = qkv[:, turned:]
-            found = attend(qk[:, :heads], past.seen(keys), past.seen(values), new, hidden)
+            found = attend(qk[:, :heads], past.seen(keys), past.seen(values), new, unseen[window])
             x = x + layer.attention_out(found)
-            gate, up = layer.gate_up(self.normalise(x, layer.mlp_norm)).chunk(2, dim=-1)
-            x = x + layer.down(F.silu(gate) * up)
-        logits = self.head(self.normalise(x[new.wanted], self.norm)).float()
+            x = x + layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
+        logits = self.head(self.norm(x[new.wanted])).float()
         return logits if new.asked is None else likeliest(logits, new, count)
 
     def superpose(self, ids: Tensor, weights: Tensor) -> Tensor:
@@ -122,16 +140,12 @@ class TorchDecoder:
         mixed = (F.embedding(ids, self.embedding) * weights[..., None]).sum(dim=1)
         return mixed.to(self.embedding.dtype)
 
-    def normalise(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Root mean square normalisation over the last axis."""
-        return F.rms_norm(x, weight.shape, weight, self.epsilon)
-
     def normalise_heads(self, qk: Tensor, layer: Layer) -> Tensor:
         """Queries and keys [M, H + G, C] as the layer normalises them, if it does."""
         if layer.query_norm is None or layer.key_norm is None:
             return qk
         queries, keys = qk[:, : self.query_heads], qk[:, self.query_heads :]
-        return torch.cat([self.normalise(queries, layer.query_norm), self.normalise(keys, layer.key_norm)], dim=1)
+        return torch.cat([layer.query_norm(queries), layer.key_norm(keys)], dim=1)
 
     def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of rotary embeddings, by halves of a head: [M, 1, 2, C / 2] twice."""
@@ -147,13 +161,30 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(halves * cos, halves.flip(2), sin).flatten(2)
 
 
-def later(new: Inputs, past: Past, beside: int, dtype: torch.dtype) -> Tensor:
-    """-inf where a new position would see a later one, else 0, once for each of Q heads. [B, 1, T Q, L]."""
+def gated(gate_up: Tensor) -> Tensor:
+    """SiLU(gate) * up: [..., 2 F] -> [..., F]."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def gelu(x: Tensor) -> Tensor:
+    """By its approximation with tanh: [..., F] -> [..., F]."""
+    return F.gelu(x, approximate="tanh")
+
+
+def hidden(new: Inputs, past: Past, window: int, beside: int, dtype: torch.dtype) -> Tensor:
+    """-inf where a new position would see a later one or one that its window has passed, else 0.
+
+    Once for each of Q heads. [B, 1, T Q, L].
+    """
     places = len(new.positions) if new.spread is None else len(new.spread)
     steps = torch.arange(places // past.rows, device=new.starts.device)  # [T]
     at = torch.arange(past.length, device=new.starts.device)  # [L]
-    hidden = at > (new.starts[:, None] + steps)[..., None]  # [B, T, L]
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+    last = (new.starts[:, None] + steps)[..., None]  # [B, T, 1]
+    unseen = at > last  # [B, T, L]
+    if window < EVERYTHING:
+        unseen = unseen | (at <= last - window)
+    mask = torch.zeros(unseen.shape, dtype=dtype, device=unseen.device).masked_fill_(unseen, -torch.inf)
     return mask[:, None, :, None].expand(-1, -1, -1, beside, -1).flatten(2, 3)
 
 

@@ -16,7 +16,7 @@ from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import SLOTS
 from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import TorchRunner
-from tests.spd_lsp.engine.networks import LLAMAS, VOCABULARY, random_network
+from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 from tests.spd_lsp.engine.test_torch_runner import ONE, ids_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -24,7 +24,7 @@ ROUNDING = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}  # r
 
 
 def engines_of(name, dtype):
-    network = random_network(LLAMAS[name]).to(dtype).to("cuda")
+    network = random_network(FAST[name]).to(dtype).to("cuda")
     said = []
     engine = TorchRunner(convert(network), CudaCapture(network.device), said.append)
     return engine, CausalModel(network), said
@@ -34,9 +34,9 @@ def near(found, expected, dtype):
     assert distance(np.atleast_2d(found), np.atleast_2d(expected)) < ROUNDING[dtype]
 
 
-@pytest.mark.parametrize("name", LLAMAS)
+@pytest.mark.parametrize("name", FAST)
 def test_what_the_decoder_computes_is_chosen(name):
-    network = random_network(LLAMAS[name]).to(torch.bfloat16).to("cuda")
+    network = random_network(FAST[name]).to(torch.bfloat16).to("cuda")
     said = []
     assert isinstance(on_gpu(CausalModel(network), network, said.append), TorchRunner)
     assert said == []

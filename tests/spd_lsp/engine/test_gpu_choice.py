@@ -14,7 +14,6 @@ from transformers import (
     GPT2Config,
     GraniteConfig,
     LlamaConfig,
-    MistralConfig,
     Qwen3Config,
     SmolLM3Config,
 )
@@ -23,14 +22,14 @@ from spd_lsp.engine import choice
 from spd_lsp.engine.gpu_choice import on_gpu
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.torch_runner import TorchRunner
-from tests.spd_lsp.engine.networks import LLAMAS, SMALL, random_network
+from tests.spd_lsp.engine.networks import FAST, SMALL, random_network
 from tests.spd_lsp.engine.test_torch_runner import ONE, Traced, ids_of
 
 DEEP = {**SMALL, "num_hidden_layers": 16}
 OTHERS = [
     ("it has no parameter model.embed_tokens.weight", GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4)),
     ("it has a parameter model.layers.0.post_feedforward_layernorm", Gemma2Config(**SMALL, head_dim=8)),
-    ("its sliding_window is 64", MistralConfig(**SMALL, sliding_window=64)),
+    ("in single precision, one pass", LlamaConfig(**SMALL, sliding_window=64)),
     ("in single precision, one pass differs by", GemmaConfig(**SMALL, head_dim=8)),
     ("in single precision, one pass", GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5)),
     ("in single precision, one pass", LlamaConfig(**SMALL, hidden_act="gelu")),
@@ -46,7 +45,7 @@ def chosen(network, said, capture=lambda device: Traced()):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("config", LLAMAS.values(), ids=LLAMAS.keys())
+@pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
 def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
     said = []
     engine, _ = chosen(random_network(config).to(dtype), said, lambda device: None)
@@ -57,7 +56,7 @@ def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
 @pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
 def test_usual_steps_are_captured_before_anybody_waits(name):
     said = []
-    engine, _ = chosen(random_network(LLAMAS[name]).to(torch.bfloat16), said)
+    engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), said)
     assert said == []
     assert engine.frames
     before = engine.capture.captured
@@ -80,7 +79,7 @@ def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
     def refuses(config, dtype):
         raise ValueError("expected a width of 4096, found 32\nand more")
 
-    network, said = random_network(LLAMAS["llama"]), []
+    network, said = random_network(FAST["llama"]), []
     monkeypatch.setattr("spd_lsp.engine.gpu_choice.AutoModelForCausalLM.from_config", refuses)
     engine, reference = chosen(network, said)
     assert engine is reference
@@ -97,7 +96,7 @@ def test_rounding_alone_is_no_mistake(seed):
 
 
 def test_the_self_test_leaves_the_seed_of_samples_alone():
-    network = random_network(LLAMAS["llama"])
+    network = random_network(FAST["llama"])
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
@@ -113,7 +112,7 @@ def test_a_mistake_in_steps_alone_is_found(monkeypatch):
         return lambda: found
 
     said = []
-    engine, reference = chosen(random_network(LLAMAS["qwen2"]), said, lambda device: frozen)
+    engine, reference = chosen(random_network(FAST["qwen2"]), said, lambda device: frozen)
     assert engine is reference
     assert "embedding by embedding differs by" in said[0]
 
@@ -124,13 +123,13 @@ def test_a_gpu_without_room_for_the_stage_runs_transformers(monkeypatch):
 
     monkeypatch.setattr("spd_lsp.engine.stage.Stage.grow", full)
     said = []
-    engine, reference = chosen(random_network(LLAMAS["qwen2"]), said)
+    engine, reference = chosen(random_network(FAST["qwen2"]), said)
     assert engine is reference
     assert said == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
 
 
 def test_a_part_that_is_not_a_number_is_found():
-    network = random_network(LLAMAS["qwen2"]).to(torch.bfloat16)
+    network = random_network(FAST["qwen2"]).to(torch.bfloat16)
 
     class Broken(Traced):
         def __call__(self, work):
@@ -147,7 +146,7 @@ def test_without_captures_steps_run_eagerly_in_the_decoder():
         raise RuntimeError("no")
 
     said = []
-    engine, _ = chosen(random_network(LLAMAS["llama"]), said, lambda device: fails)
+    engine, _ = chosen(random_network(FAST["llama"]), said, lambda device: fails)
     assert isinstance(engine, TorchRunner)
     assert said == ["runs step by step: capturing one failed (no)"]
     engine.prefill(ids_of(5))

@@ -18,7 +18,7 @@ from spd_lsp.engine.stage import Stage
 from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.settings import Settings
-from tests.spd_lsp.engine.networks import LLAMAS, VOCABULARY, random_network
+from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 from tests.spd_lsp.engine.test_torch_runner import ONE, Traced, ids_of, same
 
 SETTINGS = Settings(drafts=3, max_tokens=9)
@@ -26,7 +26,7 @@ SETTINGS = Settings(drafts=3, max_tokens=9)
 
 @pytest.fixture(scope="module")
 def network():
-    return random_network(LLAMAS["qwen2"])
+    return random_network(FAST["qwen2"])
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from spd_lsp.engine.runner import SLOTS
 from spd_lsp.engine.self_test import divergence
 from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import MIXED, TorchRunner, rounded
-from tests.spd_lsp.engine.networks import LLAMAS, VOCABULARY, random_network
+from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 
 ONE = np.ones(1)
 
@@ -43,18 +43,20 @@ class Traced:
         return replay
 
 
-@pytest.fixture(scope="module", params=LLAMAS.values(), ids=LLAMAS.keys())
+@pytest.fixture(scope="module", params=FAST.values(), ids=FAST.keys())
 def network(request):
     return random_network(request.param)
 
 
-WAYS = [(name, "eager") for name in LLAMAS] + [(name, "captured") for name in ("llama, tied", "qwen2", "qwen3")]
+WAYS = [(name, "eager") for name in FAST] + [
+    (name, "captured") for name in ("llama, tied", "qwen2", "qwen3", "starcoder2, window")
+]
 
 
 @pytest.fixture(params=WAYS, ids=", ".join)
 def engines(request):
     name, way = request.param
-    network = random_network(LLAMAS[name])
+    network = random_network(FAST[name])
     return TorchRunner(convert(network), Traced() if way == "captured" else None), CausalModel(network)
 
 
@@ -132,11 +134,11 @@ def test_numbers_are_the_numpy_engines(network):
 
 @pytest.fixture
 def small():
-    return random_network(LLAMAS["llama, tied"])
+    return random_network(FAST["llama, tied"])
 
 
 def test_half_precision_says_what_transformers_says_in_it():
-    network = random_network(LLAMAS["qwen3"]).to(torch.bfloat16)
+    network = random_network(FAST["qwen3"]).to(torch.bfloat16)
     for engine in (TorchRunner(convert(network)), TorchRunner(convert(network), Traced())):
         found, expected = (
             [one.prefill(ids_of(140)), one.step([5, 11], np.array([0.4, 0.6])), one.step([3], ONE)]
@@ -239,8 +241,9 @@ def test_the_networks_own_weights_are_views_of_the_decoders(network):
         return weight.untyped_storage().data_ptr() == fused.untyped_storage().data_ptr()
 
     assert lie_within(block.self_attn.v_proj.weight, layer.queries_keys_values.weight)
-    assert lie_within(block.mlp.up_proj.weight, layer.gate_up.weight)
-    assert lie_within(block.mlp.down_proj.weight, layer.down.weight)
+    up, down = list(block.mlp.children())[-3:-1]  # before the activation
+    assert lie_within(up.weight, layer.up.weight)
+    assert lie_within(down.weight, layer.down.weight)
     assert lie_within(network.get_input_embeddings().weight, decoder.embedding)
     assert lie_within(network.get_output_embeddings().weight, decoder.head.weight)
 

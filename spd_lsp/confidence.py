@@ -11,10 +11,10 @@ import math
 
 __all__ = ["share_right"]
 
-# c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval confidence`:
-# fitted on 3,784 drafts at 1,268 places in ten packages that neither the starter nor any table had seen. By weights
-# from the other nine packages, the mean gap between what is said and the share that is right falls from 5.4 to 0.5
-# points, the loss from 0.277 to 0.209 nats.
+# c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval
+# confidence`: fitted on 3,784 drafts at 1,268 places in ten packages that neither the starter nor any table had
+# seen. By weights from the other nine packages, the mean gap between what is said and the share that is right
+# falls from 5.4 to 0.5 points, the loss from 0.277 to 0.209 nats.
 BESIDE_NGRAMS = ((-0.43, 0.35, 3.39), (-2.0, 0.29, 3.39))
 MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
 LEAST = 1e-12

@@ -23,9 +23,7 @@ __all__ = ["Seen", "as_line", "fit", "gap", "loss", "observed", "said", "said_el
 Floats = npt.NDArray[np.float64]
 
 PARTS = 10  # of the drafts, by what is said of them, that `gap` looks at
-PENALTY = (
-    1e-3  # on the squares of the weights: where p tells right from wrong without fault there is an end to them
-)
+PENALTY = 1e-3  # on the squares of the weights, which have no end where p tells right from wrong without fault
 STEPS = 100
 
 

@@ -56,7 +56,9 @@ class Store:
 
 
 def read_places(path: Path) -> list[Record]:
-    """What a file says of each place."""
+    """What a file says of each place; one that is not there raises UserError."""
+    if not path.exists():
+        raise UserError(f"expected results of `spd-lsp eval quality` in {path}, found nothing; name its --out")
     places: dict[str, Record] = {}
     for record in read_records(path):
         if "key" in record:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spd_lsp.evaluation.store import Store
+from spd_lsp.evaluation.store import Store, read_places
 from spd_lsp.settings import UserError
 
 
@@ -46,3 +46,8 @@ def test_what_is_kept_beside_the_places_is_the_last_of_its_name(tmp_path):
     store.append({"leaks": 1})
     store.append({"leaks": 2})
     assert store.kept("leaks") == 2
+
+
+def test_a_folder_without_results_is_told(tmp_path):
+    with pytest.raises(UserError, match="expected results of `spd-lsp eval quality`"):
+        read_places(tmp_path / "places.jsonl")

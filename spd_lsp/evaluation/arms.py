@@ -54,6 +54,7 @@ class Kind:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     flat: bool = False  # without a language model
     drawn: bool = False  # by chance
+    unmixed: bool = False  # of several tokens the heaviest is read alone
 
 
 KINDS: dict[str, Kind] = {
@@ -64,6 +65,7 @@ KINDS: dict[str, Kind] = {
     "paper": Kind(
         "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
     ),
+    "unmixed": Kind("superposed", unmixed=True),
     "no-lm": Kind("superposed", flat=True),
     "oracle": Kind("beam", {"drafts": ORACLE}),
 }
@@ -202,6 +204,31 @@ class FlatModel:
 
 
 @dataclass(frozen=True, slots=True)
+class BestAlone:
+    """A model that is not given mixtures, but the best draft's token: what mixing is worth is told beside it."""
+
+    model: Model
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
+        """As the model does."""
+        return self.model.prefill(ids, check)
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """The heaviest token is read."""
+        return self.model.step([ids[int(np.argmax(weights))]], np.ones(1))
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """The heaviest token of each row is read."""
+        return self.model.step_rows(
+            [([ids[int(np.argmax(weights))]], np.ones(1)) for ids, weights in rows], parents
+        )
+
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """As the model does."""
+        return self.model.read_drafts(drafts)
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is asked at a place, the same for all arms."""
 
@@ -279,7 +306,8 @@ class Asker:
 
     def of(self, arm: Arm) -> Model:
         """The model that an arm asks."""
-        return self.flat if KINDS[arm.kind].flat else self.model
+        kind = KINDS[arm.kind]
+        return self.flat if kind.flat else BestAlone(self.model) if kind.unmixed else self.model
 
     def start(self, question: Question, mixture: Mixture | None) -> Start:
         """Where drafts begin, as in the product."""

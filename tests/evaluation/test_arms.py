@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from spd_lsp.completer import Completer
 from spd_lsp.context import trim
-from spd_lsp.evaluation.arms import KINDS, Asker, parse_arm, parse_arms
+from spd_lsp.evaluation.arms import KINDS, Asker, BestAlone, parse_arm, parse_arms
 from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import gap
@@ -109,6 +110,28 @@ def test_without_a_model_n_grams_alone_decide(repository, model, tokens):
     question = asker.question(source, len(source), "python")
     reply = asker.ask(parse_arm("no-lm@repository+file"), question, mixture)
     assert "get(name, default)" in reply.drafts
+
+
+@pytest.mark.parametrize("heaviest", [0, 1, 2])
+def test_unmixed_reads_the_heaviest_token_alone(heaviest, model):
+    prompt, ids = [5, 7, 11], [40, 41, 42]
+    weights = np.where(np.arange(3) == heaviest, 0.6, 0.2)
+    unmixed = BestAlone(model)
+    unmixed.prefill(prompt)
+    told = unmixed.step(ids, weights).copy()
+    model.prefill(prompt, lambda: None)
+    assert np.array_equal(told, model.step([ids[heaviest]], np.ones(1)))
+    model.prefill(prompt, lambda: None)
+    assert not np.allclose(told, model.step(ids, weights))
+
+
+def test_unmixed_is_superposed_where_there_is_one_draft_alone(model, tokens):
+    asker = Asker(model, tokens, Settings(max_tokens=8))
+    question = asker.question("def f(first, second):\n    return ", 36, "python")
+    one, same = (
+        asker.ask(parse_arm(f"{kind}:drafts=1@none"), question, None) for kind in ("unmixed", "superposed")
+    )
+    assert one.drafts == same.drafts
 
 
 def test_every_kind_is_a_decoder(model, tokens):

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from spd_lsp.engine.likeliest import Likeliest
+from spd_lsp.logits import barred, log_softmax, log_z, softmax, top, top_allowed
 from spd_lsp.ranking import Draft as Draft
 from spd_lsp.ranking import Reads, ranked, settled
 from spd_lsp.settings import Settings
@@ -33,8 +35,8 @@ LEAST = 1e-300  # likewise below any probability of interest; its logarithm is f
 FEW = 4  # for each draft: options that are looked at even when enough are found
 REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
 NOTHING = (-1,) * REACH  # stands before a text: no id
+NO_IDS: Ids = np.empty(0, np.int64)
 SEVERAL = 40  # options that are made ready together
-WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 
 
 class Model(Protocol):
@@ -54,6 +56,17 @@ class Model(Protocol):
 
     def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """log p of each token of each draft after the last prefill's prompt, all in one pass."""
+
+
+class Selecting(Model, Protocol):
+    """A model that finds the few logits that choosing needs where all of them are, beside a GPU's memory."""
+
+    selects: bool  # whether that is quicker than `step`
+
+    def step_likeliest(
+        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
+    ) -> Likeliest:
+        """As `step`, but of the logits only the `count` largest and those of asked tokens."""
 
 
 class Interpolation(Protocol):
@@ -125,11 +138,11 @@ def superpose(
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
-            logits = model.prefill([*start.prompt, *live[0].ids], check)
+            options = next_step(model.prefill([*start.prompt, *live[0].ids], check), live, start, settings)
         else:
-            logits = model.step([draft.ids[-1] for draft in live], superposition(live))
+            options = superposed_step(model, live, start, settings)
         passes += 1
-        live, ended = select(next_step(logits, live, start, settings), start, settings, width)
+        live, ended = select(options, start, settings, width)
         finished = ranked([*finished, *ended], by, start.reads)
     best = ranked([*finished[:k], *live], by, start.reads)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
@@ -147,6 +160,14 @@ def first_step(logits: Floats, start: Start, settings: Settings, width: int = 0)
     return best_first([Draft((), 0.0)], ids, logp[None])
 
 
+def superposed_step(model: Model, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
+    """One pass over the last tokens of all drafts, superposed; the ways to go on, best first."""
+    ids, gamma = [draft.ids[-1] for draft in live], superposition(live)
+    if getattr(model, "selects", False):
+        return step_of_few(cast(Selecting, model), (ids, gamma), live, start, settings)
+    return next_step(model.step(ids, gamma), live, start, settings)
+
+
 def superposition(live: Sequence[Draft]) -> Floats:
     """gamma_i = p_i / sum_j p_j, what draft i's last token weighs in x~ = sum_i gamma_i z_i (section 3.1)."""
     best = max(draft.score for draft in live)
@@ -157,17 +178,49 @@ def superposition(live: Sequence[Draft]) -> Floats:
 
 def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
     """The K x C ways to go on, best first: each draft's score times p_f of each candidate."""
-    if start.interpolation is None:
-        candidates, logp = likeliest(logits, settings)
-        logp_f = logp[None]  # [1, R]: the same for all drafts
-    elif settings.interpolation == "paper":
-        candidates, logp = likeliest(logits, settings)
-        logp_f = fuse(logp, start.interpolation(histories(start, live), candidates), settings.alpha)
-    else:
+    if start.interpolation is not None and settings.interpolation == "nested":
         allowed = None if live[0].ids else start.allowed
         candidates, logp_f = both_sides(logits, histories(start, live), start.interpolation, settings, allowed)
-    scores = np.array([draft.score for draft in live])[:, None] + logp_f  # [K, C]
-    return best_first(live, candidates, scores)
+    else:
+        candidates, logp = likeliest(logits, settings)
+        logp_f = chosen_by_ngrams(candidates, logp, live, start, settings)
+    return best_first(live, candidates, scores_of(live) + logp_f)
+
+
+def step_of_few(
+    model: Selecting,
+    mixture: tuple[Sequence[int], Floats],
+    live: Sequence[Draft],
+    start: Start,
+    settings: Settings,
+) -> Iterator[Draft]:
+    """A pass and the same as `next_step` after it, from the few logits that a device has chosen."""
+    r, tau, before = settings.candidates, settings.temperature, histories(start, live)
+    if start.interpolation is not None and settings.interpolation == "nested":
+        theirs = start.interpolation.successors(before, r)  # [A]
+        said = model.step_likeliest(*mixture, r, theirs, tau)
+        candidates, logits = each_once((said.ids, said.logits), (theirs, said.asked))  # [C] twice
+        p = np.exp(logits / tau - said.log_z)
+        logp_f = np.log(np.maximum(start.interpolation.nest(before, candidates, p), LEAST))
+    else:
+        said = model.step_likeliest(*mixture, r, NO_IDS, tau)
+        candidates = said.ids
+        logp_f = chosen_by_ngrams(candidates, log_softmax(said.logits / tau), live, start, settings)
+    return best_first(live, candidates, scores_of(live) + logp_f)
+
+
+def chosen_by_ngrams(
+    candidates: Ids, logp: Floats, live: Sequence[Draft], start: Start, settings: Settings
+) -> Floats:
+    """The paper: n-grams choose among the model's top tokens. [R] twice -> [K, R], or [1, R] without n-grams."""
+    if start.interpolation is None:
+        return logp[None]
+    return fuse(logp, start.interpolation(histories(start, live), candidates), settings.alpha)
+
+
+def scores_of(live: Sequence[Draft]) -> Floats:
+    """The drafts' scores, one row each. [K, 1]."""
+    return np.array([[draft.score] for draft in live])
 
 
 def histories(start: Start, live: Sequence[Draft]) -> Ids:
@@ -261,62 +314,12 @@ def select(
     return live, finished
 
 
-def log_softmax(x: Floats) -> Floats:
-    """The logarithm of the softmax, without overflow. [N] -> [N]."""
-    shifted = np.asarray(x, dtype=np.float64) - np.max(x)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
-
-
-def softmax(logits: Floats, tau: float) -> Floats:
-    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
-    p = logits - logits.max()
-    if tau != 1:
-        p /= tau
-    np.exp(p, out=p)
-    p /= p.sum()
-    return np.asarray(p)
-
-
-def barred(p: Floats, allowed: Ids) -> Floats:
-    """Probabilities [V] with -1 for all tokens that are not allowed."""
-    kept = np.full_like(p, -1)
-    kept[allowed] = p[allowed]
-    return kept
-
-
-def log_z(logits: Floats, tau: float) -> float:
-    """The logarithm of sum_x exp(logit_x / tau), summed in the logits' own precision. [V] -> one number."""
-    peak = logits.max()
-    shifted = logits - peak
-    if tau != 1:
-        shifted /= tau
-    return math.log(np.exp(shifted, out=shifted).sum()) + float(peak) / tau
-
-
-def top(x: Floats, n: int) -> Ids:
-    """The places of the n largest values, largest first, equals by place. [N] -> [n]."""
-    n = min(n, len(x))
-    floor = x.min() if n == len(x) else floor_under(x, n)
-    # All that reach the floor take part: how a partition cuts between equals is not defined.
-    places = np.flatnonzero(x >= floor)
-    return places[np.argsort(-x[places], kind="stable")][:n].astype(np.int64, copy=False)
-
-
-def floor_under(x: Floats, n: int) -> Any:
-    """A value that at least n of x reach, and not many more: the n-th largest of the parts' maxima.
-
-    Of a vocabulary this is found several times faster than by partitioning all of it.
-    """
-    parts = len(x) // WIDE
-    if parts < 4 * n:
-        return np.partition(x, len(x) - n)[len(x) - n]
-    maxima = x[: parts * WIDE].reshape(WIDE, parts).max(axis=0)  # [parts]
-    return np.partition(maxima, parts - n)[parts - n]
-
-
-def top_allowed(logits: Floats, n: int, allowed: Ids | None) -> Ids:
-    """The n likeliest tokens, among the allowed ones if not all are. [V] -> [n]."""
-    return top(logits, n) if allowed is None else allowed[top(logits[allowed], n)]
+def each_once(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:
+    """Ids with their logits, sorted, each once; those that the model does not have are left out."""
+    ids, logits = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    known = logits > -np.inf
+    found, first = np.unique(ids[known], return_index=True)
+    return found, logits[known][first]
 
 
 def distinct(parts: Sequence[Ids]) -> Ids:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spd_lsp.batch import EMPTY, Batch, Check, grow, longest
-from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, log_softmax, superpose
+from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, superpose
+from spd_lsp.logits import log_softmax
 from spd_lsp.ranking import ranked
 from spd_lsp.settings import Settings
 

@@ -43,6 +43,11 @@ class Seat(Runner):
         self.device = shared.engine.device
         super().__init__()
 
+    @property
+    def selects(self) -> bool:  # type: ignore[override]  # as the shared one does
+        """As in `Runner`."""
+        return self.shared.engine.selects
+
     def empty(self) -> Any:
         """As in `Runner`."""
         return self.shared.engine.empty()

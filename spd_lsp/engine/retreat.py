@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from spd_lsp.engine.likeliest import Ids, Likeliest
 from spd_lsp.engine.runner import Floats, Mixture, Pass, Runner, Slot
 
 Answer = TypeVar("Answer")
@@ -37,6 +38,11 @@ class Retreating(Runner):
     def device(self) -> Any:  # as of now
         """As in `Runner`."""
         return self.engine.device
+
+    @property
+    def selects(self) -> bool:  # type: ignore[override]  # as of now
+        """As in `Runner`."""
+        return self.engine.selects
 
     @property
     def slots(self) -> list[Slot]:  # type: ignore[override]  # those of the engine
@@ -66,6 +72,12 @@ class Retreating(Runner):
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """As in `Runner`."""
         return self.attempt(lambda engine: engine.step(ids, weights))
+
+    def step_likeliest(
+        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
+    ) -> Likeliest:
+        """As in `Runner`."""
+        return self.attempt(lambda engine: engine.step_likeliest(ids, weights, count, asked, temperature))
 
     def step_rows(self, rows: Sequence[Mixture], parents: Sequence[int]) -> Floats:
         """As in `Runner`."""

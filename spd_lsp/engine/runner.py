@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
-Mixture = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
+from spd_lsp.engine.likeliest import Asking, Ids, Likeliest, chosen, unpacked
+from spd_lsp.engine.likeliest import Floats as Floats
+from spd_lsp.engine.likeliest import Mixture as Mixture
 
 CHUNK = 128  # prompt tokens between two looks at `check`
 SLOTS = 4  # prompts kept in memory, as one switches between so many files
@@ -69,6 +69,7 @@ class Runner(ABC):
 
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
+    selects = False  # whether `forward` takes an `Asking` in place of embeddings, and is quicker so
 
     def __init__(self) -> None:
         self.slots = [Slot(self.empty())]  # the last is the one in use, the first was used longest ago
@@ -125,6 +126,16 @@ class Runner(ABC):
         found: Floats = self.forward(self.superpose([(ids, weights)]), self.slots[-1].cache)[0]
         self.pace(time.perf_counter() - started)
         return found
+
+    def step_likeliest(
+        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
+    ) -> Likeliest:
+        """As `step`, but of the logits only the `count` largest and those of asked tokens."""
+        if not self.selects:
+            return chosen(self.step(ids, weights), count, asked, temperature)
+        assert self.drafting is None, "rows have been read since the last prefill: go on with `step_rows`"
+        wanted = Asking([(ids, weights)], count, [asked], temperature)
+        return unpacked(self.forward(wanted, self.slots[-1].cache)[0], count, len(asked))
 
     def step_rows(self, rows: Sequence[Mixture], parents: Sequence[int]) -> Floats:
         """Read one more position in each of N rows and give their logits [N, V], in one forward pass.

@@ -27,7 +27,7 @@ from spd_lsp.engine.torch_decoder import Past, TorchDecoder
 
 SHORT = 8  # tokens of a text up to which it is read with others' steps: what is typed between two requests
 MIXED = 16  # K of captured steps, as nobody asks for more drafts; it doubles where someone does
-ASKED = 64  # A of captured steps, likewise
+ASKED, COUNT = 256, 32  # A and R of captured steps, likewise
 ROWS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)  # B of captured steps
 # Not cuDNN's, which prepares each new length for longer than it then takes.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -82,7 +82,8 @@ class TorchRunner(Runner):
             text = self.empty()
             self.stage.admit([text], side_by_side=True)
             text.length = length - 1  # of whatever has stood in that row
-            self.forward([((0,), ONE)], text)
+            step = [((0,), ONE)]
+            self.forward(Asking(step, 1, [np.zeros(1, np.int64)]) if self.selects else step, text)
 
     def empty(self) -> Text:
         """As in `Runner`."""
@@ -99,7 +100,7 @@ class TorchRunner(Runner):
         if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocabulary:
             raise IndexError(f"expected ids from 0 to {self.vocabulary - 1}, found {max(ids)}")
 
-    def forward(self, embedded: Sequence[Mixture], cache: Text | Texts) -> Floats:
+    def forward(self, embedded: Sequence[Mixture] | Asking, cache: Text | Texts) -> Floats:
         """As in `Runner`."""
         return self.together([Pass(cache, embedded=embedded)])[0]
 
@@ -137,8 +138,8 @@ class TorchRunner(Runner):
             if not isinstance(one.embedded, Asking):
                 return Share(one.cache, one.embedded, 1, True)
             asking = one.embedded
-            for row in [*(ids for ids, _ in asking.mixtures), *asking.asked]:
-                self.check(row)
+            for ids, _ in asking.mixtures:
+                self.check(ids)
             return Share(one.cache, asking.mixtures, 1, True, asking)
         for row in one.ids:
             self.check(row)
@@ -177,7 +178,9 @@ class TorchRunner(Runner):
             for text in share.texts:
                 text.written = text.length + share.each
         rows = np.split(frame.fetch(logits)[: sum(counts)], np.cumsum(counts)[:-1])
-        return [trimmed(part, shape, share.asking) for part, share in zip(rows, group, strict=True)]
+        return [
+            trimmed(part, shape, share.asking, self.vocabulary) for part, share in zip(rows, group, strict=True)
+        ]
 
     def arrange(self, group: Sequence[Share], recurs: bool) -> Shape:
         """Have all texts stand on the stage; the shape of a pass over them, filled up if it is to recur."""
@@ -191,13 +194,14 @@ class TorchRunner(Runner):
         self.make_room(rows, length)
         self.stage.admit(texts, side_by_side=recurs or len(texts) > 1)
         first = 0 if recurs or len(texts) > 1 else texts[0].row or 0
+        few = wanted_of(group, self.vocabulary)
         if recurs and each == 1:
-            return Shape(rows, 1, rows, filled(mixed, MIXED), rows, first, length, *wanted_of(group))
+            return Shape(rows, 1, rows, filled(mixed, MIXED), rows, first, length, *few)
         if recurs:
             return Shape(rows, SHORT, rows * SHORT, mixed, rows, first, length)
         new = sum(len(share.mixtures) for share in group)
         wanted = sum(len(share.texts) if share.last else len(share.mixtures) for share in group)
-        return Shape(rows, each, new, mixed, wanted, first, length, *wanted_of(group))
+        return Shape(rows, each, new, mixed, wanted, first, length, *few)
 
     def make_room(self, rows: int, length: int) -> None:
         """Grow the stage if need be; graphs know its old address."""
@@ -217,7 +221,7 @@ class TorchRunner(Runner):
             counts.append(len(sheet.wanted) - before)
         wanted = np.zeros(frame.shape.wanted, np.int64)
         wanted[: len(sheet.wanted)] = sheet.wanted
-        asked, taus = questions(group, frame.shape)
+        asked, taus = questions(group, frame.shape, self.vocabulary)
         frame.fill(sheet.weights, taus, **sheet.numbers, wanted=wanted, asked=asked)
         return counts
 
@@ -312,29 +316,31 @@ def filled(count: int, least: int) -> int:
     return least
 
 
-def wanted_of(group: Sequence[Share]) -> tuple[int, int]:
+def wanted_of(group: Sequence[Share], vocabulary: int) -> tuple[int, int]:
     """A and R of a pass: what the share that asks for most wants; 0 and 0 for whole logits."""
     askings = [share.asking for share in group if share.asking]
     if not askings:
         return 0, 0
     most = max(len(ids) for asking in askings for ids in asking.asked)
-    return filled(most, ASKED), max(asking.count for asking in askings)
+    count = max(asking.count for asking in askings)
+    return filled(most, ASKED), min(filled(count, COUNT), vocabulary)
 
 
-def questions(group: Sequence[Share], shape: Shape) -> tuple[Ints, list[float]]:
+def questions(group: Sequence[Share], shape: Shape, vocabulary: int) -> tuple[Ints, list[float]]:
     """The ids that are asked for [W, A], filled up with any, and the temperatures [W], in the order of texts."""
     asked = np.zeros((shape.wanted, shape.asked), np.int64)
     askings = [asking for share in group if (asking := share.asking)]
     for row, ids in enumerate(ids for asking in askings for ids in asking.asked):
-        asked[row, : len(ids)] = ids
+        asked[row, : len(ids)] = np.minimum(ids, vocabulary - 1)  # what is beyond is nobody's token: see `trimmed`
     return asked, [asking.temperature for asking in askings for _ in asking.asked]
 
 
-def trimmed(rows: Floats, shape: Shape, asking: Asking | None) -> Floats:
+def trimmed(rows: Floats, shape: Shape, asking: Asking | None, vocabulary: int) -> Floats:
     """What one share wanted, of the columns of a pass: see `likeliest` in `torch_decoder`."""
     if asking is None:
         return rows
     ends = 0, shape.count, 2 * shape.count
     sizes = asking.count, asking.count, len(asking.asked[0])
     parts = [rows[:, end : end + size] for end, size in zip(ends, sizes, strict=True)]
+    parts[2] = np.where(np.stack(asking.asked) < vocabulary, parts[2], -np.inf)
     return np.concatenate([*parts, rows[:, -1:]], axis=1)

@@ -11,7 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.beam import beam, branches
-from spd_lsp.drafts import Start, log_softmax
+from spd_lsp.drafts import Start
+from spd_lsp.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
 

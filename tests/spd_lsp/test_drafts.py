@@ -15,7 +15,6 @@ from spd_lsp.drafts import (
     LEAST,
     LOG_DELTA,
     LOG_FLOOR,
-    WIDE,
     Draft,
     Start,
     best_first,
@@ -23,8 +22,9 @@ from spd_lsp.drafts import (
     select,
     superpose,
     superposition,
-    top,
 )
+from spd_lsp.engine.likeliest import chosen
+from spd_lsp.logits import top
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
 
@@ -61,6 +61,18 @@ class Counts:
 
     def successors(self, histories, n):
         return np.unique([np.argsort(-self.table[history[-1]], kind="stable")[:n] for history in histories])
+
+
+class SelectingModel(TinyModel):
+    """Gives away only the logits that choosing needs, as an engine on a GPU does."""
+
+    selects = True
+
+    def step_likeliest(self, ids, weights, count, asked, temperature=1.0):
+        return chosen(super().step(ids, weights), count, asked, temperature)
+
+    def step(self, ids, weights):
+        raise AssertionError("all logits were asked for")
 
 
 def naive(model, prompt, settings, stop, history=(), counts=None):
@@ -146,10 +158,11 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     alpha=st.sampled_from([0.2, 0.54]),
     asked=st.sampled_from(["nothing", "paper", "nested"]),
     ranking=st.sampled_from(["mean", "probability"]),
+    model=st.sampled_from([TinyModel, SelectingModel]),
 )
-def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking):
+def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking, model):
     rule = "nested" if asked == "nested" else "paper"
-    chosen = Settings(
+    settings = Settings(
         drafts=k,
         candidates=candidates,
         temperature=tau,
@@ -159,16 +172,16 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
         ranking=ranking,
     )
     counts = None if asked == "nothing" else Counts(seed)
-    found = superpose(TinyModel(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), chosen)
-    expected = naive(TinyModel(seed), [1, 2, 3], chosen, at_stop, [1, 2, 3], counts)
+    found = superpose(model(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), settings)
+    expected = naive(TinyModel(seed), [1, 2, 3], settings, at_stop, [1, 2, 3], counts)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_one_draft_without_ngrams_is_greedy_decoding(seed):
-    chosen = Settings(drafts=1, max_tokens=12, ranking="mean")
-    found = superpose(TinyModel(seed), Start([3, 1], at_stop), chosen)
+    settings = Settings(drafts=1, max_tokens=12, ranking="mean")
+    found = superpose(TinyModel(seed), Start([3, 1], at_stop), settings)
 
     model, expected = TinyModel(seed), []
     logits = model.prefill([3, 1])
@@ -218,8 +231,8 @@ def test_the_same_input_gives_the_same_drafts():
 @pytest.mark.parametrize("interpolation", ["paper", "nested"])
 @pytest.mark.parametrize("seed", range(5))
 def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
-    chosen = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
-    found = superpose(TinyModel(seed), Start([1], at_stop, [1], Counts(seed)), chosen)
+    settings = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
+    found = superpose(TinyModel(seed), Start([1], at_stop, [1], Counts(seed)), settings)
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
 
@@ -232,8 +245,8 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
     counts.table[2, unlikely] = 1.0
 
     def first_token(rule):
-        chosen = Settings(interpolation=rule, drafts=1, candidates=3, max_tokens=1)
-        return superpose(TinyModel(1), Start([1, 2], never, [2], counts), chosen).best[0].ids[0]
+        settings = Settings(interpolation=rule, drafts=1, candidates=3, max_tokens=1)
+        return superpose(TinyModel(1), Start([1, 2], never, [2], counts), settings).best[0].ids[0]
 
     assert first_token("nested") == unlikely
     assert first_token("paper") == int(np.argmax(logits))
@@ -261,8 +274,8 @@ def test_a_reset_goes_on_from_the_best_draft_alone_and_costs_no_extra_pass():
 
 
 def test_after_a_reset_the_model_has_read_the_draft_itself():
-    chosen = Settings(drafts=3, max_tokens=4, temperature=1.0, reset_every=3)
-    found = superpose(TinyModel(5), Start([1, 2], never), chosen)
+    settings = Settings(drafts=3, max_tokens=4, temperature=1.0, reset_every=3)
+    found = superpose(TinyModel(5), Start([1, 2], never), settings)
     prefix = found.best[0].ids[:3]
     logits = TinyModel(5).prefill([1, 2, *prefix])
     assert {draft.ids[3] for draft in found.best} == set(np.argsort(-logits)[:3])
@@ -291,8 +304,8 @@ def test_the_papers_formula_too_always_has_k_drafts(allowed):
     counts = Counts(0)
     counts.table[:] = 0.0
     counts.table[:, 5] = 1.0  # each history knows one token: k drafts would become one
-    chosen = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
-    found = superpose(TinyModel(), Start([1, 2], never, [2], counts, allowed), chosen)
+    settings = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
+    found = superpose(TinyModel(), Start([1, 2], never, [2], counts, allowed), settings)
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
     assert found.best[0].ids[1:] == (5, 5, 5, 5)
@@ -359,15 +372,3 @@ def test_by_probability_a_few_more_options_are_looked_at_for_ends():
     live, finished = select((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))
     assert [draft.ids for draft in live] == [(1,), (3,)]
     assert [draft.ids for draft in finished] == [(0,), (2,), (5,)]
-
-
-@given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 2000), st.integers(1, 9))
-def test_top_of_a_vocabulary_is_the_same(seed, n, extra, values):
-    x = np.random.default_rng(seed).integers(0, values, 4 * n * WIDE + extra).astype(np.float32)
-    assert list(top(x, n)) == sorted(range(len(x)), key=lambda i: (-x[i], i))[:n]
-
-
-@given(st.lists(st.integers(-5, 5), min_size=1, max_size=60), st.integers(1, 70))
-def test_top_orders_by_value_then_by_place(values, n):
-    found = top(np.array(values, dtype=np.float32), n)
-    assert list(found) == sorted(range(len(values)), key=lambda i: (-values[i], i))[:n]

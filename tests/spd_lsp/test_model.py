@@ -19,11 +19,12 @@ from transformers import (
     T5Config,
 )
 
-from spd_lsp.drafts import Start, log_softmax, superpose
+from spd_lsp.drafts import Start, superpose
 from spd_lsp.engine.opening import choose_threads
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import CHUNK, shared
 from spd_lsp.engine.threads import TRIES
+from spd_lsp.logits import log_softmax
 from spd_lsp.model import load
 from spd_lsp.settings import Settings, UserError
 

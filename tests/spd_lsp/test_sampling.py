@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.drafts import Start, log_softmax, superpose
+from spd_lsp.drafts import Start, superpose
+from spd_lsp.logits import log_softmax
 from spd_lsp.sampling import Chance, draw, nucleus, nucleus_superposed
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel

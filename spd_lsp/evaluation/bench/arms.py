@@ -21,6 +21,7 @@ import numpy as np
 
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Floats, Histories, Ids, Interpolation, Start
+from spd_lsp.engine.likeliest import Likeliest
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
 from spd_lsp.settings import Settings
@@ -90,6 +91,17 @@ class Watched:
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position."""
         return self.note(lambda: self.model.step(ids, weights))
+
+    @property
+    def selects(self) -> bool:
+        """As the model does."""
+        return self.model.selects
+
+    def step_likeliest(
+        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
+    ) -> Likeliest:
+        """Read one more position, for the logits that count."""
+        return self.note(lambda: self.model.step_likeliest(ids, weights, count, asked, temperature))
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read one more position in each row."""

@@ -191,7 +191,7 @@ def step_of(
         engine.read([prompt[start : start + CHUNK]], whole, last=True)
     texts = [whole.fork(length) for length in lengths]
     mixture = (prompt[:DRAFTS], np.full(DRAFTS, 1 / DRAFTS))
-    asking = Asking([mixture], LIKELIEST, [list(range(DRAFTS * LIKELIEST))])
+    asking = Asking([mixture], LIKELIEST, [np.arange(DRAFTS * LIKELIEST)])
 
     def one() -> None:
         for text, length in zip(texts, lengths, strict=True):

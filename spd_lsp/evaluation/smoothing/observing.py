@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spd_lsp.completer import HISTORY
-from spd_lsp.drafts import Model, softmax
+from spd_lsp.drafts import Model
 from spd_lsp.evaluation.arms import Question
 from spd_lsp.evaluation.smoothing.evidence import Evidence, evidence_of
 from spd_lsp.interpolation import Mixture
+from spd_lsp.logits import softmax
 from spd_lsp.tokens import Tokens
 
 Floats = npt.NDArray[np.floating[Any]]

@@ -15,6 +15,8 @@ from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import Pass
+from spd_lsp.engine.torch_conversion import convert as convert_for_torch
+from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.settings import Settings
 from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
 
@@ -27,9 +29,15 @@ def network():
     return random_network(next(iter(FAST.values())))
 
 
-@pytest.fixture(params=["numpy", "transformers"])
+@pytest.fixture(params=["numpy", "transformers", "torch, all logits", "torch, few logits"])
 def engine(request, network):
-    return NumpyRunner(convert(network)) if request.param == "numpy" else CausalModel(network)
+    if request.param == "numpy":
+        return NumpyRunner(convert(network))
+    if request.param == "transformers":
+        return CausalModel(network)
+    runner = TorchRunner(convert_for_torch(network))
+    runner.selects = request.param == "torch, few logits"
+    return runner
 
 
 def ids_of(length, seed=0):

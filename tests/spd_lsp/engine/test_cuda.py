@@ -11,7 +11,6 @@ import torch
 from spd_lsp.engine.batching import SharedEngine
 from spd_lsp.engine.frames import CudaCapture
 from spd_lsp.engine.gpu_choice import distance, on_gpu
-from spd_lsp.engine.likeliest import step_likeliest
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import SLOTS
 from spd_lsp.engine.torch_conversion import convert
@@ -105,11 +104,12 @@ def test_seats_in_threads_change_files_while_steps_of_others_are_captured():
 
 def test_the_likeliest_tokens_are_found_on_the_device():
     engine, reference, _ = engines_of("qwen3", torch.float32)
+    engine.selects = True
     for one in (engine, reference):
         one.prefill(ids_of(30))
     for _ in range(3):
         logits = reference.step([5, 6], np.full(2, 0.5)).astype(np.float64)
-        found = step_likeliest(engine, ([5, 6], np.full(2, 0.5)), 20, [3, 90], 0.5)
+        found = engine.step_likeliest([5, 6], np.full(2, 0.5), 20, np.array([3, 90]), 0.5)
         assert found.ids.tolist() == np.argsort(-logits, kind="stable")[:20].tolist()
         np.testing.assert_allclose(found.asked, logits[[3, 90]], atol=1e-3)
         assert found.log_z == pytest.approx(np.log(np.exp(logits / 0.5).sum()), rel=1e-4)

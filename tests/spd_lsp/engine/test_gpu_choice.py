@@ -5,6 +5,8 @@ The choice is made here with networks on the CPU: no GPU takes part.
 
 from __future__ import annotations
 
+from itertools import accumulate, chain, cycle
+
 import numpy as np
 import pytest
 import torch
@@ -19,8 +21,10 @@ from transformers import (
 )
 
 from spd_lsp.engine import choice
-from spd_lsp.engine.gpu_choice import on_gpu
+from spd_lsp.engine.gpu_choice import on_gpu, quicker_to_select
+from spd_lsp.engine.likeliest import Asking
 from spd_lsp.engine.reference import CausalModel
+from spd_lsp.engine.torch_conversion import convert
 from spd_lsp.engine.torch_runner import TorchRunner
 from tests.spd_lsp.engine.networks import FAST, SMALL, random_network
 from tests.spd_lsp.engine.test_torch_runner import ONE, Traced, ids_of
@@ -61,8 +65,24 @@ def test_usual_steps_are_captured_before_anybody_waits(name):
     assert engine.frames
     before = engine.capture.captured
     engine.prefill(ids_of(700))
-    engine.step([5, 6, 7], np.full(3, 1 / 3))
+    engine.step_likeliest([5, 6, 7], np.full(3, 1 / 3), 20, np.arange(60))
     assert engine.capture.captured == before
+
+
+@pytest.mark.parametrize(("whole", "few", "selects"), [(3.0, 2.0, True), (2.0, 3.0, False)])
+def test_the_device_chooses_among_logits_where_that_takes_less_time(whole, few, selects):
+    engine = TorchRunner(convert(random_network(FAST["qwen2"])))
+    seconds = accumulate(chain([0.0], cycle([whole, 0.0, few, 0.0])))  # a step of each, and nothing in between
+    assert quicker_to_select(engine, lambda: next(seconds)) is selects
+
+
+def test_a_device_that_chooses_wrongly_is_not_asked_to():
+    class Wrong(TorchRunner):
+        def forward(self, embedded, cache):
+            return super().forward(embedded, cache) + 0.01 * isinstance(embedded, Asking)
+
+    seconds = accumulate(chain([0.0], cycle([3.0, 0.0, 2.0, 0.0])))
+    assert not quicker_to_select(Wrong(convert(random_network(FAST["qwen2"]))), lambda: next(seconds))
 
 
 @pytest.mark.parametrize(("why", "config"), OTHERS)

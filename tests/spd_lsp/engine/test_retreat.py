@@ -12,6 +12,8 @@ from spd_lsp.engine.batching import SharedEngine
 from spd_lsp.engine.conversion import convert
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.retreat import Retreating
+from spd_lsp.engine.torch_conversion import convert as convert_for_torch
+from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.settings import Settings
 from spd_lsp.verification import verified
 from tests.spd_lsp.engine.networks import FAST, VOCABULARY, random_network
@@ -72,6 +74,25 @@ def test_drafts_are_the_same_wherever_memory_runs_out(decoder, last, decode):
         assert drafts_of(engine, ids, decode) == drafts_of(plain, ids, decode)
     assert len(said) == 1
     assert "ran out of memory" in said[0]
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_a_device_that_chooses_among_logits_leaves_that_to_the_host(decoder, last):
+    class Selecting(TorchRunner):
+        selects, left, spend = True, last, RunsOut.spend
+
+        def together(self, passes):
+            self.spend()
+            return super().together(passes)
+
+    network, said = random_network(next(iter(FAST.values()))), []
+    engine = Retreating(
+        Selecting(convert_for_torch(network)), torch.OutOfMemoryError, lambda: NumpyRunner(decoder), said.append
+    )
+    assert engine.selects
+    assert drafts_of(engine, prompt(20)) == drafts_of(NumpyRunner(decoder), prompt(20))
+    assert not engine.selects
+    assert len(said) == 1
 
 
 def test_an_engine_whose_memory_suffices_stays(decoder):

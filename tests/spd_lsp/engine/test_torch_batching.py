@@ -121,7 +121,7 @@ def test_requests_for_few_logits_are_read_together_and_beside_others(engine, ref
     for number, text in enumerate(texts):
         engine.read([ids_of(10 + 7 * number, number)], text)
     asking = [
-        Asking([mixture], count, [asked], tau)
+        Asking([mixture], count, [np.array(asked, dtype=int)], tau)
         for mixture, (count, asked, tau) in zip(mixtures, wanted, strict=True)
     ]
     asking[2] = engine.superpose([mixtures[2]])  # all logits of this one

@@ -12,7 +12,6 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from spd_lsp.engine.conversion import convert as convert_for_numpy
-from spd_lsp.engine.likeliest import step_likeliest
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.runner import SLOTS
@@ -152,19 +151,22 @@ def test_half_precision_says_what_transformers_says_in_it():
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_step_gives_the_likeliest_tokens_and_those_asked_for(small, count, capture):
     engine, reference = TorchRunner(convert(small), capture), CausalModel(small)
+    engine.selects = True
     for one in (engine, reference):
         one.prefill(ids_of(30))
     for number, (asked, tau) in enumerate([([3, 90, 3], 1.0), ([], 0.5), (ids_of(70, 1), 2.0)]):
         mixture = (ids_of(3, number), np.array([0.5, 0.3, 0.2]))
         expected = reference.step(*mixture).astype(np.float64)
-        found = step_likeliest(engine, mixture, count, asked, tau)
+        found = engine.step_likeliest(*mixture, count, np.array(asked, dtype=int), tau)
         best = np.argsort(-expected, kind="stable")[:count]
         same(found.logits, expected[best])
         np.testing.assert_allclose(found.asked, expected[asked], rtol=1e-4, atol=2e-5 * np.abs(expected).max())
         assert found.ids.tolist() == best.tolist()
         assert found.log_z == pytest.approx(np.log(np.exp(expected / tau).sum()), rel=1e-5)
+    beyond = engine.step_likeliest([3], ONE, 1, np.array([4, VOCABULARY, 5]))
+    assert np.isfinite(beyond.asked).tolist() == [True, False, True]
     with pytest.raises(IndexError):
-        step_likeliest(engine, ([3], ONE), 1, [VOCABULARY])
+        engine.step_likeliest([VOCABULARY], ONE, 1, np.array([4]))
 
 
 def test_more_positions_than_there_was_room_for(small):

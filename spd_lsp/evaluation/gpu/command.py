@@ -67,10 +67,11 @@ def gpu(
         subject = prepare(shape, device, longest(asked), compiled)
         for remark in subject.remarks:
             tell(remark)
+        where = "device" if subject.engine.selects else "host"
         found = Found(
             dataclasses.asdict(asked),
             describe(str(subject.engine.device)),
-            type(subject.engine).__name__,
+            f"{type(subject.engine).__name__}, {where} chooses among logits",
             subject.remarks,
             subject.weights,
         )

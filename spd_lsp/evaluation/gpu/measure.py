@@ -32,8 +32,9 @@ __all__ = ["ARMS", "THREE_ROWS", "Asked", "Found", "Served", "Steps", "longest",
 DRAFTS = 3
 LIKELIEST = 20  # tokens that a step looks at, and as many for each draft that n-grams propose
 TYPED = 5  # tokens between two requests of an editor
+HOST = "superposed, the host choosing"  # whatever the engine found to be quicker
 # Drafts of one request: one row, or three; and by transformers
-ARMS = ("greedy", "superposed", "nucleus", "beam", "transformers greedy", "transformers nucleus")
+ARMS = ("greedy", "superposed", HOST, "nucleus", "beam", "transformers greedy", "transformers nucleus")
 THREE_ROWS = ("branches", "nucleus")  # sampling costs the host more than following the likeliest
 SERVED = ("superposed", *THREE_ROWS, "greedy")
 LARGE = 1 << 30  # bytes read to find the bandwidth, far more than caches hold
@@ -205,6 +206,8 @@ def capture_all(engine: Runner, prompt: Sequence[int], most: int) -> None:
     """Have all steps captured that so many rows may need; the largest first, so that memory grows once."""
     for rows in sorted((rows for rows in ROWS if rows < 2 * most), reverse=True):
         step_of(engine, prompt, rows)[0]()
+        if engine.selects:
+            step_of(engine, prompt, rows, few=True)[0]()
 
 
 def captured(engine: Any, rows: int) -> Callable[[], object] | None:
@@ -227,11 +230,14 @@ def drafts(subject: Subject, asked: Asked) -> dict[str, list[float]]:
         subject.interpolation,
     )
     taken: dict[str, list[float]] = {name: [] for name in ARMS}
+    selects = subject.engine.selects
     for number in range(asked.repeat + 1):
         for name in Random(number).sample(ARMS, len(ARMS)):
-            one = run(name, DRAFTS, contest)
+            subject.engine.selects = selects and name != HOST
+            one = run("superposed" if name == HOST else name, DRAFTS, contest)
             if number:  # the first round warms up
                 taken[name].append(one.rest.wall / (one.tokens - 1))
+    subject.engine.selects = selects
     return taken
 
 

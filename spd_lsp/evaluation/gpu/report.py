@@ -104,7 +104,11 @@ def draft_table(found: Found) -> list[list[str]]:
     rows = [["", "a token, ms", "beside greedy"]]
     for name, taken in found.drafts.items():
         rows.append(
-            [NAMES[name], milliseconds(in_ms(taken)), "" if name == "greedy" else times(ratio(taken, base))]
+            [
+                NAMES.get(name, name),
+                milliseconds(in_ms(taken)),
+                "" if name == "greedy" else times(ratio(taken, base)),
+            ]
         )
     return rows
 

@@ -148,6 +148,16 @@ class Window:
 
         return self.until("the menu lists drafts", asked)
 
+    @property
+    def place(self) -> str:
+        """Such as "Ln 11, Col 14"."""
+        return self.texts(".statusbar-item:has-text('Ln ')")[0]
+
+    def accept(self, key: str) -> None:
+        before = self.place
+        self.press(key)
+        self.until("the cursor stands behind what was accepted", lambda: self.place != before)
+
     def saved(self) -> str:
         """The document, once it is written to its file."""
         self.press("Control+s")
@@ -268,8 +278,7 @@ def test_drafts_are_listed_and_the_first_is_accepted(open_window: Callable[..., 
     window.press(".")
     labels = window.open_menu()
     assert len(labels) == DRAFTS == len(set(labels))
-    window.press("Enter")
-    window.until("the menu closes", lambda: not window.menu)
+    window.accept("Enter")
     assert window.saved() == BEFORE + LINE + "." + labels[0]
 
 
@@ -278,6 +287,5 @@ def test_ghost_text_is_shown_and_accepted_with_tab(open_window: Callable[..., Wi
     window.open_menu()  # the model is loaded from here on
     window.press("Escape", ".")
     ghost = window.until("ghost text is shown", lambda: window.ghost)
-    window.press("Tab")
-    window.until("it is accepted", lambda: not window.ghost)
+    window.accept("Tab")
     assert window.saved() == BEFORE + LINE + "." + ghost

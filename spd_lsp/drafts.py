@@ -279,9 +279,11 @@ def both_sides(
     tau = settings.temperature
     if logits.ndim == 1:
         p = softmax(logits, tau)  # [V]
+        candidates, p_f = interpolation.nested(
+            histories, p if allowed is None else barred(p, allowed), settings.candidates
+        )
         if allowed is not None:
-            p = barred(p, allowed)
-        candidates, p_f = interpolation.nested(histories, p, settings.candidates)
+            p_f = among_allowed(p_f, p[allowed].sum() - p[candidates].sum())
         return candidates, np.log(np.maximum(p_f, LEAST))
     theirs = interpolation.successors(histories, settings.candidates)
     if allowed is not None:
@@ -290,7 +292,20 @@ def both_sides(
     candidates = distinct([*own, theirs])
     z = np.array([[log_z(row, tau)] for row in logits])  # [K, 1], in double precision as all that follows
     p = np.exp(logits[:, candidates] / tau - z)  # [K, C]
-    return candidates, np.log(np.maximum(interpolation.nest(histories, candidates, p), LEAST))
+    p_f = interpolation.nest(histories, candidates, p)
+    if allowed is not None:
+        all_allowed = np.exp([[log_z(row[allowed], tau)] for row in logits] - z)  # [K, 1]
+        p_f = among_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
+    return candidates, np.log(np.maximum(p_f, LEAST))
+
+
+def among_allowed(p_f: Floats, others: Floats) -> Floats:
+    """Probabilities given that some allowed token follows: a person has typed what all of them begin with.
+
+    `others`: p of the allowed tokens that are no candidates, n-grams left aside, [K, 1] or one. [K, C] -> [K, C].
+    """
+    total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
+    return np.asarray(p_f / np.maximum(total, LEAST))
 
 
 def select(

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spd_lsp.drafts import LEAST, Draft, Drafts, Floats, Model, Start, fuse, histories, superpose
+from spd_lsp.drafts import LEAST, Draft, Drafts, Floats, Model, Start, first_step, fuse, histories, superpose
 from spd_lsp.ranking import ranked
 from spd_lsp.settings import Settings
 
@@ -34,11 +34,13 @@ def verified(model: Model, start: Start, settings: Settings, check: Callable[[],
     resets = settings.reset_every > 0
     if resets:
         model.prefill(start.prompt, check)  # the last prompt was another one
-    logp = model.read_drafts([draft.ids for draft in drafts])
+    logp = with_ngrams(drafts, model.read_drafts([draft.ids for draft in drafts]), start, settings)
+    if start.allowed is not None:
+        logp = given_the_start(drafts, logp, model.prefill(start.prompt, check), start, settings)
     found = ranked(
         [
             Draft(draft.ids, float(own.sum()) + draft.others, draft.others)
-            for draft, own in zip(drafts, with_ngrams(drafts, logp, start, settings), strict=True)
+            for draft, own in zip(drafts, logp, strict=True)
         ],
         by,
         start.reads,
@@ -47,6 +49,15 @@ def verified(model: Model, start: Start, settings: Settings, check: Callable[[],
     return replace(
         written, best=found[:k], spare=found[k:], passes=written.passes + 1 + resets, rows=written.rows + read
     )
+
+
+def given_the_start(
+    drafts: Sequence[Draft], logp: Sequence[Floats], logits: Floats, start: Start, settings: Settings
+) -> list[Floats]:
+    """The same, with the first token's log p_f given that an allowed one follows, as superposed drafts have it."""
+    exact = replace(settings, temperature=1.0)
+    begun = {option.ids[0]: option.score for option in first_step(logits, start, exact, CHOICE * settings.drafts)}
+    return [np.array([begun.get(draft.ids[0], own[0]), *own[1:]]) for draft, own in zip(drafts, logp, strict=True)]
 
 
 def with_ngrams(drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, settings: Settings) -> list[Floats]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from spd_lsp.beam import beam
 from spd_lsp.drafts import (
     FEW,
     LEAST,
@@ -26,6 +27,8 @@ from spd_lsp.drafts import (
 from spd_lsp.engine.likeliest import chosen
 from spd_lsp.logits import top
 from spd_lsp.settings import Settings
+from spd_lsp.streams import streams
+from spd_lsp.verification import verified
 from tests.conftest import VOCABULARY, TinyModel
 
 STOP = 7  # an arbitrary token of the tiny vocabulary that ends a draft
@@ -257,6 +260,15 @@ def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
     start = Start([1, 2], never, [2], Counts(3), np.array([11, 12]))
     found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
+
+
+@pytest.mark.parametrize("decode", [superpose, streams, beam, verified])
+@pytest.mark.parametrize("counts", [Counts(3), None])
+def test_what_a_person_has_typed_is_given(decode, counts):
+    """One of the tokens that go on from there follows for certain: their probabilities add up to one."""
+    start = Start([1, 2], never, [2], counts, np.array([11, 12, 13]))
+    found = decode(TinyModel(), start, Settings(drafts=3, max_tokens=1, candidates=3), lambda: None)
+    assert sum(math.exp(draft.score) for draft in found.best) == pytest.approx(1)
 
 
 def test_drafts_begin_with_an_allowed_token_and_still_become_k():

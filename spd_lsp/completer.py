@@ -102,7 +102,7 @@ class Completer:
             (self.text(draft.ids, prompt), worth(draft, self.settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
         ]
-        completions = self.believed(rank(found, place)[: self.settings.drafts], ngrams=mixture is not None)
+        completions = self.judged(rank(found, place)[: self.settings.drafts], ngrams=mixture is not None)
         if live:
             live.offered(opened, cursor, [completion.text for completion in completions])
         return Answer(
@@ -131,7 +131,7 @@ class Completer:
         """Work for about so long on what no request waits for; whether there is more to do."""
         return self.domains.tidy(seconds)
 
-    def believed(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
+    def judged(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
         """Those that are likely enough, with how often such a draft is right, if what ranks them tells that."""
         if (self.settings.ranking, self.settings.interpolation) != ("probability", "nested"):
             return list(completions)

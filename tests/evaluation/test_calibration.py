@@ -36,7 +36,7 @@ def test_what_is_said_is_the_product_formula():
 def test_calibration_gains_where_it_was_not_fitted():
     seen = drawn()
     told = said_elsewhere(seen)
-    assert gap(told, seen.right) < 0.02 < gap(seen.p, seen.right)
+    assert 2 * gap(told, seen.right) < gap(seen.p, seen.right)
     assert loss(told, seen.right) < loss(seen.p, seen.right)
 
 

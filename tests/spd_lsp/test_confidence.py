@@ -17,20 +17,20 @@ def test_likelier_is_never_less(p: float, q: float, first: bool, ngrams: bool):
     assert 0 <= low <= high <= 1
 
 
-@given(st.floats(1e-5, 1))
+@given(st.floats(2e-4, 1))  # below, both are told one in a hundred at most
 def test_a_later_draft_beside_ngrams_is_less(p: float):
     assert share_right(p, first=False, ngrams=True) <= share_right(p, first=True, ngrams=True)
 
 
 # Parts of the drafts of an evaluation by their probability: its mean, and the share of them that was right.
 @pytest.mark.parametrize(("p", "right", "first"), [
-    (0.005, 0.104, True), (0.035, 0.155, True), (0.157, 0.363, True), (0.532, 0.819, True),
-    (0.002, 0.032, False), (0.010, 0.038, False), (0.032, 0.068, False), (0.099, 0.118, False),
+    (0.006, 0.019, True), (0.030, 0.089, True), (0.132, 0.165, True), (0.289, 0.462, True), (0.699, 0.829, True),
+    (0.002, 0.010, False), (0.014, 0.019, False), (0.043, 0.045, False), (0.105, 0.102, False),
 ])  # fmt: skip
 def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
-    assert share_right(p, first=first, ngrams=True) == pytest.approx(right, abs=0.06)
+    assert share_right(p, first=first, ngrams=True) == pytest.approx(right, abs=0.07)
 
 
 def test_the_example():
-    assert share_right(0.15, first=True, ngrams=True) == pytest.approx(0.37, abs=0.01)
-    assert share_right(0.15, first=False, ngrams=True) == pytest.approx(0.12, abs=0.01)
+    assert share_right(0.15, first=True, ngrams=True) == pytest.approx(0.25, abs=0.01)
+    assert share_right(0.15, first=False, ngrams=True) == pytest.approx(0.11, abs=0.01)

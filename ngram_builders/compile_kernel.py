@@ -26,6 +26,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "ngram_builders"
+SOURCES = ("kernel.c", "rows.h")  # the first includes the others
 LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
 ZIG = "ziglang>=0.13"
 SECONDS = 300  # zig compiles some of its own parts first
@@ -92,11 +93,11 @@ def objection() -> str:
 
 def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
     """The library, made in `folder` by the first compiler that can; or None and what the last one said."""
-    source = root / PACKAGE / "kernel.c"
+    sources = [root / PACKAGE / name for name in SOURCES]
     failure = "no C compiler found (CC, cc, gcc, clang, or the package ziglang)"
     for compiler in compilers():
         library = folder / LIBRARY
-        command = [*compiler, *FLAGS, *flags(), digest_flag(source), "-o", str(library), str(source)]
+        command = [*compiler, *FLAGS, *flags(), digest_flag(sources), "-o", str(library), str(sources[0])]
         failure = run(command, folder)
         if not failure and library.exists():
             return library, ""
@@ -147,9 +148,10 @@ def platform_tag() -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
-def digest_flag(source: Path) -> str:
+def digest_flag(sources: list[Path]) -> str:
     """Tells the library what it was compiled from; see `kernel.source_digest`."""
-    digest = int.from_bytes(blake2b(source.read_bytes(), digest_size=8).digest(), "little")
+    whole = b"".join(source.read_bytes() for source in sources)
+    digest = int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
     return f"-DSOURCE_DIGEST={digest:#x}u"
 
 

@@ -39,7 +39,7 @@ EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying
 SWITCH = "SPD_LSP_KERNEL"
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
-SOURCE = FOLDER / "kernel.c"  # in a source tree; an installed package has none
+SOURCES = (FOLDER / "kernel.c", FOLDER / "rows.h")  # in a source tree; an installed package has none
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ def open_library(path: Path) -> ctypes.CDLL:
         raise ValueError("tables are little-endian, this processor is not")
     library = ctypes.CDLL(str(path))
     library.source_digest.restype = ctypes.c_uint64
-    if SOURCE.exists() and library.source_digest() != source_digest(SOURCE.read_bytes()):
+    if SOURCES[0].exists() and library.source_digest() != source_digest(SOURCES):
         raise ValueError(f"{path.name} was not compiled from the kernel.c beside it; install the package again")
     for function, result in ((library.mean, None), (library.successors, ctypes.c_int64)):
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4, ctypes.c_void_p]
@@ -238,9 +238,10 @@ def open_library(path: Path) -> ctypes.CDLL:
     return library
 
 
-def source_digest(source: bytes) -> int:
-    """What the library says of the source it was compiled from."""
-    return int.from_bytes(blake2b(source, digest_size=8).digest(), "little")
+def source_digest(sources: Sequence[Path]) -> int:
+    """What the library says of the sources it was compiled from."""
+    whole = b"".join(source.read_bytes() for source in sources)
+    return int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
 
 
 def check(library: ctypes.CDLL) -> None:

@@ -20,7 +20,8 @@ def hook(tmp_path):
     """The hook as hatchling makes it, for a source tree of its own."""
     package = tmp_path / "ngram_builders"
     package.mkdir()
-    (package / "kernel.c").write_bytes((ROOT / "ngram_builders" / "kernel.c").read_bytes())
+    for name in compile_kernel.SOURCES:
+        (package / name).write_bytes((ROOT / "ngram_builders" / name).read_bytes())
     return CompileKernel(str(tmp_path), {}, None, None, "", "wheel")  # type: ignore[arg-type]
 
 
@@ -49,16 +50,18 @@ def test_a_wheel_gets_the_library_and_the_tree_stays_clean(hook, tmp_path_factor
     assert data["force_include"] == [f"ngram_builders/{compile_kernel.LIBRARY}"]
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
-    assert [path.name for path in Path(hook.root).rglob("*.*")] == ["kernel.c"]
+    assert {path.name for path in Path(hook.root).rglob("*.*")} == set(compile_kernel.SOURCES)
 
 
 def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     assert initialize(hook, "editable") == {"force_include": []}
     package = Path(hook.root) / "ngram_builders"
-    assert sorted(path.name for path in package.iterdir()) == ["kernel.c", compile_kernel.LIBRARY]
+    assert sorted(path.name for path in package.iterdir()) == sorted(
+        [*compile_kernel.SOURCES, compile_kernel.LIBRARY]
+    )
     library = kernel.open_library(package / compile_kernel.LIBRARY)
-    assert library.source_digest() == kernel.source_digest((package / "kernel.c").read_bytes())
+    assert library.source_digest() == kernel.source_digest([package / name for name in compile_kernel.SOURCES])
 
 
 def test_without_a_compiler_pip_is_asked_for_one(hook, no_compiler, monkeypatch) -> None:

@@ -224,13 +224,16 @@ def test_what_is_no_library_is_done_without(
 )
 def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: str, after: str) -> None:
     (tmp_path / "ngram_builders").mkdir()
-    source = (ROOT / "ngram_builders" / "kernel.c").read_text(encoding="utf-8")
-    assert source.count(before) == 1
-    (tmp_path / "ngram_builders" / "kernel.c").write_text(source.replace(before, after), encoding="utf-8")
+    sources = {
+        name: (ROOT / "ngram_builders" / name).read_text(encoding="utf-8") for name in compile_kernel.SOURCES
+    }
+    assert sum(source.count(before) for source in sources.values()) == 1
+    for name, source in sources.items():
+        (tmp_path / "ngram_builders" / name).write_text(source.replace(before, after), encoding="utf-8")
     path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path)
     assert path, failure
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "SOURCE", tmp_path / "none")
+        patch.setattr(kernel, "SOURCES", [tmp_path / "none"])
         library = open_library(path)
     with pytest.raises(ValueError, match="answers wrongly"):
         kernel.check(library)
@@ -240,6 +243,6 @@ def test_a_kernel_of_another_source_is_not_used(compiled, fresh, tmp_path, monke
     monkeypatch.setattr(kernel, "LIBRARY", Path(compiled._name))
     assert kernel.why_not() == ""
     kernel.loaded.cache_clear()
-    monkeypatch.setattr(kernel, "SOURCE", tmp_path / "kernel.c")
+    monkeypatch.setattr(kernel, "SOURCES", [tmp_path / "kernel.c"])
     (tmp_path / "kernel.c").write_text("/* edited */")
     assert "was not compiled from the kernel.c beside it" in kernel.why_not()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spd_lsp.drafts import Draft, Floats, Ids, Model, Start, both_sides, fuse, histories, likeliest
+from spd_lsp.candidates import both_sides, fuse, likeliest
+from spd_lsp.drafts import Draft, Floats, Ids, Model, Start, histories
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from spd_lsp.drafts import LEAST, Draft, Drafts, Floats, Model, Start, first_step, fuse, histories, superpose
+from spd_lsp.candidates import LEAST, fuse
+from spd_lsp.drafts import Draft, Drafts, Floats, Model, Start, first_step, histories, superpose
 from spd_lsp.ranking import ranked
 from spd_lsp.settings import Settings
 

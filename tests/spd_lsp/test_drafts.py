@@ -11,15 +11,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.beam import beam
+from spd_lsp.candidates import LEAST, LOG_DELTA, LOG_FLOOR
 from spd_lsp.drafts import (
     FEW,
-    LEAST,
-    LOG_DELTA,
-    LOG_FLOOR,
     Draft,
     Start,
     best_first,
-    fuse,
     select,
     superpose,
     superposition,
@@ -296,19 +293,6 @@ def test_after_a_reset_the_model_has_read_the_draft_itself():
 def test_superposition_weighs_drafts_by_their_probability():
     live = [Draft((1,), math.log(0.6)), Draft((2,), math.log(0.2))]
     assert superposition(live) == pytest.approx([0.75, 0.25])
-
-
-def test_fuse_multiplies_where_both_know_a_token_and_leaves_the_rest_out():
-    logp = np.log([0.5, 0.3, 0.2])
-    found = fuse(logp, np.array([[0.1, 0.0, 0.4], [0.0, 0.0, 0.0]]), 0.5)
-    assert np.exp(found[0]) == pytest.approx([(0.5 * 0.1) ** 0.5, 0.0, (0.2 * 0.4) ** 0.5])
-    assert found[1] == pytest.approx(0.5 * logp + LOG_DELTA)
-
-
-def test_what_the_paper_leaves_out_comes_after_all_that_it_knows():
-    logp = np.log([0.9, 0.1 - 1e-12, 1e-12])
-    unknown, rare = fuse(logp, np.array([[0.0, 0.2, 1e-12]]), 0.54)[0, [0, 2]]
-    assert -np.inf < unknown < rare + LOG_DELTA
 
 
 @pytest.mark.parametrize("allowed", [None, np.array([11])])

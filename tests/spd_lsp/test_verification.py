@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.drafts import LEAST, LOG_DELTA, Start, superpose
+from spd_lsp.candidates import LEAST, LOG_DELTA
+from spd_lsp.drafts import Start, superpose
 from spd_lsp.logits import log_softmax
 from spd_lsp.settings import Settings
 from spd_lsp.verification import CHOICE, verified

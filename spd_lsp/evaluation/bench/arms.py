@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from spd_lsp.candidates import Histories, Interpolation
 from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Floats, Histories, Ids, Interpolation, Start
+from spd_lsp.drafts import Floats, Ids, Start
 from spd_lsp.engine.likeliest import Likeliest
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now

@@ -3,18 +3,25 @@
 "use strict";
 
 const { execFile } = require("node:child_process");
+const { once } = require("node:events");
+const { connect } = require("node:net");
 const { promisify } = require("node:util");
 const vscode = require("vscode");
 const { LanguageClient, State } = require("vscode-languageclient/node");
 
 const INSTALL = "pip install -c constraints.txt .";
 const PYTHON = process.platform === "win32" ? "python" : "python3";
+const STATES = new Map([
+  [State.Starting, ["$(loading~spin)", "spd-lsp is starting"]],
+  [State.Running, ["$(list-selection)", "spd-lsp: click for its status"]],
+  [State.Stopped, ["$(warning)", "spd-lsp has stopped"]],
+]);
 const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
 
 const run = promisify(execFile);
 
-/** What lives as long as the extension: the client of the running server and the item in the status bar. */
-const session = { client: undefined, item: undefined, log: undefined };
+/** What lives as long as the extension: the client of the running server, the item in the status bar, the last restart. */
+const session = { client: undefined, item: undefined, log: undefined, restarted: Promise.resolve() };
 
 /** The command that runs spd-lsp: the one from the settings, else the first that answers. */
 async function findServer() {
@@ -39,23 +46,35 @@ async function answers([program, ...rest]) {
   }
 }
 
+/** Fails unless something listens at HOST:PORT: the client library would try five times and tell nothing of it. */
+async function reach(address) {
+  const [, host, port] = address.match(/^(.*):(\d{1,5})$/) ?? [];
+  let socket;
+  try {
+    socket = connect({ host, port: Number(port) });
+    await once(socket, "connect", { signal: AbortSignal.timeout(10_000) });
+  } catch {
+    throw new Error(`No server listens at ${address}. Start one there, \`spd-lsp serve --tcp ${address}\`, or change spd-lsp.serverAddress.`);
+  } finally {
+    socket?.destroy();
+  }
+}
+
 async function start() {
-  show("$(loading~spin)", "spd-lsp is starting");
+  show(...STATES.get(State.Starting));
   try {
     const [command, ...rest] = await findServer();
     const address = vscode.workspace.getConfiguration("spd-lsp").get("serverAddress");
+    if (address) {
+      await reach(address);
+    }
     const server = { command, args: [...rest, ...(address ? ["connect", address] : ["serve"])] };
     session.client = new LanguageClient("spd-lsp", "spd-lsp", server, { documentSelector: DOCUMENTS, outputChannel: session.log });
-    session.client.onDidChangeState(({ newState }) => {
-      if (newState === State.Stopped) {
-        show("$(warning)", "spd-lsp has stopped");
-      }
-    });
+    session.client.onDidChangeState(({ newState }) => STATES.has(newState) && show(...STATES.get(newState)));
     await session.client.start();
-    show("$(list-selection)", "spd-lsp: click for its status");
   } catch (error) {
     show("$(error)", error.message);
-    await offerHelp(error);
+    offerHelp(error); // not awaited: the settings may be mended before the message is answered
   }
 }
 
@@ -64,7 +83,7 @@ async function offerHelp(error) {
   if (choice === "Copy install command") {
     await vscode.env.clipboard.writeText(INSTALL);
   } else if (choice === "Open settings") {
-    await vscode.commands.executeCommand("workbench.action.openSettings", "spd-lsp.serverCommand");
+    await vscode.commands.executeCommand("workbench.action.openSettings", "spd-lsp.server");
   }
 }
 
@@ -72,13 +91,14 @@ async function stop() {
   const client = session.client;
   session.client = undefined;
   if (client?.isRunning()) {
-    await client.stop();
+    await client.stop().catch((error) => session.log.warn(error.message)); // one that hangs is killed
   }
 }
 
-async function restart() {
-  await stop();
-  await start();
+/** One restart after another: settings may change while a server starts. */
+function restart() {
+  session.restarted = session.restarted.then(stop).then(start);
+  return session.restarted;
 }
 
 function show(icon, tooltip) {
@@ -118,9 +138,13 @@ async function activate(context) {
     session.log,
     vscode.commands.registerCommand("spd-lsp.restart", restart),
     vscode.commands.registerCommand("spd-lsp.status", showStatus),
-    vscode.workspace.onDidChangeConfiguration((event) => event.affectsConfiguration("spd-lsp.serverCommand") && restart()),
+    vscode.workspace.onDidChangeConfiguration((event) => {
+      if (["spd-lsp.serverCommand", "spd-lsp.serverAddress"].some((name) => event.affectsConfiguration(name))) {
+        setImmediate(restart); // after the client has passed the change on: stopped, it would show an error
+      }
+    }),
   );
-  await start();
+  await restart();
 }
 
 module.exports = { activate, deactivate: stop };

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from spd_lsp.confidence import share_right
+from spd_lsp.confidence import shares_right
 from spd_lsp.context import trim
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
@@ -133,12 +133,10 @@ class Completer:
 
     def judged(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
         """Those that are likely enough, with how often such a draft is right, if what ranks them tells that."""
-        if (self.settings.ranking, self.settings.interpolation) != ("probability", "nested"):
+        if not completions or (self.settings.ranking, self.settings.interpolation) != ("probability", "nested"):
             return list(completions)
-        told = [
-            replace(completion, probability=share_right(completion.probability, first=not place, ngrams=ngrams))
-            for place, completion in enumerate(completions)
-        ]
+        shares = shares_right([completion.probability for completion in completions], ngrams=ngrams)
+        told = [replace(one, probability=share) for one, share in zip(completions, shares, strict=True)]
         return [completion for completion in told if completion.probability >= self.settings.least_probability]
 
     @property

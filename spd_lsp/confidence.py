@@ -8,8 +8,9 @@ Beta calibration puts it right: Kull, Silva Filho and Flach, "Beyond sigmoids", 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-__all__ = ["share_right"]
+__all__ = ["share_right", "shares_right"]
 
 # c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval
 # confidence`: fitted on 3,784 drafts at 1,268 places in ten packages that neither the starter nor any table had
@@ -18,6 +19,16 @@ __all__ = ["share_right"]
 BESIDE_NGRAMS = ((-0.09, 0.67, 1.74), (-1.40, 0.52, 1.74))
 MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
 LEAST = 1e-12
+
+
+def shares_right(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:
+    """The same for the drafts of one place, best first: at most one of them is right, so they do not exceed 1.
+
+    Example: what would be .93, .05 and .05 is .93, .035 and .035, as what is said of the first is the more certain.
+    """
+    first, *later = (share_right(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
+    fits = min(1.0, (1 - first) / max(sum(later), LEAST))
+    return [first, *(one * fits for one in later)]
 
 
 def share_right(p: float, *, first: bool, ngrams: bool) -> float:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.confidence import share_right
+from spd_lsp.confidence import share_right, shares_right
 
 PROBABILITY = st.floats(0, 1)
 
@@ -29,6 +29,14 @@ def test_a_later_draft_beside_ngrams_is_less(p: float):
 ])  # fmt: skip
 def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
     assert share_right(p, first=first, ngrams=True) == pytest.approx(right, abs=0.07)
+
+
+@given(st.lists(PROBABILITY, min_size=1, max_size=8), st.booleans())
+def test_at_most_one_draft_of_a_place_is_right(p: list[float], ngrams: bool):
+    first, *later = shares_right(p, ngrams=ngrams)
+    assert first == share_right(p[0], first=True, ngrams=ngrams)
+    assert first + sum(later) <= 1 + 1e-9
+    assert all(0 <= one <= share_right(q, first=False, ngrams=ngrams) for one, q in zip(later, p[1:], strict=True))
 
 
 def test_the_example():

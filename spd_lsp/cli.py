@@ -204,16 +204,16 @@ def load_completer(
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-    settings = with_tuned(settings, registry.folder, lasting(settings.model))
+    tuned = partial(with_tuned, folder=registry.folder, model=lasting(settings.model))
     if not ngrams:
-        return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
+        return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     again = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.refresh else None
     name = lasting(settings.model)
     rows = read_weights(registry.folder, name) or ROWS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
-    return Completer(model, tokens, domains, settings)
+    return Completer(model, tokens, domains, settings, tuned)
 
 
 def tell(text: str) -> None:

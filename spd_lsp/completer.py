@@ -5,6 +5,7 @@ Knows neither LSP nor files nor tensors; what it is made of is handed in.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from spd_lsp.ranking import worth
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Prompt, Tokens
 
+ENDS_LINE = re.compile(rb"[\n)\]}]")  # no token without one of these ends a completion of one line
 HISTORY = 16  # ids before the draft that n-grams can reach back to
 
 
@@ -54,11 +56,24 @@ class Answer:
 class Completer:
     """The parts of one completion, put together once and used for every request, from one thread."""
 
-    def __init__(self, model: BoundedModel, tokens: Tokens, domains: Domains, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: BoundedModel,
+        tokens: Tokens,
+        domains: Domains,
+        settings: Settings,
+        tuned: Callable[[Settings], Settings] = lambda settings: settings,
+    ) -> None:
+        """`tuned` replaces what a person left as it comes by what suits the model."""
         self.model = model
         self.tokens = tokens
         self.domains = domains
-        self.settings = settings
+        self.tuned = tuned
+        self.adopt(settings)
+
+    def adopt(self, settings: Settings) -> None:
+        """Complete as these settings say from now on; those that chose model and tables change nothing."""
+        self.settings = self.tuned(settings)
 
     def complete(
         self,
@@ -86,7 +101,7 @@ class Completer:
             return Answer([], reason="there is text right of the cursor")
         if not view.before.strip():
             return Answer([], reason="there is no code before the cursor")
-        place = Place(view.shape, view.indent, view.after)
+        place = Place(view.shape, view.indent, view.after, view.left)
         prompt = self.tokens.prompt(view.before, view.after)
         mixture = believed(self.domains.serving(path, language), self.settings)
         start = Start(
@@ -154,6 +169,6 @@ class Completer:
         last = ids[-1]
         if self.tokens.ends(last):
             return True
-        if place.shape != "block" and b"\n" not in self.tokens.pieces[last]:
-            return False  # only a line break ends a line
+        if place.shape != "block" and not ENDS_LINE.search(self.tokens.pieces[last]):
+            return False
         return ending(self.text(ids, prompt), place) is not None

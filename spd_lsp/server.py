@@ -7,9 +7,8 @@ nothing of models: `load` brings a completer, and both run in one worker thread 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +20,14 @@ from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
 from spd_lsp.ahead import ReadAhead
+from spd_lsp.configuration import SECTION, Configuration, opens_anew
 from spd_lsp.documents import LspDocument, may_hold_secrets
 from spd_lsp.inbox import Inbox
 from spd_lsp.offers import Client, inline_items, menu_items
 from spd_lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.questions import Question, counted, place_in, question, with_selected
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
-from spd_lsp.settings import Settings, UserError, parse_options
+from spd_lsp.settings import Settings, UserError
 from spd_lsp.typed_through import rest_of
 from spd_lsp.upkeep import Upkeep
 
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SpdServer", "create_server"]
 
-SECTION = "spd-lsp"
-EDITORS_OWN = ("serverCommand", "serverAddress", "trace")  # keys that the editor's side reads itself
 LOADING = "the model is loading"
+READY = "the model is ready"
 LONGEST_PAUSE = 0.05  # seconds
 LONGEST_WAIT = 5.0  # seconds; Emacs gives a request up after ten
 
@@ -69,10 +68,7 @@ class SpdServer(LanguageServer):
         super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
         self.load = load
         self.settings = given
-        plain = dataclasses.asdict(Settings())
-        self.flags = {
-            key: value for key, value in dataclasses.asdict(given).items() if key in fixed or value != plain[key]
-        }
+        self.configuration = Configuration(given, fixed)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self.latest: LatestWins[Question, Answer | None] = LatestWins(self.worker)
         self.loading = Cancel()
@@ -82,23 +78,13 @@ class SpdServer(LanguageServer):
         self.upkeep = Upkeep(self.worker, lambda: self.latest.busy, self._tidy)
         self.ahead = ReadAhead(self.worker, lambda: self.latest.busy, self._read_ahead)
         self.client = Client()
-        self.started_with: object = None
-        self.configured: object = None
         self.status = Status()
         self.shown: set[str] = set()
 
     def configure(self) -> None:
-        """Read the options again: the configuration over what we were started with, the flags over both."""
-        merged: dict[str, Any] = {}
-        problems: list[str] = []
-        for layer in (self.started_with, self.configured):
-            if isinstance(layer, Mapping):
-                merged |= {k: v for k, v in layer.items() if v is not None and k not in EDITORS_OWN}
-            else:
-                problems += parse_options(layer or None)[1]  # Lua writes an empty object as an empty list
-        chosen, more = parse_options(merged)
-        self.settings = dataclasses.replace(chosen, **self.flags)
-        for problem in problems + more:
+        """Read the options again."""
+        self.settings, problems = self.configuration.settings()
+        for problem in problems:
             self.show_once(problem, types.MessageType.Warning)
 
     async def reload(self) -> None:
@@ -117,7 +103,7 @@ class SpdServer(LanguageServer):
 
             problem = await loop.run_in_executor(self.worker, self._load, self.settings, report)
         if cancel.reason is None:
-            self.status = Status("error", problem) if problem else Status("normal")
+            self.status = Status("error", problem) if problem else Status("normal", READY)
             self.show_once(problem)
             self.inbox.forget()
             self.look_around()
@@ -137,6 +123,16 @@ class SpdServer(LanguageServer):
             log.error("loading failed: %s", trail(error))
             return f"the model could not be loaded ({type(error).__name__}); the server's log says where"
         return ""
+
+    def adopt(self) -> None:
+        """Have the next request answered as the settings are now, by the model that is there or being loaded."""
+        self.latest.drop_all(Reason.SUPERSEDED)
+        self.worker.submit(self._adopt, self.settings)
+
+    def _adopt(self, settings: Settings) -> None:
+        """In the worker, which alone may touch the completer."""
+        if self.completer is not None:
+            self.completer.adopt(settings)
 
     async def drafts(self, document: LspDocument, question: Question, automatic: bool) -> list[Completion] | None:
         """Completions, best first; None if a newer request took this one's place."""
@@ -281,7 +277,7 @@ def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
     """Take over what the client says of itself."""
     ls.protocol.adopt_workspace()
     ls.client = Client.of(params)
-    ls.started_with = params.initialization_options
+    ls.configuration.started_with = params.initialization_options
 
 
 async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
@@ -298,14 +294,17 @@ async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
 
 
 async def did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
-    """Use the new settings; the model is loaded again only if they concern it."""
+    """Use the new settings; what is loaded is loaded again only if it was made with others, or had failed."""
     if not await pull(ls):
-        sent = params.settings
-        ls.configured = sent.get(SECTION) if isinstance(sent, Mapping) else None
+        ls.configuration.send(params.settings)
     before = ls.settings
     ls.configure()
-    if dataclasses.replace(before, languages_off=ls.settings.languages_off) != ls.settings:
+    if ls.settings == before:
+        return
+    if opens_anew(before, ls.settings) or ls.status.kind == "error":
         await ls.reload()
+    else:
+        ls.adopt()
 
 
 async def pull(ls: SpdServer) -> bool:
@@ -316,7 +315,7 @@ async def pull(ls: SpdServer) -> bool:
     wanted = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
     values = await reply_to(ls.workspace_configuration_async(wanted))
     if values:
-        ls.configured = values[0]
+        ls.configuration.configured = values[0]
     return True
 
 

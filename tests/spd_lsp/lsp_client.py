@@ -180,6 +180,10 @@ class FakeCompleter:
         self.tidied = 0
         self.ahead: list[tuple[str, int]] = []  # places whose prompts were read before anyone asked
         self.error: Exception | None = None
+        self.adopted: list[Settings] = []
+
+    def adopt(self, settings: Settings) -> None:
+        self.adopted.append(settings)
 
     def hear(self, news: Mapping[str, News], asked: str = "") -> None:
         self.heard.update(news)

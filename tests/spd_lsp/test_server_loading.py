@@ -28,7 +28,8 @@ async def test_initialize_is_answered_before_the_model_is_there():
         _, asked = editor.ask(COMPLETION, at(0, 4, 1))
         gate.set()
         assert texts(await result(asked)) == ["one", "two"]
-        assert (await editor.status())["kind"] == "normal"
+        status = await editor.status()
+        assert (status["kind"], status["message"], status["busy"]) == ("normal", "the model is ready", False)
 
 
 async def test_a_person_waits_for_the_model_but_not_for_ever(monkeypatch: Any):
@@ -157,10 +158,10 @@ async def test_a_changed_configuration_is_pulled_and_loads_again():
         await editor.ready()
         (registered,) = editor.told("client/registerCapability")
         assert registered["registrations"][0]["registerOptions"] == {"section": "spd-lsp"}
-        editor.replies["workspace/configuration"] = [{"drafts": 4}]
+        editor.replies["workspace/configuration"] = [{"device": "cuda", "drafts": 4}]
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         await until(lambda: len(loads.settings) == 2)
-        assert loads.settings[1] == Settings(drafts=4)
+        assert loads.settings[1] == Settings(device="cuda", drafts=4)
 
 
 async def test_a_client_that_cannot_be_asked_sends_its_settings():
@@ -168,10 +169,68 @@ async def test_a_client_that_cannot_be_asked_sends_its_settings():
     async with session(loads) as editor:
         await editor.start()
         await editor.ready()
-        settings = {"spd-lsp": {"drafts": 4}, "other": {"x": 1}}
+        settings = {"spd-lsp": {"model": "mine"}, "other": {"x": 1}}
         editor.notify("workspace/didChangeConfiguration", {"settings": settings})
         await until(lambda: len(loads.settings) == 2)
-        assert loads.settings[1] == Settings(drafts=4)
+        assert loads.settings[1] == Settings(model="mine")
+
+
+OTHER_SETTINGS = {"drafts": 5, "temperature": 0.5, "leastProbability": 0.2, "decoder": "beam", "maxTokens": 8}
+
+
+async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothing():
+    fake, loaded = FakeCompleter(held=True), []
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        loaded.append(settings)
+        return fake
+
+    async with session(load) as editor:
+        await opened(editor)
+        _, old = editor.ask(COMPLETION, at(0, 4, 2))
+        await until(lambda: fake.taken)
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": OTHER_SETTINGS}})
+        _, new = editor.ask(COMPLETION, at(0, 4, 2))
+        assert await result(old) is None
+        fake.turns.release(99)
+        assert texts(await result(new)) == ["one", "two"], "nobody waits for a model"
+        chosen = Settings(drafts=5, temperature=0.5, least_probability=0.2, decoder="beam", max_tokens=8)
+        assert (fake.adopted, loaded) == ([chosen], [Settings()])
+
+
+async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_there():
+    gate, fake = asyncio.Event(), FakeCompleter()
+    loop = asyncio.get_running_loop()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
+        return fake
+
+    async with session(load) as editor:
+        await editor.start()
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
+        await editor.status()
+        gate.set()
+        await editor.ready()
+        await until(lambda: fake.adopted)
+        assert fake.adopted == [Settings(drafts=5)]
+
+
+async def test_after_a_failure_any_change_tries_again():
+    tries: list[Settings] = []
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        tries.append(settings)
+        if len(tries) == 1:
+            raise UserError("expected a model, found none; name one")
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await opened(editor)
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
+        await until(lambda: len(tries) == 2)
+        await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
 async def test_switching_a_language_off_needs_no_new_model():
@@ -211,8 +270,8 @@ async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
     loop = asyncio.get_running_loop()
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
-        if settings.drafts == 4:
-            return FakeCompleter("four")
+        if settings.model == "other":
+            return FakeCompleter("other")
         stopped.append(settings)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
         report("halfway")
@@ -221,10 +280,10 @@ async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
     async with session(load) as editor:
         await editor.start()
         await until(lambda: stopped)
-        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 4}}})
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"model": "other"}}})
         await editor.status()
         go_on.set()
         await editor.ready()
         editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["four"]
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["other"]
         assert not editor.told("window/showMessage")

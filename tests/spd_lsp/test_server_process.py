@@ -137,6 +137,23 @@ async def test_an_interrupt_ends_the_server_at_once():
         assert await end(child) == -signal.SIGINT
 
 
+SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
+
+
+async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that_is_there(tmp_path: Path):
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:], "-v") as (_, editor):
+        await editor.start()
+        await editor.ready()
+        assert (await editor.status())["message"] == "the model is ready"
+        editor.open("import os\n\nprint(os.")
+        for drafts in (1, 4):
+            editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": drafts}}})
+            answer = await editor.request(COMPLETION, at(2, 9, 3))
+            assert len(answer["items"]) == drafts
+        told = [m["message"] for m in editor.told("window/logMessage")]
+        assert told.count("spd-lsp: the model is loading") == 1
+
+
 def make_client() -> LanguageClient:
     """pytest-lsp's client, which lacks an answer to dynamic registration."""
     client = make_test_lsp_client()

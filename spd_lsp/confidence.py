@@ -24,7 +24,7 @@ LEAST = 1e-12
 def shares_right(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:
     """The same for the drafts of one place, best first: at most one of them is right, so they do not exceed 1.
 
-    Example: what would be .93, .05 and .05 is .93, .035 and .035, as what is said of the first is the more certain.
+    Example: what would be .93, .05 and .05 is .93, .035 and .035: what is said of the first is more certain.
     """
     first, *later = (share_right(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
     fits = min(1.0, (1 - first) / max(sum(later), LEAST))

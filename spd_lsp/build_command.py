@@ -15,7 +15,7 @@ import click
 from spd_lsp.cluster_build import OPTIONS as WHERE
 from spd_lsp.cluster_build import cluster_options, count_in_tasks
 from spd_lsp.ngram_commands import open_registry
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings, UserError, unabbreviated
 
 if TYPE_CHECKING:
     from ngram_builders.build import Preview, Summary
@@ -136,7 +136,7 @@ def lasting(model: str) -> str:
     """A model's name that means the same wherever it is built again: folders in full."""
     from spd_lsp.checkpoints import STARTER
 
-    folder = Path(model).expanduser()
+    folder = Path(unabbreviated(model))
     return str(folder.resolve()) if model != STARTER and folder.is_dir() else model
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from spd_lsp.settings import UserError
+from spd_lsp.settings import UserError, unabbreviated
 
 STARTER = "starter"
 WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
@@ -21,7 +21,7 @@ def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Pat
     """The folder with this model's weights and tokenizer; an id is downloaded once. `report` hears of it."""
     if model == STARTER:
         return complete(Path(str(files("spd_lsp") / "starter")), model)
-    folder = Path(model).expanduser()
+    folder = Path(unabbreviated(model))
     if folder.is_dir():
         return complete(folder, model)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", model) and not model.startswith((".", "~")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from spd_lsp.completer import Answer, Completer
 
 
+LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose of a shared server
 
 
@@ -148,13 +150,13 @@ def read_place(place: str) -> tuple[Path, str, int]:
         raise UserError(f"expected FILE:LINE:COL such as app.py:12:8, found {place!r}")
     path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
     source = read_source(path)
-    lines = source.split("\n")
+    lines, starts = LINE_END.split(source), [0, *(end.end() for end in LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
         raise UserError(f"expected a line from 1 to {len(lines)} of {path}, found {line}")
-    width = len(lines[line - 1].rstrip("\r"))
+    width = len(lines[line - 1])
     if not 1 <= column <= width + 1:
         raise UserError(f"expected a column from 1 to {width + 1} in line {line} of {path}, found {column}")
-    return path, source, sum(len(text) + 1 for text in lines[: line - 1]) + column - 1
+    return path, source, starts[line - 1] + column - 1
 
 
 def read_source(path: Path) -> str:

@@ -6,11 +6,12 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
 
-__all__ = ["Settings", "UserError", "parse_options"]
+__all__ = ["Settings", "UserError", "parse_options", "unabbreviated"]
 
 
 def setting(
@@ -74,6 +75,19 @@ class Settings:
     )
     refresh: bool = setting(True, "build n-gram tables that fell far behind their files again in the background")
     data_dir: str = setting("", "folder of the n-gram registry; empty for the user's data folder")
+
+    def __post_init__(self) -> None:
+        """Editors, variables and quotes keep the shell from writing `~` out, so it is done here."""
+        for name in ("model", "data_dir"):
+            object.__setattr__(self, name, unabbreviated(getattr(self, name)))
+
+
+def unabbreviated(path: str) -> str:
+    """A path whose `~` is written out; one of an unknown user stays as it is. Example: `~/m` -> `/home/me/m`."""
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError:
+        return path
 
 
 def parse_options(options: object) -> tuple[Settings, list[str]]:

@@ -136,3 +136,23 @@ def test_a_bad_model_or_device_is_named(run, program, arguments, message):
 
 def test_a_wrong_address_is_named(run):
     assert "expected HOST:PORT" in run("serve", "--tcp", "nowhere", status=1).output
+
+
+def test_a_home_that_no_shell_wrote_out_is_found(run, program, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("SPD_LSP_DATA_DIR", "~/mine")
+    run("build-ngrams", program.parent, "--domain", "here")
+    assert (tmp_path / "mine" / "here").is_dir()
+    unknown = run("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
+    assert "found no folder '~nobody-of-that-name/m'" in unknown
+
+
+def test_lines_end_where_an_editor_ends_them(run, tmp_path):
+    lone, usual = tmp_path / "lone.py", tmp_path / "usual.py"
+    usual.write_bytes(PROGRAM.encode())
+    lone.write_bytes(PROGRAM.replace("\n", "\r").encode())
+    said = [json.loads(run("complete", "--json", f"{path}:{AT_THE_END}").stdout) for path in (lone, usual)]
+    assert said[0]["completions"][0]["text"] == said[1]["completions"][0]["text"]
+    beyond = run("complete", f"{lone}:99:1", status=1).output
+    assert f"a line from 1 to {len(PROGRAM.splitlines()) + 1}" in beyond

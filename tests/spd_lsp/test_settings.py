@@ -43,5 +43,18 @@ def test_one_wrong_option_spares_the_others():
     assert (settings.model, settings.temperature, len(problems)) == ("there", 1.0, 1)
 
 
+def test_a_home_is_written_out_wherever_the_path_comes_from(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    said = parse_options({"dataDir": "~/tables", "model": "~/models/mine"})[0]
+    assert (said.data_dir, said.model) == ("/home/me/tables", "/home/me/models/mine")
+    assert dataclasses.replace(Settings(), data_dir="~").data_dir == "/home/me"
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-that-name/m", "there/~/m", "starter", ""])
+def test_a_path_without_a_known_home_stays_as_it_is(path):
+    assert Settings(model=path).model == path
+
+
 def test_every_setting_says_what_it_means():
     assert all(field.metadata["meaning"] for field in dataclasses.fields(Settings))

@@ -44,6 +44,11 @@ class View:
     indent: str  # white space the cursor's line begins with; of a block: lines indented less end it
     omitted: int  # lines of the document left out
 
+    @property
+    def left(self) -> str:
+        """The text of the cursor's line before the cursor."""
+        return self.before.rpartition("\n")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

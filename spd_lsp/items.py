@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Shape = Literal["nothing", "line", "block"]
@@ -16,6 +18,8 @@ Shape = Literal["nothing", "line", "block"]
 # A short text six times in a row or a long one four times: the model has run into a loop.
 ENDLESS = re.compile(r"(.{3,9}?)\1{5}$|(.{10,}?)\2{3}$", re.DOTALL)
 CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
+CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+LEXEME = re.compile(r"\w+|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,12 @@ class Place:
     shape: Shape
     indent: str  # of a block: lines indented less end it
     after: str  # the text behind the cursor
+    left: str = ""  # the text of the cursor's line before it
+
+    @property
+    def rest(self) -> str:
+        """What stands behind the cursor on its line."""
+        return self.after.split("\n", 1)[0].strip()
 
 
 def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
@@ -66,15 +76,25 @@ def ending(text: str, place: Place) -> int | None:
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
-    if place.shape != "block":
-        return text.find("\n") if "\n" in text else None
+    end = block_end(text, place.indent) if place.shape == "block" else line_end(text)
+    again = repeats(text[:end], place.left, place.rest) if place.rest else None
+    return end if again is None else again
+
+
+def line_end(text: str) -> int | None:
+    """Where the first line ends."""
+    return text.find("\n") if "\n" in text else None
+
+
+def block_end(text: str, indent: str) -> int | None:
+    """Where a line stands left of a body that is indented like this, or where nothing is said for long."""
     first, *lines = text.split("\n")
     at = len(first) + 1
     blank = 0
     for line in lines:
         content = line.strip()
         blank = 0 if content else blank + 1
-        if content and len(line) - len(line.lstrip()) < len(place.indent):
+        if content and len(line) - len(line.lstrip()) < len(indent):
             return closing_end(text, at, line, content)
         if blank > 2:
             return at
@@ -89,24 +109,84 @@ def closing_end(text: str, at: int, line: str, content: str) -> int | None:
     return at + len(line) if at + len(line) < len(text) else None
 
 
+def repeats(text: str, left: str, rest: str) -> int | None:
+    """Where a draft closes a bracket that the rest of the line closes: there, or where the rest begins in it.
+
+    Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in xs]` at 2; `len(x)` before `)` nowhere.
+    """
+    spare = dict(spare_closers(left, rest))
+    if not any(closer in text for closer in spare):
+        return None
+    begins = LEXEME.match(rest)
+    opened: Counter[str] = Counter()
+    at = None
+    for found in LEXEME.finditer(text):
+        mark = found[0]
+        if at is None and begins and mark == begins[0] and not opened.total():
+            at = found.start()
+        if mark in CLOSED_BY:
+            opened[CLOSED_BY[mark]] += 1
+        elif opened[mark]:
+            opened[mark] -= 1
+        elif mark in spare:
+            if not spare[mark]:
+                return found.start() if at is None else at
+            spare[mark] -= 1
+            at = None
+    return None
+
+
+@lru_cache(64)
+def spare_closers(left: str, rest: str) -> Mapping[str, int]:
+    """Of each closing bracket that the rest of the line has: how many more the text left of the cursor waits for.
+
+    Example: `f(g(` and `)` -> one `)`; `f(` and `)` -> none.
+    """
+    waited = open_brackets(left)[1]
+    closed = open_brackets(rest)[0]
+    return {mark: max(0, waited[mark] - number) for mark, number in closed.items()}
+
+
+def open_brackets(text: str) -> tuple[Counter[str], Counter[str]]:
+    """The closing brackets that a text does not open, and those that it waits for. Example: `a)(` -> `)`, `)`."""
+    closed: Counter[str] = Counter()
+    waited: Counter[str] = Counter()
+    for mark in LEXEME.findall(text):
+        if mark in CLOSED_BY:
+            waited[CLOSED_BY[mark]] += 1
+        elif waited[mark]:
+            waited[mark] -= 1
+        elif mark in CLOSED_BY.values():
+            closed[mark] += 1
+    return closed, waited
+
+
 def without_overlap(text: str, after: str) -> str:
     """Cut off the end of a text that the document already has behind the cursor on the same line.
 
-    Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing.
+    Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing; `info` before `or` stays.
     """
     rest = after.split("\n", 1)[0].strip()
-    if not rest:
-        return text
     for n in range(min(len(rest), len(text)), 0, -1):
-        if text.endswith(rest[:n]) and not closes_its_own(text, n):
-            return text[:-n].rstrip()
+        if text.endswith(rest[:n]) and stands_alone(text, rest, n):
+            return text[:-n].rstrip() if after[0].isspace() else text[:-n]
     return text
 
 
-def closes_its_own(text: str, n: int) -> bool:
-    """Whether the last n characters close a bracket that the text itself opened.
+def stands_alone(text: str, rest: str, n: int) -> bool:
+    """Whether the last n characters, with which the rest begins, can go: no word and no pair is cut in two.
 
-    Example: the `)` of `len(x)` does, that of `x)` does not.
+    Example: the `)` of `x)` can, that of `len(x)` cannot, nor the `o` of `info` before `or`.
     """
-    pairs = (("(", ")"), ("[", "]"), ("{", "}"))
-    return any(text.count(closing) <= text.count(opening) for opening, closing in pairs if closing in text[-n:])
+    kept, cut = text[:-n], text[-n:]
+    if splits_word(kept, cut) or splits_word(cut, rest[n:]):
+        return False
+    excess = open_brackets(text)[0]
+    if any(number > excess[mark] for mark, number in open_brackets(cut)[0].items()):
+        return False
+    return all(cut.count(quote) % 2 == 0 or text.count(quote) % 2 for quote in "\"'`")
+
+
+def splits_word(first: str, second: str) -> bool:
+    """Whether a word goes on from one text to the next."""
+    return bool(re.search(r"\w$", first) and re.match(r"\w", second))

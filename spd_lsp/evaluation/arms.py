@@ -265,7 +265,8 @@ class Asker:
         A line is asked for, or a block if its indentation is given: lines indented less end it.
         """
         view = trim(source, cursor, language, self.completer.room, self.tokens.count, forced=True)
-        place = Place("line", view.indent, view.after) if block is None else Place("block", block, view.after)
+        indent = view.indent if block is None else block
+        place = Place("line" if block is None else "block", indent, view.after, view.left)
         return Question(self.tokens.prompt(view.before, view.after), place)
 
     def warm(self, question: Question) -> float:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from spd_lsp.items import Place, ending, rank, trim, without_overlap
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spd_lsp.items import Place, ending, rank, shown, trim, without_overlap
 
 LINE = Place("line", "    ", "")
 
@@ -52,10 +56,72 @@ def test_an_open_block_may_go_on():
 
 @pytest.mark.parametrize(
     ("text", "after", "expected"),
-    [("x)", ")", "x"), ("len(x)", ")", "len(x)"), ("len(x))", ")\n", "len(x)"), ("x", "", "x"), ("a:", ":", "a")],
+    [
+        ("x)", ")", "x"),
+        ("len(x)", ")", "len(x)"),
+        ("len(x))", ")\n", "len(x)"),
+        ("x", "", "x"),
+        ("a:", ":", "a"),
+        ("a or b", " or b", "a"),
+        ("x", "x", ""),
+        ("f()", "()", "f"),
+        ('b"]', '"] = 1', "b"),
+        ("a, b", "b)", "a, "),
+        ("a == b", " == b", "a"),
+    ],
 )
 def test_what_stands_behind_the_cursor_is_not_repeated(text, after, expected):
     assert without_overlap(text, after) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [("info", " or x"), ("value", "else 2"), ("self", "f(x)"), ("order", "or x"), ("n10", "0)"), ('"a"', '"b"')],
+)
+def test_no_name_and_no_string_is_cut_in_two(text, after):
+    assert without_overlap(text, after) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "expected"),
+    [
+        ("len(path))", "))", "len(path)"),
+        ("path)", "))", "path"),
+        ("f(a[0]))]", ")]", "f(a[0])"),
+        ("f(x)", "))", "f(x)"),
+    ],
+)
+def test_of_closing_brackets_only_those_go_that_the_draft_does_not_open(text, after, expected):
+    assert without_overlap(text, after) == expected
+
+
+@given(st.text("ab_ .,:()[]{}'", max_size=12), st.text("ab_ .,:()[]{}'", max_size=8))
+def test_the_end_that_is_cut_off_is_what_the_rest_begins_with_and_no_part_of_a_word(text, after):
+    kept = without_overlap(text, after)
+    cut = text[len(kept) :].strip() if text != kept else ""
+    assert text.startswith(kept) and after.strip().startswith(cut)
+    assert not (re.search(r"\w$", kept) and re.match(r"\w", text[len(kept) :]))
+
+
+@pytest.mark.parametrize(
+    ("left", "text", "after", "expected"),
+    [
+        ("sorted(", "names),", ")", "names"),
+        ("sorted(", "names)) == 1", ")", "names"),
+        ("return [", "x for x in self.items]", " for x in xs]", "x"),
+        ("f(", "a, c)", ", b)", "a"),
+        ("f(", "g(a), b):", "):", "g(a), b"),
+        ("f(g(", "a), b", ")", "a), b"),  # the line waits for one bracket more than stands right
+        ("f(g(", "a), b)) + 1", ")", "a), b"),
+        ("x.split(", "')')", ")", "')'"),
+        ("", "f(a) + b", " + (c)", "f(a) + b"),
+        ("f(", "a)", "", "a)"),
+    ],
+)
+def test_a_draft_ends_before_it_closes_what_is_closed_right_of_the_cursor(left, text, after, expected):
+    place = Place("line", "", after, left)
+    assert ending(text, place) in (None if text == expected else len(expected), len(expected) + 1)
+    assert shown(text, place) == expected
 
 
 def test_drafts_equal_after_trimming_are_shown_once_and_empty_ones_never():

@@ -19,6 +19,13 @@ from spd_lsp.engine.choice import SMALL, fastest
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.retreat import Retreating
 from spd_lsp.engine.runner import Runner
+from spd_lsp.engine.soundness import (
+    Unsound,
+    demand_all_weights,
+    demand_causal,
+    demand_numbers,
+    made_for_another_task,
+)
 from spd_lsp.engine.threads import Threads, counts_below
 from spd_lsp.settings import UserError
 
@@ -28,8 +35,10 @@ CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environ
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Runner:
     """The model in a folder on a device by name; one that does not fit into the GPU found goes to the CPU."""
     chosen = choose_device(device)
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
-    refuse_state_space(config, folder)
+    refuse_others(config, folder)
 
     def open_on_cpu() -> Runner:
         return open_on(torch.device("cpu"), folder, config, report)
@@ -51,19 +60,12 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
     dtype = choose_dtype(device)
     demand_room(folder, dtype.itemsize, free_on(device), str(device))
     report(f"loading {folder.name} on {device}")
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        network: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=dtype,
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-        )
-        reference = CausalModel(network.to(device))
-        reference.likelihoods([0, 0])  # a first pass takes memory of its own, and shows what is wrong
+        network = read_network(folder, config, dtype).to(device)
+        reference = CausalModel(network)
+        demand_causal(reference, network)  # a first pass takes memory of its own
+    except Unsound as error:
+        raise UserError(f"the weights in {folder} cannot be used: {error}") from error
     except torch.OutOfMemoryError as error:
         raise DoesNotFit(
             f"the model in {folder} does not fit into the memory of {device}; try --device cpu"
@@ -76,6 +78,24 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
     if device.type == "cpu":
         choose_threads(engine, sum(parameter.numel() for parameter in network.parameters()))
     return engine
+
+
+def read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
+    """The network with the weights of a folder; raises `Unsound` unless it has them all."""
+    opened: Any = AutoModelForCausalLM.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are named
+    )
+    network, loaded = opened
+    demand_all_weights(network, loaded)
+    demand_numbers(network)
+    return network
 
 
 def choose_threads(engine: Runner, size: int) -> None:
@@ -103,11 +123,13 @@ def read_config(folder: Path) -> Any:
         ) from error
 
 
-def refuse_state_space(config: Any, folder: Path) -> None:
-    """Raise for models whose cache cannot go back: superposed steps could not be taken off again."""
+def refuse_others(config: Any, folder: Path) -> None:
+    """Raise for models that do not say what comes next, and for those whose cache cannot go back: superposed
+    steps could not be taken off again.
+    """
     family = config.model_type
     architecture = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if architecture is None:
+    if architecture is None or made_for_another_task(config):
         raise UserError(f"expected a causal language model in {folder}, found {family}; choose another model")
     if getattr(architecture, "_is_stateful", False):
         raise UserError(

@@ -49,6 +49,8 @@ def read_decoder(folder: Path, record: dict[str, Any]) -> Decoder:
     weights = load_file(folder / "model.safetensors")
     shape = Shape(**{**record["shape"], "frequencies": np.array(record["shape"]["frequencies"], np.float32)})
     compare_names(weights.keys(), record["layers"])
+    for name in [name for name, weight in weights.items() if np.isnan(weight).any()][:1]:
+        raise Unlike(f"it has NaN in {name}")
     return Assembly(weights.get, lambda name, weight: None).decoder(record["layers"], shape)
 
 

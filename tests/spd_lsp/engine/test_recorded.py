@@ -133,3 +133,24 @@ def test_a_copy_of_the_starter_without_its_record_opens_too(tmp_path):
     shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns(RECORD, "*.ngt"))
     assert isinstance(load(tmp_path / "model", "cpu"), NumpyRunner)
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "bias missing", "shape", "not a number"])
+def test_a_record_beside_damaged_weights_does_not_count_and_torch_refuses_them_too(damage, tmp_path):
+    random_network(FAST["llama, biases"]).save_pretrained(tmp_path)
+    record(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    name = "model.layers.1.self_attn.o_proj." + ("bias" if damage == "bias missing" else "weight")
+    if "missing" in damage:
+        del weights[name]
+    elif damage == "shape":
+        weights[name] = weights[name][:-1].contiguous()
+    else:
+        name = "model.embed_tokens.weight"
+        weights[name][50, 3] = torch.nan  # of a token that the record does not read
+    save_file(weights, path, {"format": "pt"})
+    said = []
+    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        load(tmp_path, "cpu", said.append)
+    assert "does not fit the weights" in said[1]

@@ -137,7 +137,7 @@ def test_a_model_on_a_gpu_is_opened_with_a_way_back_to_the_cpu(decoder, monkeypa
     opened = []
     monkeypatch.setattr(opening, "choose_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(opening, "read_config", lambda folder: None)
-    monkeypatch.setattr(opening, "refuse_state_space", lambda config, folder: None)
+    monkeypatch.setattr(opening, "refuse_others", lambda config, folder: None)
 
     def open_on(device, folder, config, report):
         opened.append(device.type)

@@ -29,6 +29,7 @@ __all__ = [
     "check_name",
     "check_weight",
     "describe",
+    "has_index",
     "is_name",
     "place",
     "read_domain",
@@ -143,6 +144,14 @@ def read_domain(home: Path) -> Domain | None:
             return again
         domain = again
     return domain
+
+
+def has_index(home: Path) -> bool:
+    """Whether a folder is a domain's; one that nobody may look into can be, and `read_domain` tells its fault."""
+    try:
+        return (home / INDEX).exists()
+    except OSError:
+        return True
 
 
 def look(home: Path) -> Domain | None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngram_builders.domains import INDEX, TABLES, UNREADABLE, as_domain, is_name, read_record
+from ngram_builders.domains import INDEX, TABLES, UNREADABLE, as_domain, has_index, is_name, read_record
 from ngram_builders.errors import UserError
 from ngram_builders.locks import hold, is_alive
 
@@ -42,12 +42,14 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
     yield from scratch_files(folder)
     for home in sorted(entry for entry in folder.iterdir() if is_name(entry.name) and entry.is_dir()):
         index = home / INDEX
-        if not index.exists():
+        if not has_index(home):
             if is_forgotten(home) and not is_busy(home):
                 yield Leftover(home, "token cache of a domain that is gone or was never finished", size_of(home))
             continue
         try:
             table = as_domain(home, read_record(index)).path
+        except PermissionError:
+            continue  # nobody knows what is in it
         except UNREADABLE:
             if is_busy(home):
                 continue

@@ -26,6 +26,7 @@ from ngram_builders.domains import (
     check_name,
     check_weight,
     describe,
+    has_index,
     is_name,
     place,
     read_domain,
@@ -195,8 +196,11 @@ class Registry:
 
         With gone, also domains all of whose repositories are gone and choices for folders that are.
         """
-        if not self.folder.is_dir():
-            return [], []
+        try:
+            if not self.folder.is_dir():
+                return [], []
+        except OSError as error:
+            raise self.unwritable(error) from error
         with self.writing():
             found = [*find_leftovers(self.folder), *(self.homeless() if gone else [])]
             failed = [] if dry_run else [leftover for leftover in found if not self.cleared(leftover)]
@@ -256,7 +260,7 @@ class Registry:
             entries = sorted(entry.name for entry in os.scandir(self.folder))
         except OSError:
             return []
-        return [name for name in entries if is_name(name) and (self.folder / name / INDEX).exists()]
+        return [name for name in entries if is_name(name) and has_index(self.folder / name)]
 
     def uses(self) -> Uses:
         """What people chose; a record that cannot be read counts as none, see `fault`."""

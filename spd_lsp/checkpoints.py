@@ -19,6 +19,17 @@ WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles no
 
 def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Path:
     """The folder with this model's weights and tokenizer; an id is downloaded once. `report` hears of it."""
+    try:
+        return find(model, report)
+    except OSError as error:
+        raise UserError(
+            f"expected the model {model} where it can be read, found: {error.strerror or error}; "
+            "check the folder given to --model"
+        ) from error
+
+
+def find(model: str, report: Callable[[str], None]) -> Path:
+    """As `locate`; OSError where a folder cannot be looked into."""
     if model == STARTER:
         return complete(Path(str(files("spd_lsp") / "starter")), model)
     folder = Path(unabbreviated(model))

@@ -92,7 +92,12 @@ def model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
         return Finding("model", "wrong", str(error))
     loaded = time.perf_counter() - started
     source = "import os\n\n\ndef names(path):\n    for name in os."
-    answer = completer.complete(source, len(source), "python", forced=True)
+    try:
+        answer = completer.complete(source, len(source), "python", forced=True)
+    except Exception as error:  # whatever a model's numbers may lead to is a finding
+        return Finding(
+            "model", "wrong", f"{settings.model} opens and fails to complete ({type(error).__name__}: {error})"
+        )
     each = answer.seconds * 1000 / max(answer.passes, 1)
     return Finding(
         "model",
@@ -163,13 +168,18 @@ def leftovers(registry: Registry) -> Iterator[Finding]:
 
 def writable(folder: Path) -> Finding:
     """Whether `build-ngrams` could write here; nothing is left behind."""
-    there = next(place for place in (folder, *folder.parents) if place.exists())
     try:
+        there = nearest(folder)
         with tempfile.TemporaryFile(dir=there):
             return Finding("data folder", "ok", str(folder))
     except OSError as error:
         return Finding(
             "data folder",
             "wrong",
-            f"expected to write in {there}, found: {error.strerror}; name another with --data-dir",
+            f"expected to write in {folder}, found: {error.strerror}; name another with --data-dir",
         )
+
+
+def nearest(folder: Path) -> Path:
+    """The folder itself or, as long as there is none, the one in which it would be made."""
+    return next(place for place in (folder, *folder.parents) if place.exists())

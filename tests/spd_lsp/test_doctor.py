@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +14,7 @@ from click.testing import CliRunner
 from ngram_builders.registry import Registry
 from spd_lsp.checkpoints import STARTER, locate
 from spd_lsp.cli import main
-from spd_lsp.doctor import tables, tuned
+from spd_lsp.doctor import model, tables, tuned
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Tokens
 from spd_lsp.tuning import write_tuned
@@ -142,3 +146,63 @@ def test_a_file_in_place_of_the_folder_is_named_once_with_what_to_do(registry, f
     assert any(
         "found a file; make it a folder that you can read, or choose another with --data-dir" in t for t in wrong
     )
+
+
+OVERRIDE = "-dac_override,-dac_read_search"  # what lets the first user read what nobody may
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """Make a folder unreadable for a while, and run a command that has to respect it."""
+    unprivileged = []
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        unprivileged = ["setpriv", "--bounding-set", OVERRIDE, "--inh-caps", OVERRIDE]
+    if os.name != "posix" or (unprivileged and not shutil.which("setpriv")):
+        pytest.skip("permissions cannot be taken away here")
+
+    def run(folder, *command):
+        folder.chmod(0)
+        try:
+            return subprocess.run(
+                [*unprivileged, sys.executable, "-m", "spd_lsp", *command],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            folder.chmod(0o700)
+
+    return run
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["ngrams", "list"], ["ngrams", "prune"]])
+@pytest.mark.parametrize("unreadable", ["data", "data/ngrams", "data/ngrams/shop"])
+def test_a_folder_that_cannot_be_read_is_named(locked, tmp_path, unreadable, command):
+    install(Registry(tmp_path / "data" / "ngrams"), "shop", tmp_path)
+    done = locked(tmp_path / unreadable, "--data-dir", str(tmp_path / "data" / "ngrams"), *command)
+    assert "Traceback" not in done.stderr
+    if command == ["doctor"]:
+        assert re.search(r"^wrong +n-grams (shop|in use) .*found", done.stdout, re.MULTILINE)
+        assert done.returncode == 1
+
+
+def test_a_model_whose_folder_cannot_be_read_is_named(locked, tmp_path):
+    (tmp_path / "model").mkdir()
+    done = locked(tmp_path / "model", "doctor", "--model", str(tmp_path / "model"))
+    assert re.search(r"^wrong +model +expected the model .* found: Permission denied", done.stdout, re.MULTILINE)
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+    data = str(tmp_path / ("x" * 300))
+    result = CliRunner().invoke(main, ["--data-dir", data, "doctor"])
+    assert re.search(r"wrong +data folder +expected to write in .*, found: File name too long", result.output)
+
+
+def test_a_model_that_opens_and_fails_is_a_finding():
+    class Failing:
+        def complete(self, *args, **options):
+            raise ValueError("max() of an empty sequence")
+
+    found = model(Settings(), lambda settings: Failing())
+    assert found.state == "wrong"
+    assert found.text == "starter opens and fails to complete (ValueError: max() of an empty sequence)"

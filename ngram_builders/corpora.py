@@ -27,7 +27,7 @@ class Document(NamedTuple):
     text: str
     language: str | None
     fault: str | None
-    digest: bytes = b""  # of the content, 16 bytes
+    digest: bytes = b""  # of the text, 16 bytes
 
 
 def is_corpus(path: str) -> bool:
@@ -84,7 +84,7 @@ def judged(data: bytes, language: str | None) -> Document:
     if len(data) > LARGEST:
         return Document("", language, TOO_LARGE)
     text, fault = examine(data)
-    return Document(text, language, fault, digest_of(data))
+    return Document(text, language, fault, digest_of(data if fault else text.encode()))
 
 
 def reader(path: str) -> Any:

@@ -31,7 +31,7 @@ from ngram_builders.tables import Table, TableSummary
 
 __all__ = ["EXECUTORS", "Cluster", "Cost", "Outcome", "build"]
 
-FORMAT = 2  # of what lies in a shared folder
+FORMAT = 3  # of what lies in a shared folder
 SHARD_BYTES = (
     64_000_000  # of text a task, about 17 M tokens; the larger, the fewer n-grams stand in several shards
 )

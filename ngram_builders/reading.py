@@ -102,7 +102,7 @@ def is_settled(found: Found, began_ns: int) -> bool:
 
 
 def digest_of(data: bytes) -> bytes:
-    """What stands for a file's content."""
+    """What stands for a text: files that differ in line ends or a byte order mark alone have the same."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
@@ -129,7 +129,7 @@ def take(found: Found, known: set[bytes], batch: Batch) -> str:
         batch.unread.append(found)
         return ""
     text, fault = examine(data)
-    digest = digest_of(data)
+    digest = digest_of(data if fault else text.encode())
     batch.states.append(State(found, digest, fault))
     if fault is not None or digest in known:
         return ""

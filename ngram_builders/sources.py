@@ -1,4 +1,7 @@
-"""A path -> its text as an editor holds it, or why it is no hand-written source. Knows no names and no rules."""
+"""A path -> its text as an editor holds it, or why it is no hand-written source. Knows no names and no rules.
+
+Whatever ends a line in the file, in its text that is "\\n": tokens and counts are the same on every system.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ __all__ = [
     "UNREADABLE",
     "Unfit",
     "examine",
+    "line_feeds",
     "read",
     "source_of",
     "status_fault",
@@ -97,6 +101,7 @@ def examine(data: bytes) -> tuple[str, str | None]:
         return "", NOT_UTF8
     if not text:
         return "", EMPTY
+    text = line_feeds(text)
     if b"-----BEGIN " in data and PRIVATE_KEY.search(data):
         return "", SECRET
     start = text[:HEADER].lower()
@@ -105,6 +110,11 @@ def examine(data: bytes) -> tuple[str, str | None]:
     if len(text) > MEAN_LINE_FROM and is_minified(text.splitlines()):
         return "", MINIFIED
     return text, None
+
+
+def line_feeds(text: str) -> str:
+    """The text with "\\n" for every line end, as editors count lines: "\\r\\n" and a lone "\\r" are some too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def is_minified(lines: Sequence[str]) -> bool:

@@ -29,7 +29,7 @@ from ngram_builders.files import Found
 __all__ = ["FILE", "Contents", "Document", "State", "Store", "read_contents"]
 
 FILE = "tokens.sqlite"
-VERSION = 1
+VERSION = 2  # 1 kept texts with the line ends of their files
 WAIT = 5.0  # seconds for another process to end its transaction
 ELSEWHERE = ("locked", "readonly", "read-only", "unable to open")  # errors of a database that may be sound
 MANY = 500  # values in one question, of 999 that every SQLite takes

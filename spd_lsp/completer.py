@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from ngram_builders.sources import line_feeds
 from spd_lsp.confidence import shares_right
-from spd_lsp.context import trim
+from spd_lsp.context import plain, trim
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
 from spd_lsp.inbox import News, Open
@@ -23,7 +24,7 @@ from spd_lsp.ranking import worth
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Prompt, Tokens
 
-ENDS_LINE = re.compile(rb"[\n)\]}]")  # no token without one of these ends a completion of one line
+ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 HISTORY = 16  # ids before the draft that n-grams can reach back to
 
 
@@ -92,6 +93,7 @@ class Completer:
         suggestion is rarely wanted. `check` is called before every pass; what it raises ends the work.
         """
         started = time.perf_counter()
+        source, cursor = plain(source, cursor)
         live = self.domains.live if name else None
         opened = Open(name, path, language, source)
         if live:
@@ -133,7 +135,7 @@ class Completer:
 
     def read_ahead(self, source: str, cursor: int, language: str | None, check: Callable[[], None]) -> None:
         """Read the prompt of a completion that may be asked for next; `check` is called between its chunks."""
-        view = trim(source, cursor, language, self.room, self.tokens.count)
+        view = trim(*plain(source, cursor), language, self.room, self.tokens.count)
         if view.shape != "nothing" and view.before.strip():
             self.model.prefill(self.tokens.prompt(view.before, view.after).ids, check)
 
@@ -162,7 +164,7 @@ class Completer:
 
     def text(self, ids: tuple[int, ...], prompt: Prompt) -> str:
         """A draft's text right of the cursor: without what the prompt gave back, and without half letters."""
-        return self.tokens.bytes_of(ids)[len(prompt.healed) :].decode(errors="ignore")
+        return line_feeds(self.tokens.bytes_of(ids)[len(prompt.healed) :].decode(errors="ignore"))
 
     def finished(self, ids: tuple[int, ...], prompt: Prompt, place: Place) -> bool:
         """Whether a draft is over: the model ended the text, or the line or block is complete."""

@@ -18,6 +18,7 @@ from typing import Literal
 
 from tree_sitter import Node
 
+from ngram_builders.sources import line_feeds
 from spd_lsp.languages import LANGUAGES, Language, parse
 from spd_lsp.outline import Part, Role, is_documentation, outline
 
@@ -65,6 +66,19 @@ class Page:
         start = source.rfind("\n", 0, cursor) + 1
         end = source.find("\n", cursor) + 1 or len(source)
         return cls(lines(source[:start]), source[start:cursor], source[cursor:end], lines(source[end:]))
+
+
+def plain(source: str, cursor: int) -> tuple[str, int]:
+    """A text and a place in it with "\\n" for every line end, which is all that models and tables know.
+
+    Example: "a\\r\\nb", 3 gives "a\\nb", 2. Within "\\r\\n" is before it.
+    """
+    if "\r" not in source:
+        return source, cursor
+    cursor = min(max(cursor, 0), len(source))
+    if source[cursor - 1 : cursor + 1] == "\r\n":
+        cursor -= 1
+    return line_feeds(source), len(line_feeds(source[:cursor]))
 
 
 def lines(text: str) -> list[str]:

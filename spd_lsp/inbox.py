@@ -7,8 +7,10 @@ nor n-grams.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from ngram_builders.sources import line_feeds
 
 __all__ = ["Inbox", "News", "Open"]
 
@@ -21,6 +23,11 @@ class Open:
     path: Path | None
     language: str | None
     text: str
+
+    @property
+    def plain(self) -> Open:
+        """The same with "\\n" for every line end, which is all that tokens know."""
+        return replace(self, text=line_feeds(self.text)) if "\r" in self.text else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,10 +108,13 @@ class Live:
             if one.saved:
                 self.reconsider(name)
             if name != asked:
-                self.show(one.now, None)
+                self.show(one.now.plain, None)
 
     def attend(self, opened: Open, cursor: int) -> None:
-        """Take over the document that a completion is asked for; its line with the cursor is left out."""
+        """Take over the document that a completion is asked for; its line with the cursor is left out.
+
+        Its lines end in "\\n", as tokens know them: `context.plain` makes them so and moves the cursor with them.
+        """
         if self.at != opened.name and self.at in self.buffers:
             self.show(self.buffers[self.at].opened, None)
         self.at = opened.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from ngram_builders.sources import line_feeds
 from spd_lsp.questions import Question
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def rest_of(asked: Question, answer: Answer, now: Question) -> Answer | None:
     typed = now.source[asked.cursor : now.cursor]
     if not typed or not goes_on(asked, typed, now):
         return None
+    typed = line_feeds(typed)
     left = [
         dataclasses.replace(draft, text=draft.text[len(typed) :])
         for draft in answer.completions

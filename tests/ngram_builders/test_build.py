@@ -31,6 +31,7 @@ from ngram_builders.writer import write_table
 END = 256
 OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": 257}
 CODE = b"import os\r\nprint(os.name)\r\n"
+TEXT = b"import os\nprint(os.name)\n"
 
 
 def encode(texts: Sequence[str]) -> list[list[int]]:
@@ -83,7 +84,7 @@ def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry
     domain = registry.find("repo")
     assert (summary.domain, summary.path, summary.bytes) == ("repo", domain.path, domain.size)
     assert summary.files == domain.files == 3
-    assert summary.tokens == len(CODE) + len("package main\n") + len("x = 1\n") + 3
+    assert summary.tokens == len(TEXT) + len("package main\n") + len("x = 1\n") + 3
     assert summary.encoded == summary.tokens - 3
     assert summary.left_out == {"duplicate": 1, "not source code": 1, "secret": 1}
     assert summary.changed
@@ -97,7 +98,7 @@ def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
     """Line ends stay, a byte order mark goes, an end of text stands before and after every text."""
-    texts = [b"x = 1\n", CODE, b"package main\n"]
+    texts = [b"x = 1\n", TEXT, b"package main\n"]
     orders = (2, 3, 4, 5, 6)
     counted = count_streams([stream(list(text), END) for text in texts], orders=orders, vocab_size=257)
     expected = tmp_path / "expected"
@@ -273,7 +274,7 @@ def test_deleted_code_is_forgotten(registry: Registry, repo: Path) -> None:
     (repo / "src" / "b.go").unlink()
     run(registry, repo)
     with Store(home / FILE, "bytes") as store:
-        assert sorted(store.known().values()) == sorted([len(CODE), len("x = 1\n")])
+        assert sorted(store.known().values()) == sorted([len(TEXT), len("x = 1\n")])
         assert {Path(path).name for path in store.states()} <= {"a.py", "bom.py", "copy.py"}
     assert b"package main" not in (home / FILE).read_bytes()
 
@@ -562,3 +563,31 @@ def test_a_preview_says_what_a_build_would_count_and_writes_nothing(registry: Re
     assert preview([repo], "go").files == {"go": 1}
     with pytest.raises(UserError, match="expected source code in"):
         preview([repo], "rust")
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_are_line_feeds_and_files_that_differ_in_nothing_else_are_copies(
+    registry: Registry, tmp_path: Path, end: str
+) -> None:
+    first, second = (tmp_path / name for name in ("first", "second"))
+    for root in (first, second):
+        root.mkdir()
+        (root / "a.py").write_bytes(TEXT)
+    other = run(registry, first)
+    (second / "b.py").write_bytes(b"\xef\xbb\xbf" + TEXT.replace(b"\n", end.encode()))
+    summary = run(registry, second)
+    assert (summary.files, summary.left_out) == (1, {"duplicate": 1})
+    assert preview([second]).left_out == summary.left_out
+    assert summary.path.read_bytes() == other.path.read_bytes()
+
+
+def test_what_a_store_kept_with_other_line_ends_is_read_again(registry: Registry, repo: Path) -> None:
+    summary = run(registry, repo)
+    home = summary.path.parent
+    with sqlite3.connect(home / FILE) as base:
+        base.execute("PRAGMA user_version = 1")
+    base.close()
+    again = run(registry, repo)
+    assert again.reused == 0 and again.encoded == len(TEXT) + len("package main\n") + len("x = 1\n")
+    assert again.problem and "format 1" in again.problem
+    assert run(registry, repo).problem is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -194,3 +195,26 @@ def test_weights_tuned_for_a_model_serve_where_a_table_has_none_of_its_own(
     assert found.rows[1, 0] == 0.1
     monkeypatch.setattr(Domains, "fitted", lambda self, domain: own)
     assert domains.serving(repository / "first.py", "python").rows[1, 0] == 0.3
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_change_no_completion(completer, end):
+    source = f"{HABIT.format(name='first')}\n\ndef second(frobnicator):\n    zyg\n    return zygote\n"
+    cursor = source.index("zyg\n") + 3
+    other = source.replace("\n", end), len(source[:cursor].replace("\n", end))
+    assert texts(completer.complete(*other, "python", forced=True)) == texts(
+        completer.complete(source, cursor, "python", forced=True)
+    )
+
+
+def test_a_table_that_counted_carriage_returns_brings_none_into_a_completion(
+    completer, registry, tokens, repository
+):
+    """As tables of files with such line ends were before."""
+    with patch("ngram_builders.sources.line_feeds", lambda text: text):
+        write(repository, HABIT.replace("\n", "\r\r\n"))
+        teach(repository, registry, tokens)
+    for source in ("def f(frobnicator):", "def f(frobnicator):\n    zygote =", ASKED):
+        answer = completer.complete(source, len(source), "python", repository / "f.py", forced=True)
+        assert "mine" in answer.ngrams and answer.completions
+        assert not any("\r" in text for text in texts(answer))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spd_lsp.context import lines, trim
+from spd_lsp.context import lines, plain, trim
 from spd_lsp.languages import LANGUAGES
 
 TOKEN = re.compile(r" ?\w{1,9}| ?[^\w\s]{1,3}|\n|[ \t]+(?=\S)|[^\S\n]")
@@ -324,3 +324,18 @@ def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room
 def test_no_text_and_no_cursor_is_refused(text, cursor, language):
     view = trim(text, cursor, language, 10, count)
     assert view.omitted >= 0
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_end_is_a_line_feed_and_the_cursor_stays_at_its_letter(end):
+    text = "a\n\nbc\n"
+    source = text.replace("\n", end)
+    for at in range(len(text) + 1):
+        assert plain(source, len(text[:at].replace("\n", end))) == (text, at)
+
+
+def test_a_cursor_within_a_line_end_stands_before_it():
+    assert plain("a\r\nb", 2) == ("a\nb", 1)
+    assert plain("a\n\rb", 2) == ("a\n\nb", 2)
+    assert plain("\r\n", -1) == ("\n", 0)
+    assert plain("\r\n", 9) == ("\n", 1)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from ngram_builders.counts import ORDERS, Run, count_streams, merge, stream
 from ngram_builders.registry import Domain
-from ngram_builders.sources import examine
+from ngram_builders.sources import examine, line_feeds
 from ngram_builders.writer import columns_of
 from spd_lsp import live as module
+from spd_lsp.context import plain
 from spd_lsp.follow import digest_of
 from spd_lsp.inbox import News, Open
 from spd_lsp.live import Live, line_around
@@ -29,7 +30,7 @@ from tests.conftest import STARTER
 NAMES = ("a.py", "b.py", "sub/c.py", "sub/d.py")
 LINES = (
     "def read(path):\n", "    return path\n", "\n", "x = [1, 2, 3]\n", "class Élan:\n", "    '''😀'''\n",
-    "import os\n", "        yield os.sep.join(parts)\n", "a", "    ", "#", "\r\n",
+    "import os\n", "        yield os.sep.join(parts)\n", "a", "    ", "#", "\r\n", "\r",
 )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def domain_of(root: Path, name: str = "mine", **recipe: str) -> Domain:
 
 def count(texts: Iterable[str]) -> Run:
     """What a table built from scratch counts: each text once, what is no source not at all."""
-    known = {text for text in texts if examine(text.encode())[1] is None}
+    known = {line_feeds(text) for text in texts if examine(text.encode())[1] is None}
     streams = [stream(tokens().encode(text), tokens().end_of_text) for text in sorted(known)]
     return count_streams(streams, orders=ORDERS, vocab_size=tokens().vocab_size)
 
@@ -149,7 +150,8 @@ class Desk:
     def tell(self, path: Path, text: str, saved: bool = False) -> None:
         self.open.setdefault(path, []).append(text)
         if self.chance.random() < 0.3:
-            self.live.attend(opened(path, text), self.chance.randrange(len(text) + 1))
+            plain_text, cursor = plain(text, self.chance.randrange(len(text) + 1))
+            self.live.attend(opened(path, plain_text), cursor)
         else:
             self.live.hear({path.as_uri(): News(opened(path, text), saved)})
 
@@ -569,3 +571,26 @@ def test_columns_are_what_the_query_takes(live: Live):
     run = count(["import os\n"])
     for mine, theirs in zip(live.open_files("python"), [columns_of(run, tokens().vocab_size)], strict=True):
         assert mine.counts.tolist() == theirs.counts.tolist()
+
+
+def test_a_file_of_other_line_ends_says_nothing_new_when_it_is_opened(tmp_path: Path):
+    text = "import os\r\n\r\nprint(os.sep)\r\n"
+    (tmp_path / "a.py").write_bytes(text.encode())
+    live = following(tmp_path)
+    show(live, tmp_path / "a.py", text)
+    live.attend(opened(Path("/elsewhere.py"), "x"), 0)
+    assert not len(held(live))
+
+
+def test_what_a_table_counted_with_other_line_ends_is_taken_back(tmp_path: Path):
+    """As tables did before their texts had line feeds alone."""
+    text, path = "import os\r\nprint(os.sep)\r\n", tmp_path / "a.py"
+    path.write_bytes(text.encode())
+    contents = Snapshot([])
+    digest, status = digest_of(text.encode()), path.stat()
+    contents.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
+    ids = contents.known[digest] = np.array(tokens().encode(text))
+    live = live_over((domain_of(tmp_path), contents))
+    show(live, path, text)
+    counted = count_streams([stream(ids, tokens().end_of_text)], orders=ORDERS, vocab_size=tokens().vocab_size)
+    assert same(merge([counted, held(live)]), count([text]))

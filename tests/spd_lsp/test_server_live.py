@@ -222,3 +222,23 @@ async def test_a_restart_knows_what_was_saved_since_the_build(data: Path, reposi
         await until_offered(editor, asked)
         log = await leave(child, editor)
         assert not any(word in log for word in ("frob", "zygote", "quench", "Traceback"))
+
+
+async def test_in_a_document_of_other_line_ends_offers_stand_where_the_cursor_is(tmp_path: Path):
+    """Edits before and at the cursor included; what is inserted has line feeds, which editors make their own."""
+    text = f"{HABITS}class Élan:\n    pass\n\n\n{ASKED}\n    return zygote\n".replace("\n", "\r\n")
+    line, start = text.split("\r\n").index("    zygote = frob"), len("    zygote = ")
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (child, editor):
+        await served(editor)
+        editor.open(text)
+        editor.send(edit("\r\n", 0, 0, 0))
+        editor.send(edit("", line + 1, start, start + 4), edit("frob", line + 1, start, start))
+        items = (await editor.request(COMPLETION, at(line + 1, start + 4)))["items"]
+        assert any(item["textEdit"]["newText"].startswith(LEARNED) for item in items)
+        for item in items:
+            assert item["textEdit"]["range"] == {
+                "start": {"line": line + 1, "character": start},
+                "end": {"line": line + 1, "character": start + 4},
+            }
+            assert "\r" not in item["textEdit"]["newText"]
+        await leave(child, editor)

@@ -44,6 +44,11 @@ def test_a_change_elsewhere_is_another_question(change: dict[str, object]):
     assert rest_of(ASKED, answer("compute(y)"), after("c", **change)) is None
 
 
+def test_a_line_end_typed_is_a_line_feed_in_the_drafts():
+    found = rest_of(ASKED, answer("{\n    y"), after("{\r\n"))
+    assert found and [draft.text for draft in found.completions] == ["    y"]
+
+
 def test_drafts_that_are_white_space_from_here_on_are_not_offered():
     assert rest_of(ASKED, answer("a  ", "ab"), after("a")) is None
     found = rest_of(ASKED, answer("ab", "a  "), after("a"))

@@ -57,7 +57,7 @@ def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
 
 def shown(text: str, place: Place) -> str:
     """What a person sees of a draft."""
-    return without_overlap(trim(text, place), place.after)
+    return without_overlap(trim(text, place), place.after, place.left)
 
 
 def trim(text: str, place: Place) -> str:
@@ -161,28 +161,29 @@ def open_brackets(text: str) -> tuple[Counter[str], Counter[str]]:
     return closed, waited
 
 
-def without_overlap(text: str, after: str) -> str:
+def without_overlap(text: str, after: str, left: str = "") -> str:
     """Cut off the end of a text that the document already has behind the cursor on the same line.
 
     Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing; `info` before `or` stays.
     """
     rest = after.split("\n", 1)[0].strip()
     for n in range(min(len(rest), len(text)), 0, -1):
-        if text.endswith(rest[:n]) and stands_alone(text, rest, n):
+        if text.endswith(rest[:n]) and stands_alone(text, rest, n, spare_closers(left, rest)):
             return text[:-n].rstrip() if after[0].isspace() else text[:-n]
     return text
 
 
-def stands_alone(text: str, rest: str, n: int) -> bool:
+def stands_alone(text: str, rest: str, n: int, spare: Mapping[str, int]) -> bool:
     """Whether the last n characters, with which the rest begins, can go: no word and no pair is cut in two.
 
+    Closing brackets that the text does not open can go, but for the spare ones.
     Example: the `)` of `x)` can, that of `len(x)` cannot, nor the `o` of `info` before `or`.
     """
     kept, cut = text[:-n], text[-n:]
     if splits_word(kept, cut) or splits_word(cut, rest[n:]):
         return False
     excess = open_brackets(text)[0]
-    if any(number > excess[mark] for mark, number in open_brackets(cut)[0].items()):
+    if any(number > excess[mark] - spare.get(mark, 0) for mark, number in open_brackets(cut)[0].items()):
         return False
     return all(cut.count(quote) % 2 == 0 or text.count(quote) % 2 for quote in "\"'`")
 

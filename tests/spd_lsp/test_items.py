@@ -113,6 +113,8 @@ def test_the_end_that_is_cut_off_is_what_the_rest_begins_with_and_no_part_of_a_w
         ("f(", "g(a), b):", "):", "g(a), b"),
         ("f(g(", "a), b", ")", "a), b"),  # the line waits for one bracket more than stands right
         ("f(g(", "a), b)) + 1", ")", "a), b"),
+        ("f(g(", "a)", ")", "a)"),
+        ("f(g(", "a))", ")", "a)"),
         ("x.split(", "')')", ")", "')'"),
         ("", "f(a) + b", " + (c)", "f(a) + b"),
         ("f(", "a)", "", "a)"),

@@ -16,11 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pygls.io_ import run_async
+from pygls.io_ import StdinAsyncReader, run_async
 
-from spd_lsp.protocol import Wire, log_to_stderr, trail
+from spd_lsp.parent import gone
+from spd_lsp.protocol import log_to_stderr, trail
 from spd_lsp.server import SpdServer
 from spd_lsp.settings import UserError
+from spd_lsp.wire import Headers, Reader, SocketWire, Wire
 
 if TYPE_CHECKING:
     from spd_lsp.engine.batching import SharedEngine
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["SharedModel", "serve_stdio", "serve_tcp"]
 
 log = logging.getLogger(__name__)
+unsaid = logging.getLogger(f"{__name__}.pygls")  # tracebacks of what clients get wrong, which is said in one line
+unsaid.disabled = True
 
 
 def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
@@ -39,8 +43,24 @@ def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
     prepare(verbose)
     wire = Wire(os.dup(1))
     os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
-    server.start_io(sys.stdin.buffer, wire)  # type: ignore[arg-type]
+    asyncio.run(serve_one(server, wire))
     return 0 if server.protocol.told_to_stop else 1
+
+
+async def serve_one(server: SpdServer, wire: Wire) -> None:
+    """Serve the editor that started this process, as long as it runs."""
+    watch = asyncio.ensure_future(end_with_editor(server))
+    try:
+        await session(server, StdinAsyncReader(sys.stdin.buffer, server.thread_pool), wire)
+    finally:
+        watch.cancel()
+
+
+async def end_with_editor(server: SpdServer) -> None:
+    """End the process when the editor's has ended, for which the thread that waits for input would not wake."""
+    process = await gone(lambda: server.process_id)
+    log.warning("the editor, process %d, is gone; one that is not on this machine must name none", process)
+    os._exit(0 if server.protocol.told_to_stop else 1)
 
 
 class SharedModel:
@@ -73,7 +93,9 @@ def serve_tcp(
 async def listen(make: Callable[[], SpdServer], host: str, port: int, tell: Report) -> None:
     """Accept editors for ever."""
     try:
-        listener = await asyncio.start_server(lambda *ends: session(make(), *ends), host, port)
+        listener = await asyncio.start_server(
+            lambda reader, writer: session(make(), reader, SocketWire(writer)), host, port
+        )
     except OSError as error:
         raise UserError(
             f"expected to listen at {host}:{port}, found: {error.strerror}; choose another port"
@@ -83,12 +105,13 @@ async def listen(make: Callable[[], SpdServer], host: str, port: int, tell: Repo
         await listener.serve_forever()
 
 
-async def session(server: SpdServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def session(server: SpdServer, reader: Reader, wire: Wire | SocketWire) -> None:
     """Serve one editor until it leaves; what goes wrong with it concerns no other."""
     server._stop_event = stop = threading.Event()
-    server.protocol.set_writer(writer)
+    protocol = server.protocol
+    protocol.set_writer(wire)
     try:
-        await run_async(stop, reader, server.protocol, error_handler=server.report_server_error)
+        await run_async(stop, Headers(reader), protocol, unsaid, protocol.refuse_unreadable)
     except SystemExit:
         pass  # the editor said `exit`
     except (ConnectionError, asyncio.IncompleteReadError) as error:
@@ -97,7 +120,7 @@ async def session(server: SpdServer, reader: asyncio.StreamReader, writer: async
         log.error("a session ended: %s", trail(error))
     finally:
         server.shutdown()
-        writer.close()
+        wire.close()
 
 
 def prepare(verbose: int) -> None:

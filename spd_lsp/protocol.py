@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import traceback
 import uuid
@@ -23,6 +22,7 @@ from pygls.exceptions import (
     JsonRpcInternalError,
     JsonRpcInvalidParams,
     JsonRpcInvalidRequest,
+    JsonRpcParseError,
     JsonRpcServerNotInitialized,
 )
 from pygls.lsp.server import LanguageServer
@@ -31,7 +31,7 @@ from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, 
 
 from spd_lsp.documents import LspDocument, LspWorkspace
 
-__all__ = ["SpdProtocol", "Wire", "log_to_stderr", "progress", "reply_to", "trail"]
+__all__ = ["SpdProtocol", "log_to_stderr", "progress", "reply_to", "trail"]
 
 PATIENCE = 5.0  # seconds that a client has to answer a request of ours
 
@@ -52,38 +52,12 @@ class Discreet(logging.Formatter):
 
 
 def log_to_stderr(verbose: int) -> None:
-    """Warnings at 0, one line a completion at 1, more from 2 on; pygls logs whole messages, so never its own."""
+    """Warnings at 0, one line a completion at 1, more from 2 on; pygls logs whole messages, so never those."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     level = logging.WARNING if not verbose else logging.INFO if verbose == 1 else logging.DEBUG
     logging.basicConfig(level=level, handlers=[lines])
     logging.getLogger("pygls").setLevel(logging.WARNING)
-
-
-class Wire:
-    """The protocol's own way out; what is written after the client left is dropped."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._open = True
-
-    def write(self, data: bytes) -> None:
-        """Send all of it."""
-        rest = memoryview(data)
-        try:
-            while self._open and rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            self._open = False  # the end of input follows and ends the server
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._open:
-            self._open = False
-            os.close(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +66,20 @@ class Malformed:
 
     id: str | int | None
     method: str | None
+    error: JsonRpcException
+    asks: bool  # whether its sender waits for an answer
+
+
+def usable(msg_id: Any) -> str | int | None:
+    """An id that an answer can name, else None. Example: [1] -> None."""
+    return msg_id if isinstance(msg_id, (str, int, float)) else None  # type: ignore[return-value]
+
+
+def asks(message: Any) -> bool:
+    """Whether something is to be answered: requests, and what is no message at all."""
+    if isinstance(message, Malformed):
+        return message.asks
+    return not hasattr(message, "jsonrpc") or getattr(message, "id", None) is not None
 
 
 class SpdProtocol(LanguageServerProtocol):
@@ -120,11 +108,19 @@ class SpdProtocol(LanguageServerProtocol):
         """The typed message, or Malformed: pygls would leave the sender waiting, and log the values."""
         if "jsonrpc" not in data:
             return data
+        asked, method = data.get("id"), data.get("method")
+        msg_id, fits = usable(asked), isinstance(method, (str, type(None)))
+        if not fits or msg_id is not asked:
+            log.warning("malformed message: its id or its method is no name")
+            fault = JsonRpcInvalidRequest("expected a string as the method, and a string or a number as the id")
+            return Malformed(msg_id, method if fits else "", fault, asked is not None)
         try:
             return self._converter.structure(data, self._message_type(data))
         except Exception as error:
-            log.warning("malformed %s: %s", data.get("method", "reply"), type(error).__name__)
-            return Malformed(data.get("id"), data.get("method"))
+            log.warning("malformed %s: %s", method or "reply", type(error).__name__)
+            return Malformed(
+                msg_id, method, JsonRpcInvalidParams(f"the parameters do not fit {method}"), msg_id is not None
+            )
 
     def _message_type(self, data: dict[str, Any]) -> type[Any]:
         if "method" in data:
@@ -138,18 +134,32 @@ class SpdProtocol(LanguageServerProtocol):
 
     def handle_message(self, message: Any) -> None:
         """Pass a message on when it is well formed and its time has come, else answer why not."""
-        method, msg_id = getattr(message, "method", None), getattr(message, "id", None)
-        error = self._objection(message, method)
         if isinstance(message, Malformed) and message.method is None:
-            self._handle_response(message.id or "", error=error.to_response_error() if error else None)
-        elif error is None:
+            self._handle_response(message.id or "", error=message.error.to_response_error())
+        elif (error := self._objection(message, getattr(message, "method", None))) is None:
             super().handle_message(message)
-        elif msg_id is not None or isinstance(message, list):
-            self._send_response(msg_id, error=error.to_response_error())  # type: ignore[arg-type]
+        elif asks(message):
+            msg_id = usable(message.get("id")) if isinstance(message, dict) else getattr(message, "id", None)
+            self._refuse(msg_id, error)
+
+    def refuse_unreadable(self, error: Exception, source: object = None) -> None:
+        """Answer bytes that are no JSON; who asked what cannot be known."""
+        if isinstance(error, (ValueError, RecursionError)):
+            log.warning("a message was no JSON: %s", type(error).__name__)
+            self._refuse(None, JsonRpcParseError("expected JSON in UTF-8"))
+        else:
+            log.error("a message could not be handled: %s", trail(error))
+
+    def _refuse(self, msg_id: str | int | None, error: JsonRpcException) -> None:
+        if msg_id is None:  # pygls would leave the id out
+            told = {"code": error.code, "message": error.message}
+            self._send_data({"jsonrpc": self.VERSION, "id": None, "error": told})
+        else:
+            self._send_response(msg_id, error=error.to_response_error())
 
     def _objection(self, message: Any, method: str | None) -> JsonRpcException | None:
         if isinstance(message, Malformed):
-            return JsonRpcInvalidParams(f"the parameters do not fit {method}")
+            return message.error
         if getattr(message, "jsonrpc", None) != self.VERSION:
             return JsonRpcInvalidRequest("expected one JSON-RPC 2.0 message")
         if method is None or method == types.EXIT:
@@ -176,7 +186,7 @@ class SpdProtocol(LanguageServerProtocol):
 
     def _handle_cancel_notification(self, msg_id: str | int) -> None:
         """A cancel that comes after the answer is normal, not worth a warning."""
-        if msg_id in self._request_futures:
+        if usable(msg_id) in self._request_futures:
             super()._handle_cancel_notification(msg_id)
 
     def _handle_response(

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pygls.io_ import run_async
-
 from spd_lsp.completer import Answer
 from spd_lsp.inbox import News
 from spd_lsp.items import Completion
+from spd_lsp.listening import session as serve
 from spd_lsp.server import SpdServer, create_server
 from spd_lsp.settings import Settings
+from spd_lsp.wire import SocketWire
 
 PATIENCE = 20.0
 
@@ -61,6 +61,7 @@ class Editor:
         self.heard: list[dict[str, Any]] = []  # notifications of the server, and its requests
         self.replies: dict[str, Any] = {}  # what to answer to its requests, by method; others get null
         self.deaf_to: set[str] = set()  # requests that are never answered
+        self.refused: list[int] = []  # codes of errors that answer no request
         self.listening = asyncio.ensure_future(self.listen())
 
     async def listen(self) -> None:
@@ -88,6 +89,9 @@ class Editor:
 
     def settle(self, message: dict[str, Any]) -> None:
         """Hand a reply to whoever waits for it."""
+        if message["id"] is None and None not in self.waiting:
+            self.refused.append(message["error"]["code"])
+            return
         future = self.waiting.pop(message.get("id"))
         if not future.cancelled():
             future.set_result(message)
@@ -234,10 +238,7 @@ async def session(load: Loader | FakeCompleter, settings: Settings | None = None
     server = create_server(loader, settings)
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
-    server.protocol.set_writer(writer)
-    serving = asyncio.ensure_future(
-        run_async(threading.Event(), reader, server.protocol, error_handler=server.report_server_error)
-    )
+    serving = asyncio.ensure_future(serve(server, reader, SocketWire(writer)))
     editor = Editor(*await asyncio.open_connection(sock=ours))
     try:
         yield editor

@@ -118,6 +118,49 @@ async def test_an_editor_that_exits_or_breaks_off_ends_its_own_session_only(port
         assert len(await labels(stays, "file:///s.py", 2, 18)) == 3
 
 
+# A completer that never ends by itself, at a port.
+ENDLESS = """
+import sys, time
+from spd_lsp import listening, server
+
+class Endless:
+    def hear(self, news, asked=""):
+        pass
+
+    def tidy(self, seconds):
+        return False
+
+    def complete(self, *question, name, forced, check):
+        while True:
+            check()
+            time.sleep(0.001)
+
+make = lambda: server.create_server(lambda settings, report: Endless())
+listening.serve_tcp(make, "127.0.0.1", int(sys.argv[1]))
+"""
+
+
+async def test_an_editor_that_vanishes_while_many_answers_are_due_leaves_no_noise():
+    number = free_port()
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", ENDLESS, str(number), cwd=ROOT, stderr=pipe)
+    async with editor_at(number) as vanishes:
+        for n in range(20):
+            uri = f"file:///{n}.py"
+            vanishes.open(CODE, uri)
+            vanishes.ask(
+                COMPLETION,
+                {"textDocument": {"uri": uri}, "position": {"line": 2, "character": 18}},
+            )
+        await vanishes.status()
+        vanishes.writer.transport.abort()
+    async with editor_at(number) as other:
+        await other.status()
+    child.kill()
+    _, told = await child.communicate()
+    assert told.decode() == ""
+
+
 async def test_an_editor_elsewhere_cannot_choose_the_model_or_a_folder(port):
     async with editor_at(port, model="/no/such/model", dataDir="/no/such/folder") as editor:
         assert (await editor.status())["kind"] == "normal"

@@ -82,13 +82,64 @@ async def test_a_batch_and_another_version_are_refused():
         assert await code_of(old) == -32600
 
 
-async def test_an_unreadable_message_leaves_the_server_alive():
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{not json", -32700),
+        (b'"\xe9"', -32700),
+        (b"[" * 100_000, -32700),
+        (b"5", -32600),
+        (b"{}", -32600),
+        (b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}', -32600),
+        (b'{"jsonrpc": "2.0", "id": {"secret": 1}, "method": "made/up"}', -32600),
+    ],
+)
+async def test_what_cannot_be_read_or_answered_by_name_is_refused_and_what_follows_is_read(
+    body: bytes, code: int, caplog: Any
+):
     async with session(FakeCompleter()) as editor:
         await editor.start()
-        editor.writer.write(b"Content-Length: 9\r\n\r\n{not json")
-        editor.writer.write(b"Content-Length: 4\r\n\r\n\xff\xfe\x00\x00")
-        assert (await editor.status())["kind"] in ("loading", "normal")
+        await editor.ready()
+        editor.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert (await editor.status())["kind"] == "normal"
+        assert editor.refused == [code]
         assert not editor.told("window/showMessage")
+        assert "Traceback" not in caplog.text and "secret" not in caplog.text
+
+
+async def test_a_method_that_is_no_name_is_refused_without_a_traceback(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        assert await code_of(editor.ask(5, {})[1]) == -32600  # type: ignore[arg-type]
+        no_version = editor.expect("mine")
+        editor.send({"id": "mine", "method": "spd-lsp/status"})
+        assert await code_of(no_version) == -32600
+        editor.notify(5)  # type: ignore[arg-type]
+        await editor.status()
+        assert not editor.refused
+        assert "Traceback" not in caplog.text
+
+
+async def test_a_cancel_or_an_answer_of_no_name_is_dropped(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        await editor.ready()
+        for wrong in ([1], {"x": 1}, None):
+            editor.notify("$/cancelRequest", {"id": wrong})
+            editor.send({"jsonrpc": "2.0", "id": wrong, "result": 1})
+        assert (await editor.status())["kind"] == "normal"
+        assert not editor.refused
+        assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["content-length:", "CONTENT-LENGTH:  ", "Content-length :"])
+async def test_the_names_of_a_header_are_read_in_any_case(name: str):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        reply = editor.expect("status")
+        body = frame({"jsonrpc": "2.0", "id": "status", "method": "spd-lsp/status", "params": None})
+        editor.writer.write(body.replace(b"Content-Length: ", name.encode()))
+        assert "kind" in await result(reply)
 
 
 async def test_an_edit_of_a_document_that_was_never_opened_is_dropped_in_silence(caplog: Any):

@@ -137,6 +137,34 @@ async def test_an_interrupt_ends_the_server_at_once():
         assert await end(child) == -signal.SIGINT
 
 
+async def test_headers_in_lower_case_and_what_is_no_json_are_answered():
+    async with process("-c", NOISY) as (child, editor):
+        await editor.start()
+        assert child.stdin and child.stderr
+        child.stdin.write(b"content-length: 4\r\n\r\n{no}")
+        asked = b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}'
+        child.stdin.write(b"content-length: %d\r\n\r\n%s" % (len(asked), asked))
+        await editor.status()
+        assert editor.refused == [-32700, -32600]
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+        assert "Traceback" not in (await child.stderr.read()).decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
+async def test_the_server_ends_with_its_editor_though_its_input_stays_open():
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    async with process("-c", NOISY) as (child, editor):
+        await editor.start(processId=parent.pid)
+        assert (await editor.status())["kind"] in ("loading", "normal")
+        parent.kill()
+        await parent.wait()
+        assert await end(child) == 1
+        assert child.stderr
+        assert "is gone" in (await child.stderr.read()).decode()
+
+
 SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
 
 

@@ -23,10 +23,11 @@ from typing import Any
 
 from ngram_builders.counting import FEW, Earlier, Lost, Task, Terms, count, streams_of
 from ngram_builders.counts import ORDERS, check_orders
-from ngram_builders.domains import table_name
+from ngram_builders.domains import distinct, table_name
 from ngram_builders.errors import UserError
 from ngram_builders.files import Survey, language_of_name, shown, survey
 from ngram_builders.layout import set_weights
+from ngram_builders.owners import is_anothers, name_beside
 from ngram_builders.reading import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.registry import Domain, Registry, check_name
 from ngram_builders.sources import source_of
@@ -109,7 +110,7 @@ def build(
         fingerprint=fingerprint, vocab_size=vocab_size, end_of_text=end_of_text, orders=orders, min_count=least
     )
     chosen = look_around(roots, language, report)
-    name = default_name(roots, registry) if domain is None else check_name(domain)
+    name = default_name(roots, registry, model, fingerprint) if domain is None else check_name(domain)
     recipe = {"orders": list(orders), "min_count": list(least.values()), "language": language, "model": model}
     with registry.building(name) as home:
         if fresh:
@@ -206,7 +207,7 @@ class Job:
         return (
             {document.digest for document in earlier.documents} == set(task.digests)
             and earlier.table.summary.sources == languages_of(task.documents)
-            and domain.roots == tuple(root.resolve() for root in self.roots)
+            and domain.roots == distinct(self.roots)
             and domain.recipe == self.recipe
         )
 
@@ -334,11 +335,13 @@ def nothing_found(roots: Sequence[Path], left_out: Counter[str]) -> UserError:
     )
 
 
-def default_name(roots: Sequence[Path], registry: Registry) -> str:
-    """A name after the first folder; with a suffix where another repository already has that name."""
-    places = tuple(root.resolve() for root in roots)
+def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fingerprint: str = "") -> str:
+    """A name after the first folder; with a suffix where another repository or model already has that name."""
+    places = distinct(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", places[0].name).strip("-.")[:56].rstrip(".") or "repository"
-    taken = next((domain for domain in registry.domains() if domain.name == name), None)
-    if taken is None or taken.roots in ((), places):
-        return name
-    return f"{name}-{hashlib.blake2b(os.fsencode(places[0]), digest_size=3).hexdigest()}"
+    known = {domain.name: domain for domain in registry.domains()}
+    if name in known and known[name].roots not in ((), places):
+        name = f"{name}-{hashlib.blake2b(os.fsencode(places[0]), digest_size=3).hexdigest()}"
+    if fingerprint and name in known and is_anothers(known[name], model, fingerprint):
+        return name_beside(name, model)
+    return name

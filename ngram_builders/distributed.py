@@ -101,7 +101,7 @@ def build(
     inputs, left_out = gather(folders, rows, language, report)
     if not inputs:
         raise nothing_found(roots, left_out)
-    name = name_of(domain, folders, registry)
+    name = name_of(domain, folders, registry, model, fingerprint)
     orders = check_orders(orders)
     least = min_count if isinstance(min_count, Mapping) else dict.fromkeys(orders, min_count)
     recipe = {
@@ -184,13 +184,13 @@ def gather(
     return inputs, surveyed.reasons()
 
 
-def name_of(domain: str | None, folders: Sequence[Path], registry: Registry) -> str:
+def name_of(domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str) -> str:
     """The domain's name; without one, the first folder's."""
     if domain is not None:
         return check_name(domain)
     if not folders:
         raise UserError("expected a name for the table of a corpus, found none; give one with --domain")
-    return default_name(folders, registry)
+    return default_name(folders, registry, model, fingerprint)
 
 
 def digest(plan: Plan, inputs: Sequence[Input]) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "check_name",
     "check_weight",
     "describe",
+    "distinct",
     "has_index",
     "is_name",
     "place",
@@ -118,7 +119,7 @@ def describe(
     """The index of a domain."""
     return {
         "table": table.name,
-        "roots": [str(root.resolve()) for root in roots],
+        "roots": [str(root) for root in distinct(roots)],
         "languages": sorted(summary.sources),
         "tokens": summary.tokens,
         "files": summary.files,
@@ -130,6 +131,11 @@ def describe(
         "weight": weight,
         "recipe": dict(recipe),
     }
+
+
+def distinct(roots: Iterable[Path]) -> tuple[Path, ...]:
+    """Folders in full, each once, by whatever name it was given."""
+    return tuple(dict.fromkeys(root.resolve() for root in roots))
 
 
 def read_domain(home: Path) -> Domain | None:

@@ -51,7 +51,7 @@ class Table:
         if fingerprint is not None and summary.fingerprint != fingerprint:
             raise UserError(
                 f"n-gram table {path} was built with tokenizer {summary.fingerprint}, "
-                f"the model uses {fingerprint}; {REBUILD} --model MODEL"
+                f"the model uses {fingerprint}; {REBUILD}"
             )
         return cls(path, summary, columns, crcs)
 

@@ -6,12 +6,13 @@ import dataclasses
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ngram_builders.owners import covers, is_anothers, passed_over, whose
 from ngram_builders.registry import Domain, Registry
 from ngram_builders.tables import Table
 from spd_lsp import __version__
@@ -53,7 +54,7 @@ def examine(settings: Settings, load: Callable[[Settings], Completer], lasting: 
         yield Finding("model", "wrong", str(error))
         return
     yield model(settings, load)
-    yield from tables(settings, tokens, folder)
+    yield from tables(settings, tokens, folder, lasting)
 
 
 def packages() -> Iterator[Finding]:
@@ -106,7 +107,7 @@ def model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
     )
 
 
-def tables(settings: Settings, tokens: Tokens, folder: Path) -> Iterator[Finding]:
+def tables(settings: Settings, tokens: Tokens, folder: Path, lasting: str = "") -> Iterator[Finding]:
     """Every n-gram table, read whole, who uses them, what is left over, and whether new ones can be written."""
     registry = open_registry(settings)
     for language, path in built_in_domains(folder).items():
@@ -115,7 +116,7 @@ def tables(settings: Settings, tokens: Tokens, folder: Path) -> Iterator[Finding
         yield Finding("n-grams in use", "wrong", fault)
     domains = registry.domains()
     for domain in domains:
-        yield checked(domain, settings.model, tokens.fingerprint)
+        yield checked(domain, domains, lasting or settings.model, tokens.fingerprint)
     if unknown := registry.uses().names() - {domain.name for domain in domains}:
         found = f"expected the tables that were chosen, found no {', '.join(sorted(unknown))}"
         yield Finding("n-grams in use", "wrong", f"{found}; to forget the choice, run: spd-lsp ngrams prune")
@@ -123,18 +124,17 @@ def tables(settings: Settings, tokens: Tokens, folder: Path) -> Iterator[Finding
     yield writable(registry.folder)
 
 
-def checked(domain: Domain, model: str, fingerprint: str) -> Finding:
-    """One domain: its index, its table's every byte, its tokenizer, its sources."""
+def checked(domain: Domain, domains: Sequence[Domain], model: str, fingerprint: str) -> Finding:
+    """One domain of all: its index, its table's every byte, its tokenizer, its sources."""
     subject = f"n-grams {domain.name}"
     if domain.fault:
         return Finding(subject, "wrong", mend(domain))
     if domain.fingerprint != fingerprint:
-        todo = f"run: spd-lsp ngrams rebuild --model {model}"
-        if "imported" in domain.recipe:
-            todo = f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
-        return Finding(
-            subject, "wrong", f"built with tokenizer {domain.fingerprint}, {model} uses {fingerprint}; {todo}"
-        )
+        fitting = [one for one in domains if one.fingerprint == fingerprint]
+        if beside := covers(fitting, domain):
+            return Finding(subject, "ok", f"for {whose(domain)}; here {', '.join(beside)} serves")
+        state: Literal["ok", "wrong"] = "ok" if is_anothers(domain, model, fingerprint) else "wrong"
+        return Finding(subject, state, passed_over(domain, model))
     found = table(subject, domain.path)
     if found.state == "ok" and (gone := sources_gone(domain)):
         where = ", ".join(map(str, gone))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ngram_builders.counts import HIGHEST_ORDER
 from ngram_builders.fits import read_fits
 from ngram_builders.layout import Columns, Weights
+from ngram_builders.owners import covers, passed_over
 from ngram_builders.registry import WEIGHT, Domain, Registry
 from ngram_builders.store import read_contents
 from ngram_builders.tables import Table, query
@@ -199,7 +200,8 @@ class Domains:
                 rows = rows or self.fitted(domain)
                 found.append((domain.name, (table.columns, *self.changes(domain)), weight))
         if language in self.built_in and (table := self.open(self.built_in[language])):
-            found.append((language, (table.columns,), BUILT_IN_WEIGHT))
+            taken = any(name == language for name, _, _ in found)
+            found.append((f"{language} (built in)" if taken else language, (table.columns,), BUILT_IN_WEIGHT))
         if self.live and (columns := self.live.open_files(language)):
             found.append((OPEN_FILES, columns, WEIGHT))
         if not found:
@@ -231,7 +233,8 @@ class Domains:
         if self.rebuilder is not None:
             self.rebuilder.tend(outgrown)
             problems = self.rebuilder.problems
-        self.problems += [problem for problem in problems if problem not in self.problems]
+        for problem in problems:
+            self.tell(problem)
         return more
 
     def refresh(self) -> None:
@@ -245,8 +248,21 @@ class Domains:
                 self.live.keep(domain.name for domain in domains)
 
     def chosen(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
-        """The registry's word, if there is a registry."""
-        return self.registry.serving(file, language) if self.registry else []
+        """The registry's word, if there is a registry, without the tables of other models' tokens.
+
+        Those are told only where this model has no table of the same sources.
+        """
+        named = self.registry.serving(file, language) if self.registry else []
+        fitting = [(domain, weight) for domain, weight in named if domain.fingerprint == self.fingerprint]
+        for domain, _ in named:
+            if domain.fingerprint != self.fingerprint and not covers([one for one, _ in fitting], domain):
+                self.tell(passed_over(domain, self.model or "this model"))
+        return fitting
+
+    def tell(self, problem: str) -> None:
+        """Note a problem once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def open(self, path: Path) -> Table | None:
         """The table at a path, or None if it cannot be used."""
@@ -255,5 +271,5 @@ class Domains:
                 self.opened[path] = Table.open(path, fingerprint=self.fingerprint)
             except UserError as error:
                 self.opened[path] = None
-                self.problems.append(str(error))
+                self.tell(str(error))
         return self.opened[path]

@@ -35,18 +35,21 @@ def built(domain: Domain) -> str:
 
 
 def as_line(domain: Domain) -> str:
-    """One domain in a line."""
+    """One domain in a line: its size, when it was built, whose tokens it counts, and of what."""
+    from ngram_builders.owners import whose
+
     if domain.fault:
         return f"{domain.name:24} broken: {mend(domain)}"
-    size = megabytes(domain.size)
-    return f"{domain.name:24} {domain.tokens:>12,} tokens {size:>12}  {built(domain)}  {origin(domain)}"
+    size, owner = megabytes(domain.size), whose(domain)
+    facts = f"{domain.tokens:>12,} tokens {size:>12}  {built(domain)}  {owner:12}"
+    return f"{domain.name:24} {facts} {origin(domain)}"
 
 
 def built_in_line(language: str, summary: TableSummary) -> str:
     """A table that comes with the model in a line."""
     return (
         f"{f'{language} (built in)':24} {summary.tokens:>12,} tokens {megabytes(summary.size):>12}  "
-        f"{'with the starter':16}  serves {language} files besides the others"
+        f"{'with the starter':16}  {'starter':12} serves {language} files besides the others"
     )
 
 

@@ -28,13 +28,22 @@ if TYPE_CHECKING:
 def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, everything: bool, fresh: bool) -> None:
     """Build tables again from their repositories, as they were asked for.
 
-    Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer.
+    Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer and
+    without a table of the same sources that can.
     """
+    from ngram_builders.owners import covers
+
     registry = open_registry(settings)
     if names:
         domains = [registry.find(name) for name in dict.fromkeys(names)]
     else:
-        domains = [one for one in registry.domains() if unfit(one, model) or (everything and has_sources(one))]
+        known = registry.domains()
+        fitting = [one for one in known if model and not unfit(one, model)]
+        domains = [
+            one
+            for one in known
+            if (unfit(one, model) and (one.fault or not covers(fitting, one))) or (everything and has_sources(one))
+        ]
     if not domains:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
     failed = 0

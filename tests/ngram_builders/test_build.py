@@ -286,6 +286,23 @@ def test_other_roots_or_another_model_are_written_down(registry: Registry, repo:
     assert registry.find("d").recipe["model"] == "other"
 
 
+def test_a_folder_given_twice_is_one_source(registry: Registry, repo: Path) -> None:
+    same = repo / ".." / "repo"
+    run(registry, repo, same, domain="d")
+    assert registry.find("d").roots == (repo.resolve(),)
+    assert not run(registry, same, repo, domain="d").changed
+
+
+def test_a_table_for_another_model_does_not_replace_the_first(registry: Registry, repo: Path) -> None:
+    tiny = {"model": "/models/tiny", "fingerprint": "others"}
+    assert run(registry, repo, model="starter").domain == "repo"
+    assert run(registry, repo, **tiny).domain == "repo-tiny"
+    assert run(registry, repo, **tiny).changed is False
+    assert run(registry, repo, model="like the starter").domain == "repo"
+    assert run(registry, repo, model="like the starter", fingerprint="a newer tokenizer").domain == "repo"
+    assert [domain.name for domain in registry.domains()] == ["repo", "repo-tiny"]
+
+
 @pytest.mark.parametrize("place", [-1, 5000, 100])
 def test_a_damaged_table_is_not_counted_on_with(
     registry: Registry, repo: Path, tmp_path: Path, place: int

@@ -94,8 +94,28 @@ def test_a_table_of_another_tokenizer_is_rebuilt_by_one_command(registry, tmp_pa
     install(registry, "team", tmp_path, fingerprint="a1b2", recipe={"imported": "team.ngt"})
     state, text = findings()["n-grams shop"]
     assert state == "wrong"
-    assert re.search(r"tokenizer a1b2, starter uses \w+; run: spd-lsp ngrams rebuild --model starter$", text)
+    assert re.search(
+        r"tokenizer a1b2, and starter has other tokens; run: spd-lsp ngrams rebuild shop --model starter$", text
+    )
     assert "import one built with starter" in findings()["n-grams team"][1]
+
+
+def test_a_table_for_another_model_is_nobody_s_fault(registry, tmp_path, findings):
+    install(registry, "tiny", tmp_path, fingerprint="a1b2", recipe={"model": "/models/tiny"})
+    state, text = findings()["n-grams tiny"]
+    assert state == "ok"
+    assert text == (
+        "n-gram table tiny was built for tiny, and starter has other tokens; "
+        f"run: spd-lsp build-ngrams {tmp_path} --model starter"
+    )
+
+
+@pytest.mark.parametrize("recipe", [{}, {"model": "/models/tiny"}])
+def test_a_table_beside_one_that_serves_the_same_sources_needs_nothing(registry, tmp_path, findings, recipe):
+    install(registry, "shop", tmp_path)
+    install(registry, "inner", tmp_path / "inner", fingerprint="a1b2", recipe=recipe)
+    state, text = findings()["n-grams inner"]
+    assert (state, text) == ("ok", f"for {'tiny' if recipe else 'tokenizer a1b2'}; here shop serves")
 
 
 def test_a_broken_import_is_imported_again(registry, tmp_path, findings):

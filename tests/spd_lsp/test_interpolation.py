@@ -160,6 +160,38 @@ def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
     assert "was built with tokenizer other" in domains.problems[0]
 
 
+def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path):
+    registry = Registry(tmp_path / "data")
+
+    def install(name, fingerprint, **options):
+        def write(path):
+            return write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint=fingerprint)
+
+        registry.install(name, write, recipe={"model": f"/models/{fingerprint}"}, **options)
+
+    install("shop", "f", roots=[tmp_path / "shop"])
+    install("shop-g", "g", roots=[tmp_path / "shop"])
+    install("till-g", "g", roots=[tmp_path / "till"])
+    domains = Domains(registry, "f", {}, model="/models/f")
+    assert domains.serving(tmp_path / "shop" / "a.py", "python").names == ("shop",)
+    assert domains.problems == []
+    for _ in range(2):
+        assert domains.serving(tmp_path / "till" / "a.py", "python") is None
+    assert domains.problems == [
+        "n-gram table till-g was built for g, and f has other tokens; "
+        f"run: spd-lsp build-ngrams {tmp_path / 'till'} --model /models/f"
+    ]
+
+
+def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
+    table_of(tmp_path, [[1, 2, 3]], "python")
+    registry = Registry(tmp_path / "data")
+    registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
+    registry.use(tmp_path, [("python", 0.5)])
+    domains = Domains(registry, "f", {"python": tmp_path / "python.ngt"})
+    assert domains.serving(tmp_path / "a.py", "python").names == ("python", "python (built in)")
+
+
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])

@@ -73,10 +73,20 @@ def test_list_and_show_and_remove(run, teach):
     assert "no n-gram tables yet; run: spd-lsp build-ngrams REPO" in run("ngrams", "list")
     teach("till")
     line, python = run("ngrams", "list").splitlines()
-    assert re.fullmatch(r"till +5 tokens +0\.2 MiB  \d{4}-\d\d-\d\d \d\d:\d\d  .*shop", line)
+    assert re.fullmatch(r"till +5 tokens +0\.2 MiB  \d{4}-\d\d-\d\d \d\d:\d\d  starter +/.*shop", line)
     assert re.match(r"python \(built in\) +[\d,]+ tokens +10\.\d MiB .* serves python files", python)
     assert run("ngrams", "remove", "till") == "removed till\n"
     assert "no n-gram tables yet" in run("ngrams", "list")
+
+
+def test_list_says_whose_tokens_a_table_counts(run, teach):
+    teach("mine")
+    teach("other", fingerprint="a1b2", recipe={"model": "/models/Tiny-1B"})
+    teach("team", fingerprint="a1b2", recipe={"imported": "team.ngt"})
+    lines = {line.split()[0]: line for line in run("ngrams", "list").splitlines()}
+    assert re.search(r"\d\d:\d\d  starter  ", lines["mine"])
+    assert re.search(r"\d\d:\d\d  Tiny-1B  ", lines["other"])
+    assert re.search(r"\d\d:\d\d  tokenizer a1b2 imported from team\.ngt$", lines["team"])
 
 
 def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):

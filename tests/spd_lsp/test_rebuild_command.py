@@ -62,6 +62,13 @@ def test_without_names_what_cannot_serve_is_rebuilt_and_the_rest_is_left(registr
     assert run("ngrams", "rebuild", "--model", "starter") == "nothing to rebuild: every table can serve starter\n"
 
 
+def test_a_table_for_another_model_is_left_where_the_model_has_one_of_the_same_sources(registry, run, shop):
+    run("build-ngrams", shop)
+    foreign(registry, shop, name="tiny")
+    assert run("ngrams", "rebuild", "--model", "starter") == "nothing to rebuild: every table can serve starter\n"
+    assert registry.find("tiny").fingerprint == "a1b2"
+
+
 def test_it_is_built_as_it_was_asked_for(registry, run, shop):
     run("build-ngrams", shop, "--language", "go", "--orders", "2-3")
     before = registry.find("shop")

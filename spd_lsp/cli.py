@@ -130,14 +130,18 @@ def complete(
     as_json: bool,
 ) -> None:
     """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
-    from ngram_builders.files import language_of
+    from spd_lsp.completer import Answer
+    from spd_lsp.refusals import editors_name, refusal
 
     path, source, cursor = read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
-    completer = load_completer(settings, tell, ngrams=ngrams)
-    language = language_of(path)
-    path = path.resolve()
-    answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=True)
+    language = editors_name(path)
+    if reason := refusal(path, language, settings.languages_off):
+        answer = Answer([], reason=reason)
+    else:
+        completer = load_completer(settings, tell, ngrams=ngrams)
+        path = path.resolve()
+        answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=True)
     for problem in answer.problems:
         tell(problem)
     click.echo(as_object(answer, model) if as_json else as_table(answer))

@@ -11,7 +11,6 @@ import bisect
 import re
 import time
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -20,9 +19,18 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument, Workspace
 
-from ngram_builders.files import SECRET_NAMES
+from ngram_builders.files import is_secret
 
-__all__ = ["LspDocument", "LspWorkspace", "index_at", "line_starts", "may_hold_secrets", "path_of", "units"]
+__all__ = [
+    "LspDocument",
+    "LspWorkspace",
+    "index_at",
+    "line_starts",
+    "may_hold_secrets",
+    "path_of",
+    "place_of",
+    "units",
+]
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 TYPING = 0.1  # seconds
@@ -68,10 +76,14 @@ def path_of(uri: str) -> Path | None:
     return Path(path) if path and "\0" not in path else None
 
 
+def place_of(uri: str) -> PurePosixPath:
+    """Where a document says that it lies, whatever its scheme. Example: `untitled:a%20b.py` -> `a b.py`."""
+    return PurePosixPath(unquote(urlsplit(uri).path))
+
+
 def may_hold_secrets(uri: str) -> bool:
     """Whether files of this name hold keys or passwords. Example: `file:///app/.env.local` -> True."""
-    name = PurePosixPath(unquote(urlsplit(uri).path)).name.lower()
-    return any(fnmatchcase(name, pattern) for pattern in SECRET_NAMES)
+    return is_secret(place_of(uri))
 
 
 def name_of(uri: str) -> str:

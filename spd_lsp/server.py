@@ -21,11 +21,12 @@ from pygls.lsp.server import LanguageServer
 from spd_lsp import __version__
 from spd_lsp.ahead import ReadAhead
 from spd_lsp.configuration import SECTION, Configuration, opens_anew
-from spd_lsp.documents import LspDocument, may_hold_secrets
+from spd_lsp.documents import LspDocument, place_of
 from spd_lsp.inbox import Inbox
 from spd_lsp.offers import Client, inline_items, menu_items
 from spd_lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.questions import Question, counted, place_in, question, with_selected
+from spd_lsp.refusals import refusal
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
 from spd_lsp.settings import Settings, UserError
 from spd_lsp.typed_through import rest_of
@@ -217,10 +218,8 @@ class SpdServer(LanguageServer):
 
     def objection(self, document: LspDocument, automatic: bool) -> str:
         """Why this document gets no completion now, or nothing."""
-        if document.language_id in self.settings.languages_off:
-            return f"completions are off for {document.language_id}"
-        if may_hold_secrets(document.uri):
-            return "this file may hold secrets"
+        if reason := refusal(place_of(document.uri), document.language_id, self.settings.languages_off):
+            return reason
         if self.status.kind == "error":
             return self.status.message
         if automatic and self.status.kind == "loading":

@@ -70,7 +70,7 @@ class Settings:
     )
     reset_every: int = setting(0, "start again from the best draft after so many tokens; 0 never", low=0, high=512)
     languages_off: tuple[str, ...] = setting(
-        ("plaintext", "markdown", "git-commit", "gitcommit", "git-rebase", "dotenv"),
+        ("plaintext", "markdown", "csv", "tsv", "git-commit", "gitcommit", "git-rebase", "gitrebase", "dotenv"),
         "languages without completions",
     )
     refresh: bool = setting(True, "build n-gram tables that fell far behind their files again in the background")

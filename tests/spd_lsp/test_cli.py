@@ -156,3 +156,13 @@ def test_lines_end_where_an_editor_ends_them(run, tmp_path):
     assert said[0]["completions"][0]["text"] == said[1]["completions"][0]["text"]
     beyond = run("complete", f"{lone}:99:1", status=1).output
     assert f"a line from 1 to {len(PROGRAM.splitlines()) + 1}" in beyond
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("notes.md", "completions are off for markdown"), (".env", "this file may hold secrets")]
+)
+def test_what_an_editor_gets_nothing_in_is_refused_with_the_reason(run, tmp_path, name, why):
+    path = tmp_path / name
+    path.write_text("import os\n", encoding="utf-8")
+    assert run("complete", f"{path}:2:1").output == f"no draft: {why}\n"
+    assert json.loads(run("complete", "--json", f"{path}:2:1").stdout)["reason"] == why

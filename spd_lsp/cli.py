@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from spd_lsp.completer import Answer, Completer
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose of a shared server
 
@@ -35,12 +38,31 @@ OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose o
 class Commands(click.Group):
     """Commands whose errors a person can mend end as one sentence and exit status 1, not as a traceback."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the program; what cannot be written for want of space is one sentence too."""
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            give_up_output()
+            tell(f"Error: expected to write, found: {error.strerror}; make room, or write elsewhere")
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; say what went wrong in one line."""
         try:
             return super().invoke(ctx)
         except UserError as error:
             raise click.ClickException(str(error)) from error
+
+
+def give_up_output() -> None:
+    """Forget what standard output still holds, if it takes no more: Python would try again when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -106,9 +128,14 @@ def connect(address: str) -> None:
 def split_address(address: str) -> tuple[str, int]:
     """Example: `127.0.0.1:2087` -> ("127.0.0.1", 2087); `:2087` listens on the loopback address."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+    if not colon or not is_number(port) or not 0 < int(port) < 65536:
         raise UserError(f"expected HOST:PORT such as 127.0.0.1:2087, found {address!r}")
     return host or "127.0.0.1", int(port)
+
+
+def is_number(text: str) -> bool:
+    """Whether `int` reads a text, which is not of absurd length either. Example: `²` is a digit and no number."""
+    return re.fullmatch(r"[0-9]{1,18}", text) is not None
 
 
 @main.command()
@@ -150,7 +177,7 @@ def complete(
 def read_place(place: str) -> tuple[Path, str, int]:
     """A file, its text and the offset of a line and a column in it, both counted from 1."""
     parts = place.rsplit(":", 2)
-    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+    if len(parts) != 3 or not (is_number(parts[1]) and is_number(parts[2])):
         raise UserError(f"expected FILE:LINE:COL such as app.py:12:8, found {place!r}")
     path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
     source = read_source(path)

@@ -102,7 +102,9 @@ class Completer:
         if view.shape == "nothing":
             return Answer([], reason="there is text right of the cursor")
         if not view.before.strip():
-            return Answer([], reason="there is no code before the cursor")
+            return Answer(
+                [], reason=self.unread() if source[:cursor].strip() else "there is no code before the cursor"
+            )
         place = Place(view.shape, view.indent, view.after, view.left)
         prompt = self.tokens.prompt(view.before, view.after)
         mixture = believed(self.domains.serving(path, language), self.settings)
@@ -160,7 +162,12 @@ class Completer:
     def room(self) -> int:
         """Tokens for the context: what the settings ask and the model has, less the drafts and a few marks."""
         longest = self.model.max_positions - self.settings.max_tokens - 8
-        return max(16, min(self.settings.context_tokens, longest))
+        return max(0, min(self.settings.context_tokens, longest))
+
+    def unread(self) -> str:
+        """Why the model reads nothing of what stands before the cursor."""
+        reads, drafts = self.model.max_positions, self.settings.max_tokens
+        return f"the model reads {reads} tokens and has no room for code beside drafts of {drafts}; ask for less"
 
     def text(self, ids: tuple[int, ...], prompt: Prompt) -> str:
         """A draft's text right of the cursor: without what the prompt gave back, and without half letters."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -114,6 +116,9 @@ def test_the_same_question_has_the_same_answer(run, program):
         ("binary.py:1:1", "found a binary file"),
         ("latin.py:1:1", "expected UTF-8 in .*, found byte 0xe9 at offset 5"),
         (".:1:1", "found: Is a directory"),
+        ("shelf.py:²:1", "expected FILE:LINE:COL such as app.py:12:8"),
+        ("shelf.py:1:١", "expected FILE:LINE:COL such as app.py:12:8"),
+        (f"shelf.py:{'1' * 5000}:1", "expected FILE:LINE:COL such as app.py:12:8"),
     ],
 )
 def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
@@ -135,7 +140,27 @@ def test_a_bad_model_or_device_is_named(run, program, arguments, message):
 
 
 def test_a_wrong_address_is_named(run):
-    assert "expected HOST:PORT" in run("serve", "--tcp", "nowhere", status=1).output
+    for address in ("nowhere", "a:²", "a:0", "a:65536"):
+        assert "expected HOST:PORT" in run("serve", "--tcp", address, status=1).output
+    assert "expected HOST:PORT" in run("connect", "a:²", status=1).output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("command", [["--help"], ["ngrams", "list"]])
+def test_output_that_finds_no_room_is_one_sentence(command, buffered, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *command],
+            env={**os.environ, "PYTHONUNBUFFERED": buffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: expected to write, found: No space left on device; make room")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_home_that_no_shell_wrote_out_is_found(run, program, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from spd_lsp.interpolation import Domains
 from spd_lsp.model import load
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Tokens
-from tests.conftest import STARTER
+from tests.conftest import STARTER, TinyModel
 
 HABIT = """\
 def {name}(frobnicator):
@@ -218,3 +218,14 @@ def test_a_table_that_counted_carriage_returns_brings_none_into_a_completion(
         answer = completer.complete(source, len(source), "python", repository / "f.py", forced=True)
         assert "mine" in answer.ngrams and answer.completions
         assert not any("\r" in text for text in texts(answer))
+
+
+def test_drafts_that_leave_no_room_for_code_are_the_reason_given(completer):
+    completer.settings = Settings(max_tokens=512)
+    completer.model = TinyModel()
+    answer = completer.complete("import os\nos.", 13, "python")
+    assert answer.completions == []
+    assert answer.reason == (
+        "the model reads 512 tokens and has no room for code beside drafts of 512; ask for less"
+    )
+    assert completer.complete("  \n", 2, "python").reason == "there is no code before the cursor"

@@ -36,7 +36,7 @@ from ngram_builders.tables import Table, TableSummary
 from ngram_builders.weights import TELLING, assess
 from ngram_builders.writer import write_table
 
-__all__ = ["Preview", "Summary", "build", "default_name", "nothing_found", "preview"]
+__all__ = ["DUPLICATE", "Preview", "Summary", "build", "counted_for", "default_name", "nothing_found", "preview"]
 
 DUPLICATE = "duplicate"
 NO_TABLES: Mapping[str, Path] = MappingProxyType({})
@@ -324,6 +324,19 @@ def preview(roots: Sequence[Path], language: str | None = None, report: Report =
         sizes[of] += found.size
     report("files", len(chosen.found), len(chosen.found))
     return Preview(files=dict(files), bytes=dict(sizes), left_out=dict(sorted(left_out.items())))
+
+
+def counted_for(file: Path, roots: Sequence[Path], language: str | None = None) -> Path | None:
+    """The file that a build counts in a source's stead: the first of the same text, None if that is itself."""
+    path = str(file.parent.resolve() / file.name)
+    text = source_of(path)[0].encode()
+    most = len(text) + text.count(b"\n") + 3  # bytes, with long line ends and a byte order mark
+    for found in survey(*roots, language=language).found:
+        if found.path == path:
+            return None
+        if len(text) <= found.size <= most and source_of(found.path) == (text.decode(), None):
+            return Path(found.path)
+    return None
 
 
 def nothing_found(roots: Sequence[Path], left_out: Counter[str]) -> UserError:

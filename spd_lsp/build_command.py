@@ -121,12 +121,15 @@ def check_language(language: str | None) -> None:
 
 def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     """Why a file is counted or not, in a line."""
+    from ngram_builders.build import DUPLICATE, counted_for
     from ngram_builders.files import OTHER_LANGUAGE, akin, language_of, shown, why
 
     around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
     fault, rule = why(file, (around or repos)[0])
     if fault is None and language is not None and language_of(file) not in akin(language):
         fault = OTHER_LANGUAGE
+    if fault is None and (first := counted_for(file, repos, language)):
+        fault, rule = DUPLICATE, f"of {first}"
     if fault is None:
         return f"{shown(file)}: counted as {language_of(file)}"
     return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))

@@ -87,6 +87,24 @@ def test_why_says_in_a_line_why_a_file_is_in_or_out(run, shop, data, tmp_path, n
     assert not data.exists()
 
 
+@pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
+def test_a_build_a_dry_run_and_why_agree_on_what_is_a_duplicate(run, tmp_path, twin):
+    folder = tmp_path / "twins"
+    folder.mkdir()
+    (folder / "first.py").write_bytes(b"x = 1\ny = 2\n")
+    (folder / "second.py").write_bytes(twin.encode())
+    (folder / "third.py").write_bytes(b"x = 1\ny = 3\n")
+    assert "would count 2 files" in (told := run(folder, "--dry-run"))
+    assert "left out: 1 duplicate" in told
+    assert run(folder, "--why", folder / "first.py").endswith("first.py: counted as python\n")
+    assert run(folder, "--why", folder / "third.py").endswith("third.py: counted as python\n")
+    assert re.search(
+        r"second\.py: left out: duplicate \(of .*first\.py\)$", run(folder, "--why", folder / "second.py")
+    )
+    assert "2 files" in (told := run(folder))
+    assert "left out: 1 duplicate" in told
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
     name = shop / os.fsdecode(b"caf\xe9.py")

@@ -58,8 +58,8 @@ async def serve_one(server: SpdServer, wire: Wire) -> None:
 
 async def end_with_editor(server: SpdServer) -> None:
     """End the process when the editor's has ended, for which the thread that waits for input would not wake."""
-    process = await gone(lambda: server.process_id)
-    log.warning("the editor, process %d, is gone; one that is not on this machine must name none", process)
+    process = await gone(lambda: server.editor)
+    log.warning("the editor, process %d, is gone", process)
     os._exit(0 if server.protocol.told_to_stop else 1)
 
 

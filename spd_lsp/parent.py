@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable
 
-__all__ = ["gone", "runs"]
+__all__ = ["gone", "runs", "visible"]
 
 EVERY = 3.0  # seconds
 
@@ -25,6 +25,11 @@ def runs(process: int) -> bool:
     except (OSError, OverflowError):
         return True  # another user's, or no number of a process
     return True
+
+
+def visible(process: int | None) -> int | None:
+    """The process, if it is there to be watched: through ssh or in a container its number is another machine's."""
+    return process if process is not None and runs(process) else None
 
 
 async def gone(named: Callable[[], int | None]) -> int:

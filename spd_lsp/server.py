@@ -24,6 +24,7 @@ from spd_lsp.configuration import SECTION, Configuration, opens_anew
 from spd_lsp.documents import LspDocument, place_of
 from spd_lsp.inbox import Inbox
 from spd_lsp.offers import Client, inline_items, menu_items
+from spd_lsp.parent import visible
 from spd_lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.questions import Question, counted, place_in, question, with_selected
 from spd_lsp.refusals import refusal
@@ -79,6 +80,7 @@ class SpdServer(LanguageServer):
         self.upkeep = Upkeep(self.worker, lambda: self.latest.busy, self._tidy)
         self.ahead = ReadAhead(self.worker, lambda: self.latest.busy, self._read_ahead)
         self.client = Client()
+        self.editor: int | None = None  # its process, if that is on this machine
         self.status = Status()
         self.shown: set[str] = set()
 
@@ -275,7 +277,7 @@ def create_server(load: Load, settings: Settings | None = None, fixed: Sequence[
 def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
     """Take over what the client says of itself."""
     ls.protocol.adopt_workspace()
-    ls.client = Client.of(params)
+    ls.client, ls.editor = Client.of(params), visible(params.process_id)
     ls.configuration.started_with = params.initialization_options
 
 

@@ -37,3 +37,12 @@ async def test_the_process_is_asked_for_again_and_again(monkeypatch):
     monkeypatch.setattr(parent, "runs", lambda process: next(answers))
     names = iter([None, 7, 7, 7])
     assert await parent.gone(lambda: next(names)) == 7
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
+def test_what_is_not_on_this_machine_is_not_watched():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert parent.visible(child.pid) is None
+    assert parent.visible(None) is None
+    assert parent.visible(os.getpid()) == os.getpid()

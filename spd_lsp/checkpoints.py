@@ -5,6 +5,7 @@ The only file that may reach the network, and only for an id that a person named
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -77,6 +78,16 @@ def download(model: str, report: Callable[[str], None]) -> Path:
             f"model {model} is not stored here and could not be downloaded ({reason}); "
             "check the id and the connection, or give a folder"
         ) from error
+
+
+def vocabulary(folder: Path) -> int | None:
+    """How many token ids the model in a folder knows, None if its description does not say it plainly."""
+    try:
+        described = json.loads((folder / "config.json").read_bytes())
+        known = described.get("vocab_size", (described.get("text_config") or {}).get("vocab_size"))
+    except (OSError, ValueError, AttributeError):
+        return None
+    return known if isinstance(known, int) else None
 
 
 def built_in_domains(folder: Path) -> dict[str, Path]:

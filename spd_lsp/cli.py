@@ -28,6 +28,7 @@ from spd_lsp.tune_command import tune
 
 if TYPE_CHECKING:
     from spd_lsp.completer import Answer, Completer
+    from spd_lsp.tokens import Tokens
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -223,7 +224,7 @@ def load_completer(
 ) -> Completer:
     """Put a completer together."""
     from ngram_builders.registry import Registry
-    from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+    from spd_lsp.checkpoints import STARTER, built_in_domains, locate, vocabulary
     from spd_lsp.completer import Completer
     from spd_lsp.interpolation import ROWS, Domains
     from spd_lsp.live import Live
@@ -234,6 +235,7 @@ def load_completer(
 
     folder = locate(settings.model, report)
     tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
+    check_tokens(tokens, vocabulary(folder), folder)
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
@@ -247,6 +249,15 @@ def load_completer(
     rows = read_weights(registry.folder, name) or ROWS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
     return Completer(model, tokens, domains, settings, tuned)
+
+
+def check_tokens(tokens: Tokens, known: int | None, folder: Path) -> None:
+    """Refuse a tokenizer that writes text in ids unknown to its model; marks that nobody writes may be unknown."""
+    if known is not None and tokens.vocab_size > known and any(tokens.pieces[known:]):
+        raise UserError(
+            f"expected a tokenizer of at most the {known:,} tokens of its model in {folder}, found one of "
+            f"{tokens.vocab_size:,}; restore the files of one model"
+        )
 
 
 def tell(text: str) -> None:

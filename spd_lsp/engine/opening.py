@@ -116,7 +116,7 @@ def read_config(folder: Path) -> Any:
     """The model's description; families that transformers does not know are refused."""
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, KeyError, OSError) as error:
+    except Exception as error:  # a bad file raises many kinds
         raise UserError(
             f"{folder / 'config.json'}: transformers cannot read it without running foreign code "
             f"({first_line(error)}); choose a model of a family it knows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.checkpoints import built_in_domains, locate
+from spd_lsp.checkpoints import built_in_domains, locate, vocabulary
 from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
@@ -30,6 +30,22 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=missing.replace("model", r"\*")):
         locate(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        ('{"vocab_size": 96}', 96),
+        ('{"text_config": {"vocab_size": 96}}', 96),
+        ('{"text_config": null}', None),
+        ('{"vocab_size": "many"}', None),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_a_description_tells_how_many_tokens_the_model_knows(tmp_path, described, expected):
+    (tmp_path / "config.json").write_text(described)
+    assert vocabulary(tmp_path) == expected
 
 
 def test_pickled_weights_are_refused(tmp_path):

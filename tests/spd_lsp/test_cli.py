@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spd_lsp.cli import main
+from spd_lsp.cli import check_tokens, main
+from spd_lsp.settings import UserError
+from spd_lsp.tokens import Tokens
+from tests.conftest import STARTER
 
 PROGRAM = """\
 import os
@@ -137,6 +141,23 @@ def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
 )
 def test_a_bad_model_or_device_is_named(run, program, arguments, message):
     assert message in run("complete", f"{program}:1:1", *arguments, status=1).output
+
+
+def test_a_tokenizer_of_another_model_is_refused(run, program, tmp_path):
+    shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns("*.ngt"))
+    described = tmp_path / "model" / "config.json"
+    described.write_text(json.dumps({**json.loads(described.read_text()), "vocab_size": 100}))
+    said = run("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output
+    assert "expected a tokenizer of at most the 100 tokens of its model" in said
+
+
+def test_tokens_that_nobody_writes_may_be_unknown_to_the_model():
+    tokens = Tokens(STARTER)
+    tokens.pieces = [b"a", b"b", b""]
+    tokens.vocab_size = 3
+    check_tokens(tokens, 2, STARTER)
+    with pytest.raises(UserError, match="at most the 1 tokens"):
+        check_tokens(tokens, 1, STARTER)
 
 
 def test_a_wrong_address_is_named(run):

@@ -79,6 +79,14 @@ def test_a_missing_expert_is_refused(save):
         load(folder, "cpu")
 
 
+@pytest.mark.parametrize("heads", [0, 3, "four"])
+def test_a_description_that_makes_no_sense_is_refused(save, heads):
+    folder = save(random_network(FAST["llama"]))
+    amend(folder, num_attention_heads=heads)
+    with pytest.raises(UserError, match=r"config\.json: transformers cannot read it"):
+        load(folder, "cpu")
+
+
 def test_a_tensor_of_another_shape_is_refused_with_both(save):
     folder = save(random_network(FAST["llama"]), **{"model.norm.weight": torch.ones(31)})
     with pytest.raises(UserError, match=r"expected model\.norm\.weight of shape \[32\], found \[31\]; restore"):

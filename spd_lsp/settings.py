@@ -43,8 +43,8 @@ class Settings:
     )
     streams: int = setting(
         1,
-        "rows that `superposed` drafts share (g), all read in one pass a token: with 2 they find about what beam "
-        "search finds, and take longer",
+        "rows that `superposed` drafts share (g), all read in one pass a token: with 2, three drafts find about "
+        "what beam search finds, and take longer",
         low=1,
         high=16,
     )

@@ -349,12 +349,26 @@ def nothing_found(roots: Sequence[Path], left_out: Counter[str]) -> UserError:
 
 
 def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fingerprint: str = "") -> str:
-    """A name after the first folder; with a suffix where another repository or model already has that name."""
+    """The name of the model's own table of these folders, if it has one by default; else one that nobody has.
+
+    After the first folder, or after it and the model where another model has that name, or with a digest.
+    """
     places = distinct(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", places[0].name).strip("-.")[:56].rstrip(".") or "repository"
     known = {domain.name: domain for domain in registry.domains()}
+    names = [name, name_beside(name, model), with_digest(name, places[0]), with_digest(name, places[0], model)]
     if name in known and known[name].roots not in ((), places):
-        name = f"{name}-{hashlib.blake2b(os.fsencode(places[0]), digest_size=3).hexdigest()}"
-    if fingerprint and name in known and is_anothers(known[name], model, fingerprint):
-        return name_beside(name, model)
-    return name
+        names[1:3] = names[2:0:-1]  # another repository has it, which the model's name would not tell apart
+
+    def is_own(domain: Domain) -> bool:
+        return not (fingerprint and is_anothers(domain, model, fingerprint))
+
+    found = (one for one in names if one in known and known[one].roots == places and is_own(known[one]))
+    free = (one for one in names if one not in known or (not known[one].roots and is_own(known[one])))
+    return next(chain(found, free), names[-1])
+
+
+def with_digest(name: str, *parts: object) -> str:
+    """A name that tells apart what has the same one."""
+    whole = b"\0".join(os.fsencode(str(part)) for part in parts)
+    return f"{name}-{hashlib.blake2b(whole, digest_size=3).hexdigest()}"

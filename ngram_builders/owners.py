@@ -53,7 +53,10 @@ def covers(domains: Iterable[Domain], other: Domain) -> list[str]:
 def passed_over(domain: Domain, model: str) -> str:
     """That a model cannot use a table, and how to make one that it can. model: as a person gives it."""
     owner = f"an earlier tokenizer of {short(model)}" if recorded(domain) == model else whose(domain)
-    told = f"n-gram table {domain.name} was built for {owner}, and {short(model)} has other tokens"
+    asking = short(model)
+    if owner == asking:  # of the same name, from elsewhere
+        owner, asking = recorded(domain), model
+    told = f"n-gram table {domain.name} was built for {owner}, and {asking} has other tokens"
     return f"{told}; {todo(domain, model)}"
 
 

@@ -28,7 +28,7 @@ def shares_right(probabilities: Sequence[float], *, ngrams: bool) -> list[float]
     """
     first, *later = (share_right(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
     fits = min(1.0, (1 - first) / max(sum(later), LEAST))
-    return [first, *(one * fits for one in later)]
+    return [first, *(min(one * fits, first) for one in later)]
 
 
 def share_right(p: float, *, first: bool, ngrams: bool) -> float:

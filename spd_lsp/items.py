@@ -119,11 +119,12 @@ def repeats(text: str, left: str, rest: str) -> int | None:
         return None
     begins = LEXEME.match(rest)
     opened: Counter[str] = Counter()
-    at = None
+    at, length = None, 0  # where most of the rest is said, and how much of it
     for found in LEXEME.finditer(text):
         mark = found[0]
-        if at is None and begins and mark == begins[0] and not opened.total():
-            at = found.start()
+        if begins and mark == begins[0] and not opened.total():
+            same = in_common(text[found.start() :], rest)
+            at, length = (found.start(), same) if same > length else (at, length)
         if mark in CLOSED_BY:
             opened[CLOSED_BY[mark]] += 1
         elif opened[mark]:
@@ -132,8 +133,13 @@ def repeats(text: str, left: str, rest: str) -> int | None:
             if not spare[mark]:
                 return found.start() if at is None else at
             spare[mark] -= 1
-            at = None
+            at, length = None, 0
     return None
+
+
+def in_common(a: str, b: str) -> int:
+    """How many characters two texts begin with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 @lru_cache(64)

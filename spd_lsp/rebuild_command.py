@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.build_command import count, describe_build, progress
+from spd_lsp.build_command import count, describe_build, lasting, progress
 from spd_lsp.ngram_commands import example, open_registry
 from spd_lsp.ngram_listing import sources_gone
 from spd_lsp.settings import Settings, UserError
@@ -29,7 +29,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     """Build tables again from their repositories, as they were asked for.
 
     Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer and
-    without a table of the same sources that can.
+    without a table of the same sources that can. One that serves another model is kept beside a new one.
     """
     from ngram_builders.owners import covers
 
@@ -47,9 +47,15 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     if not domains:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
     failed = 0
+    made: list[Domain] = []
     for domain in domains:
+        beside = model is not None and not names and serves_another(domain, model)
+        if beside and covers(made, domain):
+            continue
         try:
-            click.echo(describe_build(again(settings, domain, model, fresh)))
+            done = again(settings, domain, model, fresh, beside=beside)
+            made.append(registry.find(done.domain))
+            click.echo(describe_build(done))
         except UserError as error:
             failed += 1
             click.echo(f"{domain.name} was not rebuilt: {error}", err=True)
@@ -64,6 +70,13 @@ def unfit(domain: Domain, model: str | None) -> bool:
     if model is None and not has_sources(domain):
         return False
     return domain.fingerprint != load_tokens(model or model_of(domain)).fingerprint
+
+
+def serves_another(domain: Domain, model: str) -> bool:
+    """Whether a sound table was built for another model, which would lose it."""
+    from ngram_builders.owners import is_anothers
+
+    return not domain.fault and is_anothers(domain, lasting(model), load_tokens(model).fingerprint)
 
 
 def has_sources(domain: Domain) -> bool:
@@ -85,15 +98,15 @@ def load_tokens(model: str) -> Tokens:
     return Tokens(locate(model))
 
 
-def again(settings: Settings, domain: Domain, model: str | None, fresh: bool) -> Summary:
-    """Build one table from its recorded roots and recipe."""
+def again(settings: Settings, domain: Domain, model: str | None, fresh: bool, *, beside: bool = False) -> Summary:
+    """Build one table from its recorded roots and recipe, in its place or beside it."""
     check_sources(domain)
     with progress() as report:
         made, _ = count(
             settings,
             [*domain.roots, *map(Path, domain.recipe.get("rows", ()))],
             report,
-            domain=domain.name,
+            domain=None if beside else domain.name,
             engine=str(domain.recipe.get("engine") or "local"),
             model=model or model_of(domain),
             fresh=fresh,

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders import counting, reading
-from ngram_builders.build import Summary, build, preview
+from ngram_builders.build import Summary, build, default_name, preview
 from ngram_builders.counts import count_streams, stream
 from ngram_builders.errors import UserError
 from ngram_builders.layout import set_weights
@@ -27,6 +27,7 @@ from ngram_builders.registry import Registry
 from ngram_builders.store import FILE, Store
 from ngram_builders.tables import Table
 from ngram_builders.writer import write_table
+from tests.ngram_builders.small_tables import writer
 
 END = 256
 OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": 257}
@@ -608,3 +609,23 @@ def test_what_a_store_kept_with_other_line_ends_is_read_again(registry: Registry
     assert again.reused == 0 and again.encoded == len(TEXT) + len("package main\n") + len("x = 1\n")
     assert again.problem and "format 1" in again.problem
     assert run(registry, repo).problem is None
+
+
+def test_no_default_name_takes_the_place_of_another_repository_s_or_model_s_table(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "data")
+    long = "my-long-monorepo-with-a-very-descriptive-folder-name-indeed"
+    folders = [tmp_path / name for name in ("shop", "n1/shop", "shop-tiny", f"n1/{long}", f"n2/{long}")]
+    models = {"starter": "a1", "/m/a/tiny": "b2", "/m/b/tiny": "c3", "org/" + "x" * 60: "d4"}
+    for folder in folders:
+        folder.mkdir(parents=True)
+    asked = [(folder, model, mark) for folder in folders for model, mark in models.items()]
+    names = []
+    for folder, model, mark in asked:
+        names.append(default_name([folder], registry, model, mark))
+        registry.install(names[-1], writer(5, fingerprint=mark), roots=[folder], recipe={"model": model})
+    assert len(set(names)) == len(asked)
+    assert names[:2] == ["shop", "shop-tiny"]
+    again = [default_name([folder], registry, model, mark) for folder, model, mark in asked]
+    assert again == names, "each is brought up to date"
+    registry.remove("shop")
+    assert default_name([folders[0]], registry, "/m/a/tiny", "b2") == "shop-tiny"

@@ -37,6 +37,7 @@ def test_at_most_one_draft_of_a_place_is_right(p: list[float], ngrams: bool):
     assert first == share_right(p[0], first=True, ngrams=ngrams)
     assert first + sum(later) <= 1 + 1e-9
     assert all(0 <= one <= share_right(q, first=False, ngrams=ngrams) for one, q in zip(later, p[1:], strict=True))
+    assert all(one <= first for one in later)
 
 
 def test_the_example():

@@ -144,3 +144,14 @@ def test_a_draft_that_repeats_a_little_is_shown(text):
 def test_probabilities_follow_the_scores():
     shown = rank([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "after", "expected"),
+    [
+        ("self, *args, **kwargs) -> None:\n", "    def delay(", ", **kwargs) -> None:\n", "self, *args"),
+        ("1, 2, 3, 4, 5])\n", "f([", ", 4, 5])\n", "1, 2, 3"),
+    ],
+)
+def test_a_draft_ends_where_it_says_most_of_what_stands_there(text: str, left: str, after: str, expected: str):
+    assert shown(text, Place("line", left, after, left)) == expected

@@ -69,6 +69,19 @@ def test_a_table_for_another_model_is_left_where_the_model_has_one_of_the_same_s
     assert registry.find("tiny").fingerprint == "a1b2"
 
 
+def test_tables_that_serve_other_models_are_kept_beside_one_new_one(registry, run, shop):
+    for name, model in (("shop", "/models/one"), ("shop-two", "/models/two")):
+        foreign(registry, shop, name=name, recipe={"model": model})
+    run("ngrams", "rebuild", "--model", "starter")
+    assert {domain.name: domain.fingerprint for domain in registry.domains()} == {
+        "shop": "a1b2",
+        "shop-two": "a1b2",
+        "shop-starter": FINGERPRINT,
+    }
+    run("ngrams", "rebuild", "shop-two", "--model", "starter")
+    assert registry.find("shop-two").fingerprint == FINGERPRINT
+
+
 def test_it_is_built_as_it_was_asked_for(registry, run, shop):
     run("build-ngrams", shop, "--language", "go", "--orders", "2-3")
     before = registry.find("shop")

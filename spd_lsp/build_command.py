@@ -16,6 +16,7 @@ from spd_lsp.cluster_build import OPTIONS as WHERE
 from spd_lsp.cluster_build import cluster_options, count_in_tasks
 from spd_lsp.ngram_commands import open_registry
 from spd_lsp.settings import Settings, UserError, unabbreviated
+from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
     from ngram_builders.build import Preview, Summary
@@ -146,17 +147,16 @@ def lasting(model: str) -> str:
 @contextmanager
 def progress() -> Iterator[Report]:
     """Bars on standard error for the stages of a build that takes a while; nothing without a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    out = console()
     columns = ("{task.description:<9}", BarColumn(), TextColumn("{task.fields[amount]}"), TimeElapsedColumn())
-    bars = Progress(*columns, console=console, transient=True)
+    bars = Progress(*columns, console=out, transient=True)
     stages: dict[str, Any] = {}
     began = time.monotonic()
 
     def report(stage: str, done: int, total: int) -> None:
-        if not console.is_terminal or time.monotonic() < began + PATIENCE:
+        if not out.is_terminal or time.monotonic() < began + PATIENCE:
             return
         if not stages:
             bars.start()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
 import re
 import sys
 from collections.abc import Callable
 from functools import partial
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +20,10 @@ from spd_lsp.build_command import build_ngrams, lasting
 from spd_lsp.eval_command import evaluate
 from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
+from spd_lsp.printable import as_json
 from spd_lsp.rebuild_command import rebuild
 from spd_lsp.settings import Settings, UserError
+from spd_lsp.terminal import guard_output
 from spd_lsp.tune_command import tune
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Commands(click.Group):
     """Commands whose errors a person can mend end as one sentence and exit status 1, not as a traceback."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run the program; what cannot be written for want of space is one sentence too."""
+        """Run the program; what cannot be written for want of space is one sentence, what is printed printable."""
+        guard_output()
         try:
             return super().main(*args, **options)
         except OSError as error:
@@ -78,8 +79,6 @@ def give_up_output() -> None:
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
     """Complete code locally: several drafts for one model pass per token."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # paths are printed as they are, whatever bytes they have
     ctx.obj = Settings(data_dir=data_dir)
 
 
@@ -283,7 +282,7 @@ def as_table(answer: Answer) -> str:
 
 def as_object(answer: Answer, model: str) -> str:
     """The same, for programs."""
-    return json.dumps(
+    return as_json(
         {
             "completions": [dataclasses.asdict(completion) for completion in answer.completions],
             "passes": answer.passes,
@@ -294,8 +293,7 @@ def as_object(answer: Answer, model: str) -> str:
             "model": model,
             "reason": answer.reason,
             "problems": list(answer.problems),
-        },
-        ensure_ascii=False,
+        }
     )
 
 

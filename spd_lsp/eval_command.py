@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp.evaluation.paper.commands import experiments
+from spd_lsp.printable import printable
 from spd_lsp.settings import UserError
+from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.paper.report import Report as Written
@@ -216,21 +218,25 @@ def confidence(results: Path, arms: str) -> None:
 @contextmanager
 def progress(context: click.Context) -> Iterator[tuple[Report, Tell]]:
     """A bar on standard error, and a way to say something beside it; an interrupted run can go on."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:24.24}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:24.24}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    out = console()
     try:
-        with Progress(*columns, console=console, transient=True) as bars:
+        with Progress(*columns, console=out, transient=True) as bars:
             bar = bars.add_task("", total=None)
 
             def report(what: str, done: int, total: int) -> None:
-                bars.update(bar, description=what, completed=done, total=total)
+                bars.update(bar, description=printable(what), completed=done, total=total)
 
             yield report, bars.console.print
     except KeyboardInterrupt:
-        console.print("interrupted: the same command goes on from here")
+        out.print("interrupted: the same command goes on from here")
         context.exit(130)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from spd_lsp.printable import hides
+
 Shape = Literal["nothing", "line", "block"]
 
 # A short text six times in a row or a long one four times: the model has run into a loop.
@@ -46,11 +48,14 @@ class Place:
 
 
 def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
-    """Completions worth showing from (text, log of its worth) pairs, best first; equal ones are shown once."""
+    """Completions worth showing from (text, log of its worth) pairs, best first; equal ones are shown once.
+
+    One with a character that nobody sees, or that a terminal obeys, is not.
+    """
     completions: dict[str, Completion] = {}
     for text, score in drafts:
         text = shown(text, place)
-        if text.strip() and not ENDLESS.search(text) and text not in completions:
+        if text.strip() and not hides(text) and not ENDLESS.search(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
 

@@ -30,6 +30,7 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, JsonRPCResponseMessage
 
 from spd_lsp.documents import LspDocument, LspWorkspace
+from spd_lsp.printable import printable
 
 __all__ = ["SpdProtocol", "log_to_stderr", "progress", "reply_to", "trail"]
 
@@ -217,13 +218,13 @@ async def progress(ls: LanguageServer, title: str) -> AsyncIterator[Callable[[st
         await reply_to(ls.work_done_progress.create_async(token))
     if token not in ls.work_done_progress.tokens:
         yield lambda text: ls.window_log_message(
-            types.LogMessageParams(types.MessageType.Info, f"{title}: {text}")
+            types.LogMessageParams(types.MessageType.Info, f"{title}: {printable(text)}")
         )
         return
     display = ls.work_done_progress
     display.begin(token, types.WorkDoneProgressBegin(title=title))
     try:
-        yield lambda text: display.report(token, types.WorkDoneProgressReport(message=text))
+        yield lambda text: display.report(token, types.WorkDoneProgressReport(message=printable(text)))
     finally:
         display.end(token, types.WorkDoneProgressEnd())
         display.tokens.pop(token, None)

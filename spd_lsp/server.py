@@ -25,6 +25,7 @@ from spd_lsp.documents import LspDocument, place_of
 from spd_lsp.inbox import Inbox
 from spd_lsp.offers import Client, inline_items, menu_items
 from spd_lsp.parent import visible
+from spd_lsp.printable import printable
 from spd_lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.questions import Question, counted, place_in, question, with_selected
 from spd_lsp.refusals import refusal
@@ -213,8 +214,7 @@ class SpdServer(LanguageServer):
         answer = self.completer.complete(
             q.source, q.cursor, q.language, q.path, name=q.name, forced=q.forced, check=check
         )
-        count, milliseconds = len(answer.completions), answer.seconds * 1000
-        sizes = (count, answer.passes, answer.prompt_tokens, milliseconds)
+        sizes = (len(answer.completions), answer.passes, answer.prompt_tokens, answer.seconds * 1000)
         log.info("completion: %d drafts, %d passes, %d prompt tokens, %.0f ms", *sizes)
         return answer
 
@@ -232,7 +232,7 @@ class SpdServer(LanguageServer):
         """Tell the person, but never the same thing twice."""
         if text and text not in self.shown:
             self.shown.add(text)
-            self.window_show_message(types.ShowMessageParams(kind, f"spd-lsp: {text}"))
+            self.window_show_message(types.ShowMessageParams(kind, f"spd-lsp: {printable(text)}"))
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Log what pygls would show as a popup; errors of requests have been answered already."""
@@ -393,8 +393,8 @@ def status(ls: SpdServer, params: None) -> dict[str, Any]:
     return {
         "busy": ls.latest.busy or now.kind == "loading",
         "kind": now.kind,
-        "message": now.message,
-        "reason": now.reason,
+        "message": printable(now.message),
+        "reason": printable(now.reason),
         "lastPasses": now.passes,
         "lastMilliseconds": round(now.seconds * 1000),
     }

@@ -11,7 +11,9 @@ import click
 
 from spd_lsp.build_command import lasting
 from spd_lsp.ngram_commands import open_registry
+from spd_lsp.printable import printable
 from spd_lsp.settings import Settings, UserError
+from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.session import Session
@@ -119,15 +121,21 @@ def told(outcome: Outcome, model: str, options: dict[str, Any]) -> str:
 @contextmanager
 def progress(context: click.Context) -> Iterator[Callable[[str, int, int], None]]:
     """A bar on standard error; an interrupted walk can go on."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:24.24}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:24.24}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    out = console()
     try:
-        with Progress(*columns, console=console, transient=True) as bars:
+        with Progress(*columns, console=out, transient=True) as bars:
             bar = bars.add_task("", total=None)
-            yield lambda what, done, total: bars.update(bar, description=what, completed=done, total=total)
+            yield lambda what, done, total: bars.update(
+                bar, description=printable(what), completed=done, total=total
+            )
     except KeyboardInterrupt:
-        console.print("interrupted: the same command goes on from here")
+        out.print("interrupted: the same command goes on from here")
         context.exit(130)

@@ -18,7 +18,6 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ngram_builders.tables import Table
@@ -28,6 +27,7 @@ from spd_lsp.evaluation.comparison import Answers, Built, Comparison, Setting, l
 from spd_lsp.evaluation.contenders import BUILDS, OWN, READERS, Site
 from spd_lsp.evaluation.stream import Floats, Steps, Stream, read_sources, sample_steps, true_probabilities
 from spd_lsp.settings import UserError
+from spd_lsp.terminal import console, guard_output
 from spd_lsp.tokens import Tokens
 
 __all__ = ["Plan", "compare", "main"]
@@ -246,6 +246,7 @@ def main(
     skip: tuple[str, ...],
 ) -> None:
     """Compare n-gram structures on the source code of some folders; prints Markdown."""
+    guard_output()
     plan = Plan(repeat=repeat, steps=steps, skip=frozenset(skip))
     columns = (TextColumn("{task.description:50.50}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
@@ -253,7 +254,7 @@ def main(
             comparison.check_target(path)
         with (
             tempfile.TemporaryDirectory(prefix="structures-") as folder,
-            Progress(*columns, console=Console(stderr=True)) as bars,
+            Progress(*columns, console=console()) as bars,
         ):
             stream = read(repos, model, tokens, bars)
             bar = bars.add_task("compare", total=measurements(plan))

@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 import torch
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from spd_lsp.settings import UserError
+from spd_lsp.terminal import console as standard_error
+from spd_lsp.terminal import guard_output
 from spd_lsp.tokens import Tokens
 from spd_lsp.training import recipe
 from spd_lsp.training.corpus import Source, requirements
@@ -25,7 +26,7 @@ from spd_lsp.training.train import Plan, Progress
 
 STARTER = Path(__file__).parents[1] / "starter"
 TOKENS = 17_000_000
-console = Console(stderr=True)
+console = standard_error()
 
 
 class Steps(click.Group):
@@ -99,6 +100,7 @@ def following(name: str, plan: Plan) -> Iterator[Callable[[Progress, float], Non
 @click.group(cls=Steps, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
     """Make the starter model from its sources."""
+    guard_output()
 
 
 @main.command()

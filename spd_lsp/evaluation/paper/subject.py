@@ -14,6 +14,7 @@ import click
 
 from spd_lsp.checkpoints import STARTER, built_in_domains, locate
 from spd_lsp.settings import UserError
+from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.paper.drafting import Judge, Writer
@@ -112,13 +113,12 @@ def read_sources(
 
 def progress_over(items: Iterable[Any], what: str, total: int | None = None) -> Any:
     """The items, with a bar on standard error where that is a terminal; `total` where they do not tell."""
-    from rich.console import Console
     from rich.progress import track
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    out = console()
+    if not out.is_terminal:
         return items
-    return track(items, total=total, description=what, console=console, transient=True)
+    return track(items, total=total, description=what, console=out, transient=True)
 
 
 def tell(text: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -41,6 +42,8 @@ __all__ = [
 
 WEIGHT = 0.7  # of a personal table among others; measured in 0.5 ... 0.9, flat around this
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # to Windows, in every folder
+LATEST = 253402300800.0  # the year 10000, which no date can be written of
 INDEX = "domain.msgpack"
 TABLES = "table-*.ngt"
 UNREADABLE = (
@@ -75,12 +78,21 @@ class Domain:
 
 def check_name(name: str) -> str:
     """The name, if a domain can have it."""
+    if is_reserved(name):
+        raise UserError(
+            f"expected a domain name that Windows does not reserve, found {name!r}; choose another with --domain"
+        )
     if not is_name(name) or name.endswith("."):
         raise UserError(
             f"expected a domain name of letters, digits, '.', '_' and '-' (at most 64, no '.' first or last), "
             f"found {name!r}; choose another with --domain"
         )
     return name
+
+
+def is_reserved(name: str, windows: bool = os.name == "nt") -> bool:
+    """Whether the system has something else of this name in every folder. Example: aux.old on Windows"""
+    return windows and DEVICE.fullmatch(name) is not None
 
 
 def is_name(name: str) -> bool:
@@ -185,9 +197,9 @@ def unreadable_index(home: Path) -> str:
 
 def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
     """An index as a domain; raises what the standard types raise if it is none."""
-    table = str(facts["table"])
-    if not is_name(table):
-        raise ValueError(table)
+    table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
+    if not (is_name(table) and 0 < weight <= 1 and 0 <= built < LATEST):
+        raise ValueError(table, weight, built)
     return Domain(
         name=home.name,
         path=home / table,
@@ -199,8 +211,8 @@ def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
         orders=tuple(int(order) for order in facts["orders"]),
         size=int(facts["size"]),
         fingerprint=str(facts["fingerprint"]),
-        built=float(facts["built"]),
-        weight=float(facts["weight"]),
+        built=built,
+        weight=weight,
         recipe={str(asked): value for asked, value in facts.get("recipe", {}).items()},
     )
 

@@ -87,16 +87,18 @@ static Wanted sorted_candidates(const int64_t *candidates, int64_t C, int64_t *s
     return w;
 }
 
-/* Add a row's counts to the sums; which candidates were met goes to `met`, whose new length is returned. */
+/* Add a row's counts to the sums; which candidates were met, each once, goes to `met`, whose new length is returned. */
 static int64_t gather(const Segment *s, Slice slice, const Wanted *w, int64_t *met, int64_t length) {
     const uint64_t tokens = (uint64_t)(uintptr_t)w->tokens;
     if (slice.width < WIDE) {
+        int64_t next = 0; /* tokens ascend; where a bad row repeats some, no candidate is met twice all the same */
         for (int64_t place = slice.start; place < slice.start + slice.width; place++) {
             int64_t token = token_at(s, place);
             int64_t i = bisect(tokens, 0, w->length, (uint32_t)token);
-            if (w->tokens[i] != token || token >= s->other) continue;
+            if (w->tokens[i] != token || token >= s->other || i < next) continue;
             w->sums[i] += count_at(s, place);
             met[length++] = i;
+            next = i + 1;
         }
         return length;
     }
@@ -140,6 +142,7 @@ static void weigh(const Segment *segments, const Pool *pools, int64_t pool_count
         if (all <= 0) continue;
         for (int64_t s = pools[w].first; s < pools[w].end; s++)
             length = gather(segments + s, slices[s * slots + slot], wanted, met, length);
+        HOLDS(length <= (pools[w].end - pools[w].first) * wanted->length);
         double share = pools[w].weight / heard;
         for (int64_t m = 0; m < length; m++) {
             int64_t count = wanted->sums[met[m]];
@@ -273,6 +276,7 @@ EXPORT int64_t successors(const Segment *segments, const Pool *pools, int64_t po
             for (int64_t i = 0; i < length; i++) ids[found++] = heap[i].token;
         }
     }
+    HOLDS(found <= pool_count * K * n);
     sort((uint64_t *)ids, (uint64_t *)(heap + n), found, 0);
     for (int64_t i = 0; i < found; i++)
         if (!distinct || ids[distinct - 1] != ids[i]) ids[distinct++] = ids[i];
@@ -336,9 +340,11 @@ EXPORT int64_t nested(const Segment *segments, const Pool *pools, int64_t pool_c
                 if (heap[i].token < V && p[heap[i].token] >= 0) ids[found++] = heap[i].token;
         }
     }
+    HOLDS(found <= most);
     sort((uint64_t *)ids, (uint64_t *)scratch, found, 0);
     for (int64_t i = 0; i < found; i++)
         if (!C || ids[C - 1] != ids[i]) ids[C++] = ids[i];
+    if (!C) return 0;
     Wanted wanted = sorted_candidates(ids, C, scratch);
     for (int64_t k = 0; k < K; k++) {
         int64_t m = ORDERS; /* the highest order heard, counted from 1 */

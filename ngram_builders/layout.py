@@ -53,6 +53,7 @@ MANY = 255  # this count and all above stand in the overflow sections
 WIDE = 32  # rows with so many entries have their total written down
 BUCKET = 4  # contexts to a directory entry, about
 FINGERPRINT_BITS = 32
+LONGEST_HEADER = 1 << 16  # bytes; a build's takes about one thousand
 REBUILD = "run: spd-lsp ngrams rebuild"
 
 Ints = npt.NDArray[np.integer]
@@ -188,7 +189,7 @@ def open_file(path: Path) -> tuple[TableSummary, Columns, dict[str, int]]:
         summary = read_summary(fields, len(data))
         sections = {name: read_section(name, *fields["sections"][name]) for name in DTYPES}
         orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise refusal(path, "a header that makes no sense") from error
     end = start + max(align(offset + size) for offset, size, _, _ in sections.values())
     if len(data) != end:
@@ -232,6 +233,8 @@ def read_weights(data: bytes) -> Weights | None:
 def map_file(path: Path) -> mmap.mmap:
     """The whole file, mapped for reading."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise refusal(path, "no regular file")  # opening a pipe would wait for who writes
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < PREFIX.size:
                 raise refusal(path, "a file too short for one")
@@ -251,6 +254,8 @@ def read_header(path: Path, data: mmap.mmap) -> tuple[dict[str, Any], int]:
         )
     if version < VERSION:
         raise refusal(path, f"the old format {version}, this spd-lsp reads {VERSION}")
+    if length > LONGEST_HEADER:
+        raise refusal(path, "a header longer than any")
     raw = data[PREFIX.size : PREFIX.size + length]
     if len(raw) != length:
         raise refusal(path, "a header cut short")
@@ -288,10 +293,12 @@ def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
 
 def read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tuple[int, int, np.dtype[Any], int]:
     """One section's offset, bytes, type and crc; ValueError if it cannot be one."""
-    dtype = np.dtype(kind)
-    if kind not in DTYPES[name] or offset < 0 or size < 0 or offset % ALIGNMENT or size % dtype.itemsize:
+    if kind not in DTYPES[name]:
+        raise ValueError(kind)
+    dtype, places = np.dtype(kind), (int(offset), int(size))
+    if places != (offset, size) or min(places) < 0 or offset % ALIGNMENT or size % dtype.itemsize:
         raise ValueError(name)
-    return int(offset), int(size), dtype, int(crc)
+    return *places, dtype, int(crc)
 
 
 def fit(summary: TableSummary, columns: Columns) -> bool:

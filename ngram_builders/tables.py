@@ -28,6 +28,7 @@ from ngram_builders.layout import (
     open_file,
     refusal,
 )
+from ngram_builders.soundness import unsound
 from ngram_builders.writer import columns_of
 
 __all__ = ["Delta", "Table", "TableSummary", "query"]
@@ -56,10 +57,12 @@ class Table:
         return cls(path, summary, columns, crcs)
 
     def verify(self) -> None:
-        """Read every byte and raise if one is not what was written."""
+        """Read every byte and raise if one is not what was written, or is what no build writes."""
         for name in DTYPES:
             if zlib.crc32(as_bytes(getattr(self.columns, name))) != self.crcs[name]:
                 raise refusal(self.path, f"damaged data (section {name})")
+        if section := unsound(self.columns):
+            raise refusal(self.path, f"rows that no build writes (section {section})")
 
     def runs(self) -> Iterator[Run]:
         """The counts that the table was written from, OTHER included, in sorted pieces of whole contexts."""

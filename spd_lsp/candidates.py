@@ -128,6 +128,7 @@ def both_sides(
             p_f = among_allowed(p_f, p[allowed].sum() - p[candidates].sum())
         return candidates, np.log(np.maximum(p_f, LEAST))
     theirs = interpolation.successors(histories, settings.candidates)
+    theirs = theirs[theirs < logits.shape[1]]  # a table may name tokens that the model does not have
     if allowed is not None:
         theirs = theirs[np.isin(theirs, allowed)]
     own = [top_allowed(row, settings.candidates, allowed) for row in logits]

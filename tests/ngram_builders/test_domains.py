@@ -7,7 +7,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from ngram_builders.domains import INDEX, read_domain
+from ngram_builders.domains import INDEX, check_name, is_reserved, read_domain
+from ngram_builders.errors import UserError
 from ngram_builders.registry import Registry
 from ngram_builders.tables import Table
 from tests.ngram_builders.small_tables import names, writer
@@ -80,6 +81,11 @@ def test_what_serves_is_known_as_of_one_moment(
         {"orders": ["two"]},
         {"recipe": [1]},
         {"weight": None},
+        {"weight": float("nan")},  # would make every probability of the tables beside it nonsense
+        {"weight": float("inf")},
+        {"weight": -0.5},
+        {"built": float("nan")},  # no list of domains could be printed
+        {"built": float("inf")},
     ],
     ids=str,
 )
@@ -101,3 +107,16 @@ def test_an_index_of_before_there_were_recipes_is_read(registry: Registry) -> No
     found = read_domain(home)
     assert found is not None
     assert (found.fault, found.recipe) == (None, {})
+
+
+@pytest.mark.parametrize("name", ["nul", "CON", "aux.old", "com1", "LPT9.x"])
+def test_windows_devices_are_no_domains_on_windows(name: str) -> None:
+    assert is_reserved(name, windows=True)
+    assert not is_reserved(name, windows=False)
+    assert not is_reserved(f"my-{name}", windows=True)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "a\\b", "C:x", "x\n", "x\x1b[1m", "", ".", "..", "x."])
+def test_no_name_leads_out_of_its_folder_or_to_the_terminal(name: str) -> None:
+    with pytest.raises(UserError, match="expected a domain name"):
+        check_name(name)

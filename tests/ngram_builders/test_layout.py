@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -26,6 +27,14 @@ CANDIDATES = np.array([0, 1, 2, 3, 9, 65_535])
 
 def first_section(data: bytes) -> int:
     return -(-(PREFIX.size + struct.unpack_from("<I", data, 8)[0]) // 64) * 64
+
+
+def with_header(data: bytes, changed: dict[str, object]) -> bytes:
+    """A table with other facts, its checksum right."""
+    length = struct.unpack_from("<I", data, 8)[0]
+    header = msgpack.packb(msgpack.unpackb(data[PREFIX.size : PREFIX.size + length]) | changed)
+    prefix = PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
+    return (prefix + header).ljust(-(-(len(prefix) + len(header)) // 64) * 64, b"\0") + data[first_section(data) :]
 
 
 @pytest.fixture
@@ -150,12 +159,7 @@ def test_a_header_that_makes_no_sense_is_refused_or_harmless(
 ) -> None:
     path = tmp_path_factory.mktemp("header") / "t.ngt"
     write_texts(path, TEXTS)
-    data = path.read_bytes()
-    length = struct.unpack_from("<I", data, 8)[0]
-    header = msgpack.packb(msgpack.unpackb(data[PREFIX.size : PREFIX.size + length]) | changed)
-    prefix = PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
-    start = -(-(len(prefix) + len(header)) // 64) * 64
-    path.write_bytes((prefix + header).ljust(start, b"\0") + data[first_section(data) :])
+    path.write_bytes(with_header(path.read_bytes(), changed))
     try:
         table = Table.open(path)
     except UserError as error:
@@ -171,3 +175,39 @@ def test_weights_are_written_into_the_header_afterwards(path: Path) -> None:
     table = Table.open(path)
     table.verify()
     assert table.summary.weights == rows
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"vocab_size": float("inf")},
+        {"tokens": float("nan")},
+        {"orders": [2, float("inf")]},
+        {"directories": [[2, float("inf"), 0]]},
+        {"weights": np.full(64, np.nan).tobytes()},
+        {"weights": np.full(64, -0.1).tobytes()},
+        {"sources": {"x" * 70_000: 1}},
+        {"more": [[]] * 70_000},
+    ],
+    ids=["vocabulary", "tokens", "orders", "directories", "nan", "negative", "long", "many"],
+)
+def test_a_header_of_impossible_facts_is_refused(path: Path, changed: dict[str, object]) -> None:
+    path.write_bytes(with_header(path.read_bytes(), changed))
+    with pytest.raises(UserError, match=r"found a header .*; run: spd-lsp "):
+        Table.open(path)
+
+
+def test_a_deeply_nested_header_is_refused(path: Path) -> None:
+    header = b"\x91" * 60_000 + b"\x00"
+    prefix = PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
+    path.write_bytes(prefix + header)
+    with pytest.raises(UserError, match="found an unreadable header"):
+        Table.open(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """Opening one would wait for whoever writes into it."""
+    os.mkfifo(tmp_path / "pipe.ngt")
+    with pytest.raises(UserError, match="found no regular file"):
+        Table.open(tmp_path / "pipe.ngt")

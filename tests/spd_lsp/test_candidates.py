@@ -56,3 +56,12 @@ def test_what_is_not_allowed_takes_no_part():
     p_f = np.array([[0.1, 0.2], [0.3, 0.1]])
     np.testing.assert_allclose(among_allowed(p_f, 0.1), [[0.25, 0.5], [0.6, 0.2]])
     assert np.isfinite(among_allowed(np.zeros((1, 2)), 0.0)).all()
+
+
+def test_tokens_that_the_model_does_not_have_are_not_offered_to_streams_of_their_own():
+    """A table may name any: it takes logits [K, V] no further than V."""
+    logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
+    candidates, p_f = of_all(logits, [[1], [2]], Bigrams(), Settings(candidates=3), None)
+    assert 4 in candidates
+    assert candidates.max() < 6
+    assert p_f.shape == (2, len(candidates))

@@ -1,0 +1,275 @@
+"""Asks crafted tables through a kernel compiled with AddressSanitizer, which ends the process at the first fault.
+
+Run as a process of its own, libasan loaded before it: LIBRARY FOLDER SECONDS SEED [CASE]. A crafted table is a
+real one, changed with knowledge of its parts, every checksum put right again. It must be refused with a sentence,
+or be answered from without a fault; and if `verify` finds it sound, kernel and numpy give the same answers. FOLDER
+keeps the last table, and the seed and number of its case: given as SEED and CASE, they run it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from ngram_builders import lookup
+from ngram_builders.errors import UserError
+from ngram_builders.kernel import EVEN, Compiled, open_library
+from ngram_builders.layout import DTYPES, PREFIX, Columns, align, map_file, read_header
+from ngram_builders.tables import Table
+from tests.ngram_builders.reference import write_texts
+
+Random = np.random.Generator
+Parts = tuple[dict[str, Any], dict[str, np.ndarray]]  # a table's header, and its sections
+
+NUMBERS = (
+    -(2**63),
+    -(2**31),
+    -1,
+    0,
+    1,
+    31,
+    32,
+    63,
+    64,
+    255,
+    2**16 - 1,
+    2**31 - 1,
+    2**32 - 1,
+    2**40,
+    2**63,
+    2**64 - 1,
+)
+NONSENSE = (None, "", "x", b"", [], {}, True, 0.5, math.inf, -math.inf, math.nan)
+TEXT = [0, *np.random.default_rng(5).integers(0, 9, size=300).tolist()]
+WIDE_ROW = [token for i in range(40) for token in (1, i)]
+NARROW_ROW = [token for i in range(31) for token in (45, i)]
+CONTEXTS = [*([-1] * (8 - i) + TEXT[:i] for i in range(1, 8)), *(TEXT[i : i + 8] for i in range(0, 290, 9))]
+CONTEXTS = np.array([*CONTEXTS, [-1] * 7 + [1], [-1] * 7 + [45], [-1] * 8, [2**62] * 8])
+
+
+def real_tables(folder: Path) -> list[Path]:
+    """Small tables of every kind: tokens of two and four bytes, pruned or not, rows wide and narrow."""
+    texts = [TEXT, WIDE_ROW, NARROW_ROW, [3, 4] * 300]
+    kinds = ((50, (2, 3, 4), 1), (70_000, (2, 9), 1), (50, (2, 3), 2), (50, (5,), 1))
+    made = [folder / f"real{number}.ngt" for number in range(len(kinds) + 1)]
+    for path, (vocab_size, orders, least) in zip(made[1:], kinds, strict=True):
+        write_texts(path, texts, vocab_size, orders=orders, least=least)
+    write_texts(made[0], [], 50)
+    return made
+
+
+def take_apart(path: Path) -> Parts:
+    """Header and sections, to be changed."""
+    fields, _ = read_header(path, map_file(path))
+    columns = Table.open(path).columns
+    return fields, {name: getattr(columns, name).copy() for name in fields.pop("sections")}
+
+
+def put_together(parts: Parts, random: Random) -> bytes:
+    """The file, every checksum right; now and then with places or header bytes that are not."""
+    fields, sections = parts
+    places, body = {}, b""
+    for name, section in sections.items():
+        data = section.tobytes()
+        places[name] = [len(body), len(data), section.dtype.str, zlib.crc32(data)]
+        body += data.ljust(align(len(data)), b"\0")
+    while random.random() < 0.1:
+        place = places[random.choice(list(places))]
+        place[random.integers(3)] = pick(random, (*NUMBERS, *NONSENSE, 64, 128, "<u4", "<u2", "<f8", "O"))
+    header = bytearray(msgpack.packb({**fields, "sections": places}))
+    while random.random() < 0.05:
+        header[random.integers(len(header))] = random.integers(256)
+    prefix = PREFIX.pack(b"SPDNGT\0", 2, len(header), zlib.crc32(header))
+    return (prefix + header).ljust(align(len(prefix) + len(header)), b"\0") + body
+
+
+def pick(random: Random, values: Any) -> Any:
+    """One of some values of any types."""
+    return values[random.integers(len(values))]
+
+
+def change_header(parts: Parts, random: Random) -> None:
+    """A field, or a number within one, becomes something else."""
+    fields, _ = parts
+    place: Any = fields
+    key: Any = pick(random, list(fields))
+    while isinstance(place[key], list) and place[key] and random.random() < 0.8:
+        place = place[key]
+        key = int(random.integers(len(place)))
+    place[key] = pick(random, (*NUMBERS, *NONSENSE))
+
+
+def change_weights(parts: Parts, random: Random) -> None:
+    """Weights that are none."""
+    weights = np.zeros(64)
+    weights[random.integers(64)] = pick(random, (math.nan, math.inf, -0.1, 1.5, 0.5, 1e308))
+    parts[0]["weights"] = weights.tobytes()
+
+
+def repeat_a_token(parts: Parts, random: Random) -> None:
+    """A row names one token again and again."""
+    _, sections = parts
+    start, end = row_of(sections, random)
+    sections["tokens"][start:end] = pick(random, (0, 1, 2, 30, 49, 2**16 - 1))
+
+
+def disorder_a_row(parts: Parts, random: Random) -> None:
+    """A row's tokens in another order."""
+    start, end = row_of(parts[1], random)
+    random.shuffle(parts[1]["tokens"][start:end])
+
+
+def row_of(sections: dict[str, np.ndarray], random: Random) -> tuple[int, int]:
+    """Where one row's entries lie; the widest ones are the likeliest."""
+    widths = np.diff(sections["pointers"].astype(np.int64))
+    if not len(widths):
+        return 0, 0
+    row = int(widths.argmax()) if random.random() < 0.5 else int(random.integers(len(widths)))
+    return int(sections["pointers"][row]), int(sections["pointers"][row + 1])
+
+
+def change_numbers(parts: Parts, random: Random) -> None:
+    """A few numbers of one section become extremes, or their neighbours'."""
+    section = pick(random, [section for section in parts[1].values() if len(section)] or [np.zeros(1)])
+    info = np.iinfo(section.dtype) if section.dtype.kind in "iu" else np.iinfo(np.int64)
+    for place in random.integers(len(section), size=random.integers(1, 4)):
+        neighbour = int(section[place]) + int(random.integers(-2, 3))
+        section[place] = min(max(pick(random, (neighbour, *NUMBERS)), info.min), info.max)
+
+
+def fill(parts: Parts, random: Random) -> None:
+    """A stretch of one section holds one value."""
+    section = pick(random, [section for section in parts[1].values() if len(section)] or [np.zeros(1)])
+    start, end = sorted(random.integers(len(section) + 1, size=2))
+    section[start:end] = section[random.integers(len(section))]
+
+
+def change_length(parts: Parts, random: Random) -> None:
+    """A section grows or shrinks; the header says so half of the time."""
+    fields, sections = parts
+    name = pick(random, list(sections))
+    length = int(random.choice([0, 1, len(sections[name]) - 1, len(sections[name]) + 1, len(sections[name]) * 2]))
+    lengths = {name: max(length, 0)}
+    if random.random() < 0.5:
+        twin = {"tokens": "counts", "overflow_places": "overflow_counts", "wide_rows": "wide_totals"}.get(name)
+        lengths |= {twin: lengths[name]} if twin else {}
+        fields["entries"] = lengths.get("tokens", fields["entries"])
+        fields["contexts"] = lengths.get("fingerprints", fields["contexts"])
+    for changed, wanted in lengths.items():
+        sections[changed] = np.resize(np.append(sections[changed], 0).astype(sections[changed].dtype), wanted)
+
+
+def join_rows(parts: Parts, random: Random) -> None:
+    """Every context leads to the same row, or to all entries."""
+    sections = parts[1]
+    ends = random.integers(len(sections["tokens"]) + 1, size=2)
+    sections["pointers"][:-1] = np.tile(ends, len(sections["pointers"]))[: len(sections["pointers"]) - 1]
+
+
+CHANGES: tuple[Callable[[Parts, Random], None], ...] = (
+    *(change_header, change_weights, repeat_a_token, disorder_a_row),
+    *(change_numbers, change_numbers, fill, change_length, join_rows),
+)
+
+
+def crafted(real: list[Parts], random: Random) -> bytes:
+    """A table that somebody made by hand."""
+    parts = deepcopy(pick(random, real))
+    for _ in range(random.integers(0, 4)):
+        pick(random, CHANGES)(parts, random)
+    return put_together(parts, random)
+
+
+def apart(columns: Columns) -> Columns:
+    """Each array in memory of its own, of just its size, so that what reads beyond it is seen."""
+    return replace(columns, **{name: getattr(columns, name).copy() for name in DTYPES})
+
+
+def answers(asked: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarray]:
+    """What is said of one question; numbers that make no sense are a fault."""
+    contexts = CONTEXTS[random.integers(len(CONTEXTS), size=random.integers(0, 5)), random.integers(0, 8) :]
+    candidates = random.choice([-1, 0, 1, 2, 30, 49, 2**16 - 1, 2**31], size=int(pick(random, (0, 1, 1, 2, 60))))
+    n = int(pick(random, (0, 1, 2, 20, 300)))
+    likely = np.where(random.random(60) < pick(random, (0, 0.5, 1)), -1, random.integers(0, 9, 60) / 64)
+    p, heard = asked.mean(*given, contexts, candidates)
+    ids = asked.successors(*given[:1], contexts, n)
+    both, p_f = asked.nested(*given, contexts, likely.astype(np.float32), min(n, 60), EVEN)
+    assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all() and np.isfinite(heard).all()
+    assert (np.diff(ids) > 0).all() and (ids >= 0).all()
+    assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < 60).all()
+    return [p, heard, ids, both, p_f]
+
+
+def ask(library: ctypes.CDLL, tables: list[Table], sound: bool, random: Random) -> None:
+    """A few questions to tables side by side: to the kernel and to numpy, which agree on sound ones."""
+    columns = [apart(table.columns) for table in tables]
+    pools, weights = (
+        ([columns], [0.5]) if random.random() < 0.5 else ([[one] for one in columns], [0.3] * len(columns))
+    )
+    compiled = Compiled(library, pools, weights)
+    for seed in random.integers(2**32, size=2):
+        by_kernel = answers(compiled, (), np.random.default_rng(seed))
+        by_numpy = answers(lookup, (pools, weights), np.random.default_rng(seed))
+        for one, other in zip(by_kernel, by_numpy, strict=True) if sound else ():
+            assert one.shape == other.shape and (abs(one - other) <= 1e-12).all(), (one, other)
+
+
+def one_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: Path, random: Random) -> str:
+    """Whether a crafted table was refused when it was opened, asked although unsound, or sound."""
+    path.write_bytes(crafted(parts, random))
+    try:
+        table = Table.open(path)
+    except UserError:
+        return "refused"
+    try:
+        table.verify()
+        sound = True
+    except UserError:
+        sound = False
+    beside = [pick(random, real)] if random.random() < 0.5 else []
+    with np.errstate(all="ignore"):
+        ask(library, [table, *beside], sound, random)
+    return "sound" if sound else "unsound"
+
+
+def known_cases(library: ctypes.CDLL, table: Table) -> None:
+    """What was found once: a narrow row of one token again and again, one candidate; nothing that may follow."""
+    one_token = replace(apart(table.columns), tokens=np.zeros_like(table.columns.tokens))
+    for query in (Compiled(library, [[one_token]], [1.0]), Compiled(library, [[one_token] * 3], [1.0])):
+        assert query.mean(np.array([[45]]), np.array([0]))[0].max() <= 1
+        assert query.nested(np.array([[45], [1]]), np.full(50, -1, np.float32), 1, EVEN)[1].shape == (2, 0)
+
+
+def main(library: str, folder: str, seconds: str, seed: str, *case: str) -> None:
+    """Case after case until the time is over, those of seed 0 and of the given seed in turns."""
+    path, kernel, found = Path(folder, "crafted.ngt"), open_library(Path(library)), Counter[str]()
+    files = real_tables(Path(folder))
+    real, parts = [Table.open(file) for file in files], [take_apart(file) for file in files]
+    known_cases(kernel, real[1])
+    end = time.monotonic() + float(seconds)
+    with Path(folder, "case").open("wb", buffering=0) as name:
+        for number in (int(only) for only in case) if case else count():
+            if time.monotonic() > end and not case:
+                break
+            source = int(seed) if case or number % 2 else 0
+            name.seek(0)
+            name.write(b"%d %d\n" % (source, number))
+            found[one_case(kernel, real, parts, path, np.random.default_rng([source, number]))] += 1
+    sys.stdout.write(f"survived {dict(sorted(found.items()))}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

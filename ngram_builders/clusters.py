@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from loguru import logger
 
 from ngram_builders.errors import UserError
 from ngram_builders.layout import replace_file
+from ngram_builders.programs import AWAY, find_program
 from ngram_builders.stages import STAGES, Encode, Plan, work_on
 
 __all__ = ["EXECUTORS", "Cluster", "run"]
@@ -113,7 +115,7 @@ def executor_of(step: Step, tasks: int, cluster: Cluster, mine: range | None = N
             "time": "24:00:00",
             "job_name": f"ngrams-{step.stage}",
             "qos": "",
-            "env_command": f'export PATH="{Path(sys.executable).parent}:$PATH"',
+            "env_command": f'export PYTHONSAFEPATH=1 PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
             # Without it a stage would wait for ever for one that failed.
             "sbatch_args": {"kill-on-invalid-dep": "yes"},
         }
@@ -200,10 +202,9 @@ def queue(work: Path, steps: list[tuple[Step, int]], cluster: Cluster, report: R
 
 def is_queued(job: str) -> bool:
     """Whether Slurm still has something to do for a job."""
-    try:
-        answer = subprocess.run(["squeue", "-h", "-j", job], capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise UserError("expected Slurm's squeue here, found none; run this on a login node") from error
+    if (squeue := find_program("squeue")) is None:
+        raise UserError("expected Slurm's squeue here, found none; run this on a login node")
+    answer = subprocess.run([squeue, "-h", "-j", job], capture_output=True, text=True, check=False, cwd=AWAY)
     return bool(answer.stdout.strip())
 
 

@@ -109,18 +109,24 @@ def compilers() -> Iterator[list[str]]:
     if named := os.environ.get("CC"):
         yield shlex.split(named)
     for name in ("cc", "gcc", "clang"):
-        if (found := shutil.which(name)) and not asks_for_xcode(found):
+        if (found := shutil.which(name, path=search_path())) and not asks_for_xcode(found):
             yield [found]
     if find_spec("ziglang"):
         # Without a target zig compiles for this very processor, and the wheel may travel to another.
         yield [sys.executable, "-m", "ziglang", "cc", "-target", zig_target()]
 
 
+def search_path() -> str:
+    """The PATH without entries that mean the working folder."""
+    return os.pathsep.join(folder for folder in os.get_exec_path() if Path(folder).is_absolute())
+
+
 def asks_for_xcode(compiler: str) -> bool:
     """Whether this is macOS's stand-in for a compiler, which opens a window that offers one."""
     if sys.platform != "darwin" or not compiler.startswith("/usr/bin/"):
         return False
-    return bool(run(["xcode-select", "--print-path"], Path.cwd()))
+    with TemporaryDirectory() as folder:
+        return bool(run(["/usr/bin/xcode-select", "--print-path"], Path(folder)))
 
 
 def zig_target() -> str:
@@ -165,7 +171,8 @@ def run(command: list[str], folder: Path) -> str:
             text=True,
             errors="replace",
             timeout=SECONDS,
-            env={**os.environ, **caches},
+            cwd=folder,
+            env={**os.environ, **caches, "PATH": search_path()},
         )
     except (OSError, subprocess.SubprocessError) as error:
         return f"{command[0]}: {error}"

@@ -15,7 +15,7 @@ import click
 from spd_lsp.cluster_build import OPTIONS as WHERE
 from spd_lsp.cluster_build import cluster_options, count_in_tasks
 from spd_lsp.ngram_commands import open_registry
-from spd_lsp.settings import Settings, UserError, unabbreviated
+from spd_lsp.settings import Settings, UserError
 from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def count(
     **options: Any,
 ) -> tuple[Summary, list[str]]:
     """Run the build; what was made, and lines on what it took beside that."""
-    from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+    from spd_lsp.checkpoints import STARTER, built_in_domains, lasting, locate
     from spd_lsp.tokens import Tokens
 
     folder = locate(model)
@@ -134,14 +134,6 @@ def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     if fault is None:
         return f"{shown(file)}: counted as {language_of(file)}"
     return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
-
-
-def lasting(model: str) -> str:
-    """A model's name that means the same wherever it is built again: folders in full."""
-    from spd_lsp.checkpoints import STARTER
-
-    folder = Path(unabbreviated(model))
-    return str(folder.resolve()) if model != STARTER and folder.is_dir() else model
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which folder holds the model: the one in this package, a folder, or a Hugging Face id.
+"""Which folder holds the model: the one in this package, a folder that is written as a path, or a Hugging Face id.
 
 The only file that may reach the network, and only for an id that a person named and that is not stored yet.
 """
@@ -9,10 +9,11 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
-from spd_lsp.settings import UserError, unabbreviated
+from spd_lsp.settings import UserError, is_path, unabbreviated
 
 STARTER = "starter"
 WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
@@ -29,18 +30,24 @@ def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Pat
         ) from error
 
 
+def lasting(model: str) -> str:
+    """A model's name that means the same wherever it is used: folders in full."""
+    return str(Path(unabbreviated(model)).resolve()) if is_path(model) else model
+
+
 def find(model: str, report: Callable[[str], None]) -> Path:
     """As `locate`; OSError where a folder cannot be looked into."""
     if model == STARTER:
         return complete(Path(str(files("spd_lsp") / "starter")), model)
-    folder = Path(unabbreviated(model))
-    if folder.is_dir():
-        return complete(folder, model)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", model) and not model.startswith((".", "~")):
+    if is_path(model):
+        folder = Path(unabbreviated(model))
+        if folder.is_dir():
+            return complete(folder, model)
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+", model):  # whatever folder of that name the working folder has
         return complete(download(model, report), model)
     raise UserError(
         f"expected a model's folder, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`; "
-        f"found no folder {model!r}; check the name given to --model"
+        f"found no folder {model!r}; check the name given to --model, and write a folder as a path such as ./mine"
     )
 
 
@@ -67,16 +74,15 @@ def download(model: str, report: Callable[[str], None]) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, allow_patterns=WANTED, local_files_only=True))
-    except LocalEntryNotFoundError:
+        with suppress(LocalEntryNotFoundError):
+            return Path(snapshot_download(model, allow_patterns=WANTED, local_files_only=True))
         report(f"downloading {model}")
-    try:
         return Path(snapshot_download(model, allow_patterns=WANTED))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
             f"model {model} is not stored here and could not be downloaded ({reason}); "
-            "check the id and the connection, or give a folder"
+            "check the id and the connection, or write a folder as a path such as ./mine"
         ) from error
 
 

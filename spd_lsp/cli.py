@@ -16,13 +16,15 @@ import click
 
 from spd_lsp import __version__
 from spd_lsp.bench_command import bench
-from spd_lsp.build_command import build_ngrams, lasting
+from spd_lsp.build_command import build_ngrams
+from spd_lsp.checkpoints import lasting
 from spd_lsp.eval_command import evaluate
 from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
 from spd_lsp.printable import as_json
 from spd_lsp.rebuild_command import rebuild
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings, UserError, unabbreviated
+from spd_lsp.surroundings import settle_elsewhere
 from spd_lsp.terminal import guard_output
 from spd_lsp.tune_command import tune
 
@@ -79,7 +81,7 @@ def give_up_output() -> None:
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
     """Complete code locally: several drafts for one model pass per token."""
-    ctx.obj = Settings(data_dir=data_dir)
+    ctx.obj = Settings(data_dir=data_dir and str(Path(unabbreviated(data_dir)).absolute()))
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -108,7 +110,8 @@ def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | N
     from spd_lsp.listening import SharedModel, serve_stdio, serve_tcp
     from spd_lsp.server import create_server
 
-    settings = dataclasses.replace(settings, model=model, device=device)
+    settings = dataclasses.replace(settings, model=lasting(model), device=device)
+    settle_elsewhere()
     if not tcp:
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
@@ -222,6 +225,7 @@ def load_completer(
     open_model: Callable[..., Any] = open_model,
 ) -> Completer:
     """Put a completer together."""
+    from ngram_builders.programs import python
     from ngram_builders.registry import Registry
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate, vocabulary
     from spd_lsp.completer import Completer
@@ -242,7 +246,7 @@ def load_completer(
     if not ngrams:
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
-    again = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
+    again = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.refresh else None
     name = lasting(settings.model)
     rows = read_weights(registry.folder, name) or ROWS

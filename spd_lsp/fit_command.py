@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spd_lsp.build_command import lasting, progress
+from spd_lsp.build_command import progress
+from spd_lsp.checkpoints import lasting
 from spd_lsp.ngram_commands import open_registry
 from spd_lsp.settings import Settings, UserError
 

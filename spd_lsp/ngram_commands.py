@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spd_lsp.checkpoints import lasting
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
     from ngram_builders.exchange import import_table
     from spd_lsp.ngram_listing import as_paragraph
 
-    fingerprint, recipe = (fingerprint_of(model), {"model": model}) if model else (None, {})
+    fingerprint, recipe = (fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
     registry = open_registry(settings)
     imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
     click.echo(as_paragraph(imported, registry.uses()))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ngram_builders.programs import AWAY
 from ngram_builders.registry import Domain
 
 __all__ = ["Rebuilder", "behind"]
@@ -45,7 +46,7 @@ class Rebuilder:
             self.start(chosen)
 
     def start(self, domain: Domain) -> None:
-        """Build a domain in a process that gives way to others."""
+        """Build a domain in a process that gives way to others and works where no repository is."""
         nothing = subprocess.DEVNULL
         below_normal = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)  # Windows
         try:
@@ -54,6 +55,7 @@ class Rebuilder:
                 stdin=nothing,
                 stdout=nothing,
                 stderr=nothing,
+                cwd=AWAY,
                 creationflags=below_normal,
             )
         except OSError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 
-__all__ = ["Settings", "UserError", "parse_options", "unabbreviated"]
+__all__ = ["Settings", "UserError", "is_path", "parse_options", "unabbreviated"]
 
 
 def setting(
@@ -80,6 +80,11 @@ class Settings:
         """Editors, variables and quotes keep the shell from writing `~` out, so it is done here."""
         for name in ("model", "data_dir"):
             object.__setattr__(self, name, unabbreviated(getattr(self, name)))
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is written as a path: in full, or after `./`, `../` or `~`. `owner/name` is an id."""
+    return Path(name).is_absolute() or re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
 
 
 def unabbreviated(path: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.build_command import lasting
+from spd_lsp.checkpoints import lasting
 from spd_lsp.ngram_commands import open_registry
 from spd_lsp.printable import printable
 from spd_lsp.settings import Settings, UserError

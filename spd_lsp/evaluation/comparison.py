@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from spd_lsp.evaluation.drawing import import_matplotlib
 from spd_lsp.settings import UserError
 
 __all__ = ["Answers", "Built", "Comparison", "Setting", "check_target", "write"]
@@ -156,6 +157,7 @@ def as_json(found: Comparison) -> str:
 
 def draw(found: Comparison, path: Path) -> None:
     """Time per step, and bytes per n-gram, as bars."""
+    import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from spd_lsp.evaluation.drawing import import_matplotlib
 from spd_lsp.evaluation.tables import Results
 from spd_lsp.settings import UserError
 
@@ -16,7 +17,7 @@ COLOURS = {"none": "#999999", "built-in": "#c9a227", "repository": "#5b8e7d", "r
 def pyplot() -> Any:
     """matplotlib, drawing to files only."""
     try:
-        import matplotlib
+        matplotlib = import_matplotlib()
     except ImportError as error:
         raise UserError(
             "expected matplotlib for figures, found none; install it with `pip install 'spd-lsp[bench]'` or give "

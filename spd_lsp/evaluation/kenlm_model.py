@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders import programs
 from spd_lsp.evaluation.compiling import compile_library, run
 from spd_lsp.evaluation.stream import ORDERS, Stream
 
@@ -53,7 +53,7 @@ def missing_library(lmplz: Path | None) -> str:
     """What is not installed of what is needed to build models and ask them in C++."""
     if missing := missing_module(lmplz):
         return missing
-    if not (shutil.which("c++") and all(path.is_file() for path in library_files(lmplz))):
+    if not (programs.find_program("c++") and all(path.is_file() for path in library_files(lmplz))):
         return "no C++ compiler, or KenLM's sources and libraries are not around lmplz"
     return ""
 
@@ -66,7 +66,7 @@ def library_files(lmplz: Path | None) -> tuple[Path, Path, Path]:
 
 def find_program(lmplz: Path | None) -> Path | None:
     """lmplz with build_binary beside it, where it was named or on the PATH."""
-    found = str(lmplz) if lmplz else shutil.which("lmplz")
+    found = str(lmplz.absolute()) if lmplz else programs.find_program("lmplz")
     return Path(found) if found and Path(found).with_name("build_binary").is_file() else None
 
 

@@ -8,7 +8,6 @@ Dimensions: T ids, K drafts, L context tokens, O orders, S contexts (K * O), C c
 from __future__ import annotations
 
 import ctypes
-import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.programs import find_program
 from spd_lsp.evaluation.compiling import compile_library
 from spd_lsp.evaluation.stream import CONTEXT, ORDERS, Stream
 
@@ -35,7 +35,7 @@ def missing() -> str:
 
 def missing_compiler() -> str:
     """What is not installed for the query in C."""
-    return missing() or ("" if shutil.which("cc") else "no C compiler `cc`")
+    return missing() or ("" if find_program("cc") else "no C compiler `cc`")
 
 
 def build(stream: Stream, folder: Path) -> None:

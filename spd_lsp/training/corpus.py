@@ -12,7 +12,6 @@ import json
 import platform
 import re
 import subprocess
-import sys
 import sysconfig
 import zipfile
 from collections import Counter
@@ -20,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
+from ngram_builders import programs
 from spd_lsp.settings import UserError
 
 LARGEST_FILE = 200_000  # bytes
@@ -76,9 +76,10 @@ def download(requirement: str, folder: Path, python: str = "3.13") -> Path:
     into.mkdir(parents=True, exist_ok=True)
     if not (found := sorted(into.glob("*.whl"))):
         platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "any")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        command += ["--python-version", python, *(f"--platform={p}" for p in platforms), "--dest", str(into)]
-        finished = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
+        command = programs.python("pip", "download", "--quiet", "--no-deps", "--only-binary=:all:")
+        command += ["--python-version", python, *(f"--platform={p}" for p in platforms)]
+        command += ["--dest", str(into.absolute()), requirement]
+        finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=programs.AWAY)
         found = sorted(into.glob("*.whl"))
         if finished.returncode or not found:
             raise UserError(

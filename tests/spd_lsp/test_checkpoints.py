@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.checkpoints import built_in_domains, locate, vocabulary
+from spd_lsp.checkpoints import built_in_domains, lasting, locate, vocabulary
 from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
@@ -22,6 +22,30 @@ def test_a_folder_is_taken_as_it_is(tmp_path):
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).touch()
     assert locate(str(tmp_path)) == tmp_path
+
+
+@pytest.mark.parametrize("name", ["owner/name", "name"])
+def test_a_folder_of_the_working_folder_is_no_model_unless_it_is_written_as_a_path(tmp_path, monkeypatch, name):
+    """Somebody else may have filled the working folder."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / file).touch()
+    with pytest.raises(UserError, match=r"a folder as a path such as \./mine"):
+        locate(name)
+    assert lasting(name) == name
+    for written in (f"./{name}", f"../{tmp_path.name}/{name}", str(folder)):
+        assert locate(written).resolve() == folder
+        assert lasting(written) == str(folder)
+
+
+@pytest.mark.parametrize("name", ["owner/..", "a--b/c", "-a/b", "a/b.git"])
+def test_what_is_no_id_for_the_hub_is_a_sentence(monkeypatch, name):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=f"model {name} is not stored here"):
+        locate(name)
 
 
 @pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])

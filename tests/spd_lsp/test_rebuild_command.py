@@ -98,7 +98,7 @@ def test_it_is_built_as_it_was_asked_for(registry, run, shop):
 def test_a_model_s_folder_is_found_again_from_elsewhere(registry, run, shop, tmp_path, monkeypatch):
     (tmp_path / "mine").symlink_to(locate(STARTER), target_is_directory=True)
     monkeypatch.chdir(tmp_path)
-    run("build-ngrams", shop, "--model", "mine")
+    run("build-ngrams", shop, "--model", "./mine")
     monkeypatch.chdir(shop)
     run("ngrams", "rebuild", "shop")
     assert registry.find("shop").recipe["model"] == str(locate(STARTER).resolve())

@@ -17,6 +17,7 @@ from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.session import Found, Key
 from spd_lsp.evaluation.comparison import as_table
+from spd_lsp.evaluation.drawing import import_matplotlib
 
 __all__ = ["NO_DIFFERENCE", "as_json", "as_markdown", "draw", "write"]
 
@@ -249,6 +250,7 @@ def as_json(found: Found) -> str:
 
 def draw(found: Found, path: Path) -> None:
     """Time of a token by k, with quartiles."""
+    import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spd_lsp.evaluation.drawing import import_matplotlib
 from spd_lsp.evaluation.paper.intervals import Mean
 from spd_lsp.settings import UserError
 
@@ -109,7 +110,7 @@ def jsonable(value: Any) -> Any:
 def figures_possible() -> bool:
     """Whether figures can be drawn: matplotlib comes with the extra `bench`."""
     try:
-        import matplotlib  # noqa: F401
+        import_matplotlib()
     except ImportError:
         return False
     return True
@@ -117,6 +118,7 @@ def figures_possible() -> bool:
 
 def draw_figure(draw: Draw, size: tuple[float, float], path: Path) -> Path:
     """Draw and save as PNG, without a screen."""
+    import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

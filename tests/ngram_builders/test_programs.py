@@ -1,0 +1,56 @@
+"""Other programs are started by their full path, and a Python finds what this one finds and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.programs import AWAY, find_program, python
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs here are scripts of sh")
+
+
+def program(folder: Path, name: str = "squeue") -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text("#!/bin/sh\necho ran\n")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.parametrize("first", ["", ".", "here"])
+def test_a_program_is_never_taken_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    program(tmp_path / "clone"), program(tmp_path / "clone" / "here")
+    installed = program(tmp_path / "bin")
+    monkeypatch.chdir(tmp_path / "clone")
+    monkeypatch.setenv("PATH", os.pathsep.join([first, str(tmp_path / "bin")]))
+    assert find_program("squeue") == str(installed)
+    monkeypatch.setenv("PATH", first)
+    assert find_program("squeue") is None
+
+
+def test_a_module_runs_with_this_process_import_path_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder where it is started has modules of the same names."""
+    for folder, word in (("library", "installed"), ("clone", "clone")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "says_it.py").write_text(f"import json, sys\nprint({word!r}, *sys.argv[1:])\n")
+        for name in ("json", "runpy", "re"):
+            (tmp_path / folder / f"{name}.py").write_text(f"print({folder!r}, {name!r})\n" * (folder == "clone"))
+    (tmp_path / "library" / "runpy.py").unlink()
+    (tmp_path / "library" / "re.py").unlink()
+    monkeypatch.setattr(sys, "path", ["", *sys.path, str(tmp_path / "library")])
+    done = subprocess.run(python("says_it", "a", "b c"), cwd=tmp_path / "clone", capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("installed a b c\n", "")
+
+
+def test_other_processes_work_where_this_python_is_installed() -> None:
+    assert Path(AWAY).is_absolute()
+    assert Path(sys.executable).is_relative_to(AWAY)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from spd_lsp.engine.shards import demand_own_files
+from spd_lsp.network import opened_network
 from spd_lsp.settings import UserError, is_path, unabbreviated
 
 STARTER = "starter"
@@ -64,6 +66,7 @@ def complete(folder: Path, model: str) -> Path:
             f"model {model}: expected weights as *.safetensors in {folder}, found none; pickled weights "
             "(*.bin, *.pt) are not opened; convert them with `save_pretrained(..., safe_serialization=True)`"
         )
+    demand_own_files(folder)
     return folder
 
 
@@ -74,10 +77,11 @@ def download(model: str, report: Callable[[str], None]) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        with suppress(LocalEntryNotFoundError):
-            return Path(snapshot_download(model, allow_patterns=WANTED, local_files_only=True))
-        report(f"downloading {model}")
-        return Path(snapshot_download(model, allow_patterns=WANTED))
+        with opened_network():
+            with suppress(LocalEntryNotFoundError):
+                return Path(snapshot_download(model, allow_patterns=WANTED, local_files_only=True))
+            report(f"downloading {model}")
+            return Path(snapshot_download(model, allow_patterns=WANTED))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(

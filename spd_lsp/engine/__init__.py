@@ -7,3 +7,7 @@ in `frames.py`, and `gpu_choice.py` says whether it computes what transformers c
 `opening.py` reads weights through torch, `choice.py` chooses by `self_test.py`; `recorded.py` opens a small model
 without torch.
 """
+
+import os
+
+os.environ.setdefault("USE_HUB_KERNELS", "NO")  # transformers reads it once: it is to fetch no code

@@ -7,6 +7,7 @@ import math
 import struct
 from pathlib import Path
 
+from spd_lsp.engine.shards import weight_files
 from spd_lsp.settings import UserError
 
 GIB = 1 << 30
@@ -31,17 +32,6 @@ def demand_room(folder: Path, bytes_each: int, free: int | None, place: str) -> 
 def parameters(folder: Path) -> int:
     """How many numbers the weights in a folder are; damaged files, which are named later, count as none."""
     return sum(numbers_in(path) for path in weight_files(folder))
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files that are read; some folders hold the same weights twice, for other programs."""
-    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if whole.is_file():
-        return [whole]
-    try:
-        return [folder / name for name in sorted(set(json.loads(index.read_bytes())["weight_map"].values()))]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return sorted(folder.glob("*.safetensors"))
 
 
 def numbers_in(path: Path) -> int:

@@ -1,6 +1,6 @@
 """From a folder to an engine through torch: the device, the weights, the threads.
 
-No code that came with the weights is run.
+No code that came with the weights is run, and none is fetched.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from spd_lsp.engine.capacity import DoesNotFit, demand_room, free_memory
 from spd_lsp.engine.choice import SMALL, fastest
+from spd_lsp.engine.description import read_config
 from spd_lsp.engine.reference import CausalModel
 from spd_lsp.engine.retreat import Retreating
 from spd_lsp.engine.runner import Runner
@@ -110,17 +111,6 @@ def free_on(device: torch.device) -> int | None:
         free: int = torch.cuda.mem_get_info(device)[0]
         return free
     return free_memory()
-
-
-def read_config(folder: Path) -> Any:
-    """The model's description; families that transformers does not know are refused."""
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # a bad file raises many kinds
-        raise UserError(
-            f"{folder / 'config.json'}: transformers cannot read it without running foreign code "
-            f"({first_line(error)}); choose a model of a family it knows"
-        ) from error
 
 
 def refuse_others(config: Any, folder: Path) -> None:

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from spd_lsp.engine.choice import SMALL, fault_of_windows
 from spd_lsp.engine.conversion import convert
+from spd_lsp.engine.description import read_config
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.recorded import write_record
 from spd_lsp.engine.reference import CausalModel
@@ -19,7 +20,9 @@ from spd_lsp.settings import UserError
 
 def record(folder: Path) -> None:
     """Record the model in a folder; `UserError` if the NumPy decoder does not compute it or it is large."""
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    network = AutoModelForCausalLM.from_pretrained(
+        folder, config=read_config(folder), dtype=torch.float32, use_safetensors=True, local_files_only=True
+    )
     reference = CausalModel(network)
     decoder = convert(network)
     if decoder.size > SMALL:

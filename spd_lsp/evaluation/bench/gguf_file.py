@@ -47,9 +47,10 @@ class Unlike(Exception):
 def write(folder: Path, path: Path) -> str:
     """Write the GGUF file; the precision of its matrices is returned: half if they are stored so, else single."""
     from gguf import GGUFWriter
-    from transformers import AutoConfig
 
-    config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    from spd_lsp.engine.description import read_config
+
+    config = read_config(folder)
     if config.model_type not in KINDS:
         raise Unlike(f"a model of type {config.model_type}; {', '.join(KINDS)} are compared")
     rotation = config.rope_parameters

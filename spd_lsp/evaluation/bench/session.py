@@ -174,6 +174,8 @@ def plain_network(asked: Asked, device: str) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging
 
+    from spd_lsp.engine.description import read_config
+
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
@@ -181,6 +183,7 @@ def plain_network(asked: Asked, device: str) -> Any:
         dtype = torch.float16
     network: Any = AutoModelForCausalLM.from_pretrained(
         asked.folder,
+        config=read_config(asked.folder),
         dtype=dtype,
         use_safetensors=True,
         local_files_only=True,

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, Qwen2Config
 
 from ngram_builders.counts import ORDERS, count_streams, stream
 from ngram_builders.tables import Delta
 from spd_lsp.checkpoints import locate
+from spd_lsp.engine.description import read_config
 from spd_lsp.engine.frames import CudaCapture
 from spd_lsp.engine.gpu_choice import on_gpu
 from spd_lsp.engine.opening import choose_device, choose_dtype
@@ -96,7 +97,7 @@ def config_of(shape: str) -> PreTrainedConfig:
     """The shape by name."""
     if shape not in SHAPES:
         raise UserError(f"expected a shape among {', '.join(SHAPES)}, found {shape!r}; choose one")
-    found: PreTrainedConfig = SHAPES[shape] or AutoConfig.from_pretrained(locate("starter"))
+    found: PreTrainedConfig = SHAPES[shape] or read_config(locate("starter"))
     return found
 
 

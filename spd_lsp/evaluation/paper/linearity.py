@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from spd_lsp.engine.description import read_config
 from spd_lsp.settings import UserError
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -56,7 +57,12 @@ def open_network(folder: Path, device: str) -> Any:
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         network: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32 if chosen == "cpu" else "auto", use_safetensors=True, local_files_only=True
+            folder,
+            config=read_config(folder),
+            dtype=torch.float32 if chosen == "cpu" else "auto",
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"transformers cannot open the model in {folder} ({error}); name another model") from error

@@ -118,7 +118,9 @@ class SpdServer(LanguageServer):
         try:
             report(LOADING)
             self.completer = None  # two models at once may not fit into memory
-            self.completer = self.load(settings, report)
+            completer = self.load(settings, report)
+            self.loading.check()  # a session that ended meanwhile has no use for it
+            self.completer = completer
         except Cancelled as stopped:
             return str(stopped)
         except UserError as error:
@@ -135,8 +137,8 @@ class SpdServer(LanguageServer):
 
     def _adopt(self, settings: Settings) -> None:
         """In the worker, which alone may touch the completer."""
-        if self.completer is not None:
-            self.completer.adopt(settings)
+        if (completer := self.completer) is not None:
+            completer.adopt(settings)
 
     async def drafts(self, document: LspDocument, question: Question, automatic: bool) -> list[Completion] | None:
         """Completions, best first; None if a newer request took this one's place."""
@@ -186,15 +188,15 @@ class SpdServer(LanguageServer):
 
     def _tidy(self, seconds: float) -> bool:
         """In the worker: what no request waits for; whether there is more to do."""
-        if self.completer is None:
+        if (completer := self.completer) is None:
             return False
-        self.completer.hear(self.inbox.take())
-        return self.completer.tidy(seconds)
+        completer.hear(self.inbox.take())
+        return completer.tidy(seconds)
 
     def _read_ahead(self, question: Question, check: Callable[[], None]) -> None:
         """In the worker: read what the next request is likely to show the model."""
-        if self.completer is not None:
-            self.completer.read_ahead(question.source, question.cursor, question.language, check)
+        if (completer := self.completer) is not None:
+            completer.read_ahead(question.source, question.cursor, question.language, check)
 
     async def model_or_reason(self) -> str:
         """Wait for the model: a person asked, and would rather wait than ask again, but not for ever."""
@@ -207,11 +209,11 @@ class SpdServer(LanguageServer):
     def _answer(self, question: Question, check: Callable[[], None]) -> Answer | None:
         """In the worker: one completion."""
         check()
-        if self.completer is None:
+        if (completer := self.completer) is None:
             return None
         q = question
-        self.completer.hear(self.inbox.take(), q.name)
-        answer = self.completer.complete(
+        completer.hear(self.inbox.take(), q.name)
+        answer = completer.complete(
             q.source, q.cursor, q.language, q.path, name=q.name, forced=q.forced, check=check
         )
         sizes = (len(answer.completions), answer.passes, answer.prompt_tokens, answer.seconds * 1000)
@@ -240,12 +242,13 @@ class SpdServer(LanguageServer):
             log.error("a message could not be handled: %s", trail(error))
 
     def shutdown(self) -> None:
-        """Stop the work within one step."""
+        """Stop the work within one step, and let go of what it used: the session's end is not the process's."""
         self.loading.cancel(Reason.SHUTDOWN)
         self.latest.drop_all(Reason.SHUTDOWN)
         self.upkeep.stop()
         self.ahead.stop()
         self.worker.shutdown(wait=False, cancel_futures=True)
+        self.completer = None
         super().shutdown()  # type: ignore[no-untyped-call]
 
 

@@ -10,7 +10,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +77,7 @@ class Tokens:
         self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
         self.specials = frozenset(self.tokenizer.get_added_tokens_decoder())
         self.end_of_text = self.find_end_of_text()
-        self.known_size = lru_cache(LINES)(self.size)
+        self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
         self.fill_format = next((f for f in FILL_FORMATS if all(map(self.find, f.marks))), None)
 
     def find(self, name: str) -> str | None:
@@ -111,11 +111,7 @@ class Tokens:
 
     def count(self, text: str) -> int:
         """How many tokens a text takes; lines are remembered, as they are asked for again at every keystroke."""
-        return self.known_size(text) if len(text) <= SHORT else self.size(text)
-
-    def size(self, text: str) -> int:
-        """How many tokens a text takes."""
-        return len(self.encode(text))
+        return self.known_size(text) if len(text) <= SHORT else size(self.tokenizer, text)
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         """The bytes that ids stand for; special tokens stand for none."""
@@ -186,6 +182,11 @@ class Tokens:
         """Pieces in the order of their bytes, without empty ones, and their ids."""
         order = sorted((i for i, piece in enumerate(self.pieces) if piece), key=self.pieces.__getitem__)
         return [self.pieces[i] for i in order], np.array(order, dtype=np.int64)
+
+
+def size(tokenizer: Tokenizer, text: str) -> int:
+    """How many tokens a text takes."""
+    return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def is_indented(before: str) -> bool:

@@ -9,22 +9,13 @@ import os
 import socket
 import threading
 
-from spd_lsp.settings import UserError
-
-__all__ = ["connect"]
+__all__ = ["carry"]
 
 AT_ONCE = 65536  # bytes
 
 
-def connect(host: str, port: int) -> None:
+def carry(wire: socket.socket) -> None:
     """Carry bytes both ways until one end closes."""
-    try:
-        wire = socket.create_connection((host, port))
-    except OSError as error:
-        raise UserError(
-            f"expected a server at {host}:{port}, found none ({error.strerror or error}); "
-            f"start one there: spd-lsp serve --tcp {host}:{port}"
-        ) from error
     with wire:
         threading.Thread(target=upload, args=(wire,), daemon=True).start()
         download(wire)

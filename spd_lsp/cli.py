@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp import __version__
+from spd_lsp.addresses import DEFAULT_PORT, is_number
 from spd_lsp.bench_command import bench
 from spd_lsp.build_command import build_ngrams
 from spd_lsp.checkpoints import lasting
+from spd_lsp.connect_command import connect, door_at, token_options
 from spd_lsp.eval_command import evaluate
 from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
@@ -101,44 +103,45 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 @model_options
 @click.option("--stdio", is_flag=True, help="Speak over standard input and output (the default).")
 @click.option(
-    "--tcp", metavar="HOST:PORT", help="Listen on a port instead, for any number of editors that share the model."
+    "--socket",
+    metavar="[PATH]",
+    is_flag=False,
+    flag_value="",
+    help="Listen for any number of your editors, which share the model, at a socket that is yours alone.",
 )
+@click.option(
+    "--tcp", metavar="[HOST:PORT]", is_flag=False, flag_value=DEFAULT_PORT, help="Listen at a port instead."
+)
+@token_options
+@click.option("--sessions", type=click.IntRange(1), default=64, show_default=True, help="Most editors at once.")
 @click.option("-v", "--verbose", count=True, help="Log more to standard error; never code.")
 @click.pass_obj
-def serve(settings: Settings, model: str, device: str, stdio: bool, tcp: str | None, verbose: int) -> None:
+def serve(
+    settings: Settings,
+    model: str,
+    device: str,
+    stdio: bool,
+    socket: str | None,
+    tcp: str | None,
+    token_file: Path | None,
+    unencrypted: bool,
+    sessions: int,
+    verbose: int,
+) -> None:
     """Run the language server; an editor starts it."""
-    from spd_lsp.listening import SharedModel, serve_stdio, serve_tcp
+    from spd_lsp.listening import SharedModel, serve_at, serve_stdio
     from spd_lsp.server import create_server
 
     settings = dataclasses.replace(settings, model=lasting(model), device=device)
+    if stdio + (socket is not None) + (tcp is not None) > 1:
+        raise UserError("expected one way to be reached, found several; choose --stdio, --socket or --tcp")
+    door = door_at(socket, tcp, token_file, unencrypted)
     settle_elsewhere()
-    if not tcp:
+    if door is None:
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
     make = partial(create_server, load, settings, OURS)
-    sys.exit(serve_tcp(make, *split_address(tcp), tell, verbose=verbose))
-
-
-@main.command()
-@click.argument("address", metavar="HOST:PORT")
-def connect(address: str) -> None:
-    """Join the editor that starts this to a server that listens elsewhere (serve --tcp)."""
-    from spd_lsp.bridge import connect
-
-    connect(*split_address(address))
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Example: `127.0.0.1:2087` -> ("127.0.0.1", 2087); `:2087` listens on the loopback address."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not is_number(port) or not 0 < int(port) < 65536:
-        raise UserError(f"expected HOST:PORT such as 127.0.0.1:2087, found {address!r}")
-    return host or "127.0.0.1", int(port)
-
-
-def is_number(text: str) -> bool:
-    """Whether `int` reads a text, which is not of absurd length either. Example: `²` is a digit and no number."""
-    return re.fullmatch(r"[0-9]{1,18}", text) is not None
+    sys.exit(serve_at(door, make, tell, most=sessions, verbose=verbose))
 
 
 @main.command()
@@ -318,6 +321,7 @@ def doctor(settings: Settings, model: str, device: str) -> None:
 
 
 main.add_command(bench)
+main.add_command(connect)
 main.add_command(build_ngrams)
 main.add_command(ngrams)
 main.add_command(evaluate)

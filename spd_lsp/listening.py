@@ -1,12 +1,12 @@
-"""How editors reach servers: one over standard input and output, or many over TCP that share a model.
+"""How editors reach servers: one over standard input and output, or many through a door that share a model.
 
-Over TCP each connection is a session of its own. Nothing is protected: whoever reaches the port can complete. So
-it is one of this machine alone, unless the person says otherwise.
+Each connection is a session of its own. The door says who may stay; here is only counted how many.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pygls.io_ import StdinAsyncReader, run_async
+from pygls.io_ import run_async
 
+from spd_lsp.doors import Door
 from spd_lsp.parent import gone
 from spd_lsp.protocol import log_to_stderr, trail
 from spd_lsp.server import SpdServer
-from spd_lsp.settings import UserError
-from spd_lsp.wire import Headers, Reader, SocketWire, Wire
+from spd_lsp.wire import Headers, Oversized, Reader, SocketWire, StandardInput, Wire
 
 if TYPE_CHECKING:
     from spd_lsp.engine.batching import SharedEngine
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
     Open = Callable[[Path, str, Report], Any]  # folder, device -> an engine
 
-__all__ = ["SharedModel", "serve_stdio", "serve_tcp"]
+__all__ = ["MOST_SESSIONS", "SharedModel", "serve_at", "serve_stdio"]
+
+MOST_SESSIONS = 64
+MOST_STRANGERS = 64  # connections that have not proved yet that they may stay
 
 log = logging.getLogger(__name__)
 unsaid = logging.getLogger(f"{__name__}.pygls")  # tracebacks of what clients get wrong, which is said in one line
@@ -51,7 +54,7 @@ async def serve_one(server: SpdServer, wire: Wire) -> None:
     """Serve the editor that started this process, as long as it runs."""
     watch = asyncio.ensure_future(end_with_editor(server))
     try:
-        await session(server, StdinAsyncReader(sys.stdin.buffer, server.thread_pool), wire)
+        await session(server, StandardInput(sys.stdin.buffer, server.thread_pool), wire)
     finally:
         watch.cancel()
 
@@ -81,28 +84,72 @@ class SharedModel:
             return self.shared.seat()
 
 
-def serve_tcp(
-    make: Callable[[], SpdServer], host: str, port: int, tell: Report = log.info, *, verbose: int = 0
+def serve_at(
+    door: Door,
+    make: Callable[[], SpdServer],
+    tell: Report = log.info,
+    *,
+    most: int = MOST_SESSIONS,
+    verbose: int = 0,
 ) -> int:
-    """Serve every editor that connects, each by a server of its own, until the process is ended."""
+    """Serve every editor that the door admits, each by a server of its own, until the process is ended."""
     prepare(verbose)
-    asyncio.run(listen(make, host, port, tell))
+    asyncio.run(listen(door, Sessions(door, make, most), tell))
     return 0
 
 
-async def listen(make: Callable[[], SpdServer], host: str, port: int, tell: Report) -> None:
-    """Accept editors for ever."""
-    try:
-        listener = await asyncio.start_server(
-            lambda reader, writer: session(make(), reader, SocketWire(writer)), host, port
-        )
-    except OSError as error:
-        raise UserError(
-            f"expected to listen at {host}:{port}, found: {error.strerror}; choose another port"
-        ) from error
-    tell(f"listening at {host}:{port}; editors run: spd-lsp connect {host}:{port}")
+async def listen(door: Door, sessions: Sessions, tell: Report) -> None:
+    """Let editors in for ever."""
+    listener = await door.open(sessions.serve)
+    tell(door.advice)
     async with listener:
         await listener.serve_forever()
+
+
+class Sessions:
+    """Who is there, each for itself, and no more of them than agreed."""
+
+    def __init__(self, door: Door, make: Callable[[], SpdServer], most: int) -> None:
+        self.door = door
+        self.make = make
+        self.most = most
+        self.strangers = 0
+        self.open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve who comes through the door, if it may."""
+        wire = SocketWire(writer)
+        if not await self.admitted(reader, writer):
+            log.info("a connection was refused: it is not the user's")
+            wire.close()
+        elif self.open >= self.most:
+            log.warning("a connection was refused: %d editors are here already", self.open)
+            wire.write(too_many(self.most))
+            wire.close()
+        else:
+            self.open += 1
+            try:
+                await session(self.make(), reader, wire)
+            finally:
+                self.open -= 1
+
+    async def admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether the door lets a stranger in; too many at once are not asked."""
+        if self.strangers >= MOST_STRANGERS:
+            return False
+        self.strangers += 1
+        try:
+            return await self.door.admits(reader, writer)
+        finally:
+            self.strangers -= 1
+
+
+def too_many(most: int) -> bytes:
+    """What an editor shows when it is one too many: the only thing that may be said before it has spoken."""
+    text = f"spd-lsp: the server has {most} editors, as many as it takes; close one, or serve more with --sessions"
+    params = {"type": 1, "message": text}
+    body = json.dumps({"jsonrpc": "2.0", "method": "window/showMessage", "params": params}).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 async def session(server: SpdServer, reader: Reader, wire: Wire | SocketWire) -> None:
@@ -116,6 +163,8 @@ async def session(server: SpdServer, reader: Reader, wire: Wire | SocketWire) ->
         pass  # the editor said `exit`
     except (ConnectionError, asyncio.IncompleteReadError) as error:
         log.info("an editor left: %s", type(error).__name__)
+    except Oversized as refused:
+        log.warning("a session ended: %s", refused)
     except Exception as error:
         log.error("a session ended: %s", trail(error))
     finally:

@@ -96,12 +96,12 @@ class SpdProtocol(LanguageServerProtocol):
         old, sync = self.workspace, self._server._text_document_sync_kind
         self._workspace = LspWorkspace(old.root_uri, sync, list(old.folders.values()), old.position_encoding)
 
-    def get_message_type(self, method: str) -> type[Any] | None:
-        """The type of a method's messages; pygls keeps every session in a cache to save this look-up."""
+    def get_message_type(self, method: str) -> type[Any] | None:  # type: ignore[override]  # pygls's is cached
+        """The type of a method's messages; pygls's cache of this look-up holds every session there was."""
         known: type[Any] | None = types.METHOD_TO_TYPES.get(method, (None,))[0]
         return known
 
-    def get_result_type(self, method: str) -> type[Any] | None:
+    def get_result_type(self, method: str) -> type[Any] | None:  # type: ignore[override]
         """The type of a method's result, likewise."""
         known: type[Any] | None = types.METHOD_TO_TYPES.get(method, (None, None))[1]
         return known

@@ -18,7 +18,6 @@ from spd_lsp.wire import Headers, SocketWire, Wire
         (b"Content-Length:12\n", b"Content-Length: 12\r\n"),
         (b"Content-Length: 12\r\n", b"Content-Length: 12\r\n"),
         (b"Content-Type: application/vscode-jsonrpc\r\n", b"Content-Type: application/vscode-jsonrpc\r\n"),
-        (b"Content-Length: twelve\r\n", b"Content-Length: twelve\r\n"),
         (b"\r\n", b"\r\n"),
         (b"", b""),
     ],

@@ -1,0 +1,89 @@
+"""A session that has ended leaves nothing behind, in the process that goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spd_lsp.listeners import ROOT, surroundings
+from tests.spd_lsp.lsp_client import PATIENCE
+
+SESSIONS = 12
+
+# Editors come and go one after another; printed is what is then still held, before and after a collection.
+ONE_AFTER_ANOTHER = """
+import asyncio, gc, json, os, socket, sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from spd_lsp.cli import load_completer, open_model
+from spd_lsp.listening import SharedModel, session
+from spd_lsp.server import create_server
+from spd_lsp.settings import Settings
+from spd_lsp.wire import SocketWire
+from tests.spd_lsp.listeners import labels
+from tests.spd_lsp.lsp_client import Editor
+
+CODE = Path(create_server.__code__.co_filename).read_text() + "\\nimport argparse\\nparser = argparse."
+LINE = CODE.count("\\n")
+SCHEME = "file" + "://"
+
+def memory():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+def held():
+    found = Counter(type(one).__name__ for one in gc.get_objects())
+    names = "SpdServer", "SpdProtocol", "Completer", "Live", "Domains", "Tokens", "LspDocument"
+    return {name: found[name] for name in names}
+
+async def serve_one(make):
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    serving = asyncio.ensure_future(session(make(), reader, SocketWire(writer)))
+    editor = Editor(*await asyncio.open_connection(sock=ours))
+    await editor.start()
+    await editor.ready()
+    for number in range(3):
+        uri = f"{SCHEME}/work/{number}.py"
+        editor.open(CODE, uri)
+        assert await labels(editor, uri, LINE, 18)
+    await editor.request("shutdown")
+    editor.notify("exit")
+    await serving
+    editor.listening.cancel()
+    editor.writer.close()
+
+async def main():
+    gc.disable()  # what is counted at once is to be freed by those who let go of it
+    load = partial(load_completer, open_model=SharedModel(open_model).seat)
+    make = partial(create_server, load, Settings(data_dir=sys.argv[2]))
+    sizes = []
+    for number in range(int(sys.argv[1])):
+        await serve_one(make)
+        sizes.append(memory())
+    await asyncio.sleep(0.2)
+    at_once = held()
+    gc.collect()
+    print(json.dumps({"sizes": sizes, "at_once": at_once, "collected": held()}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs a system that tells a process's memory")
+def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: Path):
+    command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(SESSIONS), str(tmp_path / "data")]
+    environment = surroundings(tmp_path)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=6 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert not any(found["collected"].values()), found
+    assert not found["at_once"]["Completer"], "which holds the model's memory, and does not wait for a collection"
+    grown = (found["sizes"][-1] - found["sizes"][3]) / (SESSIONS - 4)
+    assert grown < 8, f"MB a session, even without a collection: {found['sizes']}"

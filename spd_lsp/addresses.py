@@ -79,7 +79,9 @@ def default_socket() -> Path:
     """Where the user's own server listens if nothing else is said."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is no session of a desktop: the fallback is checked as well
+            warnings.simplefilter(
+                "ignore"
+            )  # that there is no session of a desktop: the fallback is checked as well
             folder = platformdirs.user_runtime_path("spd-lsp", appauthor=False)
     except OSError as error:
         raise UserError(f"expected a runtime folder of yours, found: {error}; name a socket yourself") from error

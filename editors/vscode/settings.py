@@ -33,8 +33,8 @@ OWN = {
         "default": "",
         "scope": "machine-overridable",
         "markdownDescription": (
-            "`HOST:PORT` of a server on another machine, started there with `spd-lsp serve --tcp`. "
-            "Empty: a server runs here."
+            "Unix socket or `HOST:PORT` of a server that runs already, for `spd-lsp connect`. "
+            "Empty: a server is started here."
         ),
     },
     "spd-lsp.trace.server": {

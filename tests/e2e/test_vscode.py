@@ -25,6 +25,7 @@ from tests.e2e.vscode import (
     alive,
     configure,
     free_port,
+    homes,
     install,
     running,
     until,
@@ -92,7 +93,8 @@ def listening(tmp_path: Path) -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
     log = tmp_path / "listening.log"
     command = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu", "--tcp", address]
-    with running(log, *command, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", XDG_DATA_HOME=str(tmp_path)):
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with running(log, *command, **environment, **homes(tmp_path)):
         until("it listens", lambda: f"listening at {address}" in log.read_text())
         yield address
 
@@ -185,7 +187,7 @@ def test_an_address_without_a_server_is_told_and_can_be_mended(open_window: Open
     address = f"127.0.0.1:{free_port()}"
     window = open_window(SETTINGS | {"spd-lsp.serverAddress": address}, FAILED)
     [told] = window.until("an error is shown", window.errors)
-    assert f"No server listens at {address}." in told
+    assert f"No server could be joined at {address}: expected a server at {address}, found none" in told
     configure(window.folder, SETTINGS)
     window.shows(RUNS)
     assert len(window.open_menu()) == DRAFTS

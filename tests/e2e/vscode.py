@@ -181,7 +181,7 @@ class Window:
         """Process id and arguments of every server that the extension started."""
         lines = (self.folder / "starts").read_text().splitlines()
         started = [line.split(maxsplit=1) for line in lines]
-        return [(int(pid), rest) for pid, rest in started if rest != "--version"]
+        return [(int(pid), rest) for pid, rest in started if rest != "--version" and "--check" not in rest]
 
 
 def install(folder: Path) -> Path:
@@ -238,14 +238,18 @@ def configure(folder: Path, settings: dict[str, Any]) -> None:
     file.write_text(json.dumps(QUIET | {"spd-lsp.serverCommand": [str(folder / "spd-lsp")]} | settings))
 
 
+def homes(folder: Path) -> dict[str, str]:
+    """Where a person keeps everything: VS Code's servers find there what other servers put there."""
+    names = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+    return {name: str(folder / "home") for name in names}
+
+
 def surroundings(folder: Path) -> dict[str, str]:
     """A home of its own, and a program `spd-lsp` that notes when it is started."""
     program = folder / "spd-lsp"
     program.write_text(f'#!/bin/sh\necho "$$ $*" >> {folder}/starts\nexec {sys.executable} -m spd_lsp "$@"\n')
     program.chmod(0o755)
-    names = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-    homes = {name: str(folder / "home") for name in names}
-    return homes | {
+    return homes(folder) | {
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
         "EXTENSIONS_GALLERY": '{"serviceUrl":"http://127.0.0.1:9/"}',  # else it would ask one on the internet

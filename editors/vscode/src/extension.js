@@ -3,8 +3,6 @@
 "use strict";
 
 const { execFile } = require("node:child_process");
-const { once } = require("node:events");
-const { connect } = require("node:net");
 const { promisify } = require("node:util");
 const vscode = require("vscode");
 const { LanguageClient, State } = require("vscode-languageclient/node");
@@ -46,17 +44,13 @@ async function answers([program, ...rest]) {
   }
 }
 
-/** Fails unless something listens at HOST:PORT: the client library would try five times and tell nothing of it. */
-async function reach(address) {
-  const [, host, port] = address.match(/^(.*):(\d{1,5})$/) ?? [];
-  let socket;
+/** Fails unless the server there can be joined: the client library would try five times and tell nothing of it. */
+async function reach([program, ...rest], address) {
   try {
-    socket = connect({ host, port: Number(port) });
-    await once(socket, "connect", { signal: AbortSignal.timeout(10_000) });
-  } catch {
-    throw new Error(`No server listens at ${address}. Start one there, \`spd-lsp serve --tcp ${address}\`, or change spd-lsp.serverAddress.`);
-  } finally {
-    socket?.destroy();
+    await run(program, [...rest, "connect", "--check", address], { timeout: 60_000 });
+  } catch (error) {
+    const reason = error.stderr?.trim().split("\n").pop().replace(/^Error: /, "") || error.message;
+    throw new Error(`No server could be joined at ${address}: ${reason}. Or change spd-lsp.serverAddress.`);
   }
 }
 
@@ -66,7 +60,7 @@ async function start() {
     const [command, ...rest] = await findServer();
     const address = vscode.workspace.getConfiguration("spd-lsp").get("serverAddress");
     if (address) {
-      await reach(address);
+      await reach([command, ...rest], address);
     }
     const server = { command, args: [...rest, ...(address ? ["connect", address] : ["serve"])] };
     session.client = new LanguageClient("spd-lsp", "spd-lsp", server, { documentSelector: DOCUMENTS, outputChannel: session.log });

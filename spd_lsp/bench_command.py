@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from spd_lsp.build_command import progress
+from spd_lsp.progress import progress
 from spd_lsp.settings import UserError
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -54,9 +54,9 @@ def bench(
     for name in THREADS:  # read when the libraries are loaded, which is below
         os.environ[name] = str(threads)
     from spd_lsp.checkpoints import locate
-    from spd_lsp.evaluation.bench.report import as_markdown, write
+    from spd_lsp.evaluation.bench.report import report_of
     from spd_lsp.evaluation.bench.session import Asked, hold
-    from spd_lsp.evaluation.comparison import check_target
+    from spd_lsp.evaluation.report_writer import check_target, save
 
     for path in out:
         check_target(path)
@@ -65,10 +65,10 @@ def bench(
     text = (prompt_file or Path(__file__).with_name("completer.py")).read_text(encoding="utf-8", errors="replace")
     asked = Asked(locate(model), model, device, text, ks, tokens, repeat, threads, memory, at_once)
     with progress() as report:
-        found = hold(asked, report)
+        found = report_of(hold(asked, report))
     for path in out:
-        write(found, path)
-    click.echo(as_markdown(found), nl=False)
+        save(found, path)
+    click.echo(found.markdown(), nl=False)
 
 
 def parse_numbers(text: str, option: str, most: int) -> tuple[int, ...]:

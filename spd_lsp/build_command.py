@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,17 +13,14 @@ import click
 from spd_lsp.cluster_build import OPTIONS as WHERE
 from spd_lsp.cluster_build import cluster_options, count_in_tasks
 from spd_lsp.ngram_commands import open_registry
+from spd_lsp.progress import Report, progress, size
 from spd_lsp.settings import Settings, UserError
-from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
     from ngram_builders.build import Preview, Summary
 
-Report = Callable[[str, int, int], None]
-
 ENGINES = ("local", "datatrove")
 MANY = 50_000  # n-grams
-PATIENCE = 1.0  # seconds before a build shows how far it is
 
 
 @click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --domain mine --dry-run")
@@ -134,43 +129,6 @@ def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     if fault is None:
         return f"{shown(file)}: counted as {language_of(file)}"
     return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
-
-
-@contextmanager
-def progress() -> Iterator[Report]:
-    """Bars on standard error for the stages of a build that takes a while; nothing without a terminal."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    out = console()
-    columns = ("{task.description:<9}", BarColumn(), TextColumn("{task.fields[amount]}"), TimeElapsedColumn())
-    bars = Progress(*columns, console=out, transient=True)
-    stages: dict[str, Any] = {}
-    began = time.monotonic()
-
-    def report(stage: str, done: int, total: int) -> None:
-        if not out.is_terminal or time.monotonic() < began + PATIENCE:
-            return
-        if not stages:
-            bars.start()
-        if stage not in stages:
-            stages[stage] = bars.add_task(stage, amount="")
-        bars.update(stages[stage], completed=done, total=total, amount=amount(stage, done, total))
-
-    try:
-        yield report
-    finally:
-        if stages:
-            bars.stop()
-
-
-def amount(stage: str, done: int, total: int) -> str:
-    """How much of a stage is done. Example: `12.1 MB of 40.0 MB`, `3 of 17`."""
-    return f"{size(done)} of {size(total)}" if stage == "bytes" else f"{done:,} of {total:,}"
-
-
-def size(number: int) -> str:
-    """Bytes, readable. Example: 12345 -> `12.3 kB`."""
-    return f"{number / 1e6:,.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"
 
 
 def parse_orders(text: str) -> tuple[int, ...]:

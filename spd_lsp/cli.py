@@ -21,7 +21,6 @@ from spd_lsp.build_command import build_ngrams
 from spd_lsp.checkpoints import lasting
 from spd_lsp.connect_command import connect, door_at, token_options
 from spd_lsp.eval_command import evaluate
-from spd_lsp.fit_command import fit
 from spd_lsp.ngram_commands import ngrams
 from spd_lsp.printable import as_json
 from spd_lsp.rebuild_command import rebuild
@@ -325,6 +324,5 @@ main.add_command(connect)
 main.add_command(build_ngrams)
 main.add_command(ngrams)
 main.add_command(evaluate)
-main.add_command(tune)
-ngrams.add_command(fit)
+ngrams.add_command(tune)
 ngrams.add_command(rebuild)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spd_lsp.evaluation.paper.commands import experiments
-from spd_lsp.printable import printable
+from spd_lsp.evaluation.paper.subject import publish, tell
+from spd_lsp.progress import Report, resumable
 from spd_lsp.settings import UserError
-from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
-    from spd_lsp.evaluation.paper.report import Report as Written
     from spd_lsp.evaluation.session import Session
-
-Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
-Tell = Callable[[str], None]
 
 ARMS = "superposed,superposed:streams=2,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
 DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
@@ -114,22 +109,20 @@ def place_options(command: Callable[..., None]) -> Callable[..., None]:
     "--show", type=click.IntRange(min=0), default=12, show_default=True, help="Places to print, at random."
 )
 @click.option("--show-seed", type=int, default=0, show_default=True, help="Which of them.")
-@click.pass_context
-def quality(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
+def quality(repos: tuple[Path, ...], **options: Any) -> None:
     """Compare ways to complete at places where a cursor might stand.
 
     REPO is a package or repository: its other files are what the n-grams know. Results go to a folder as they are
     found; the tables are printed. Example: spd-lsp eval quality ~/code/*/ --places 200
     """
-    with progress(context) as (report, tell):
-        click.echo(run_quality(repos, options, report, tell))
+    with resumable() as report:
+        run_quality(repos, options, report)
 
 
 @evaluate.command()
 @place_options
 @click.option("--places", type=click.IntRange(min=20), default=300, show_default=True, help="At most so many.")
-@click.pass_context
-def baselines(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
+def baselines(repos: tuple[Path, ...], **options: Any) -> None:
     """Try five to ten settings of each way to write drafts, and name the best of each.
 
     Nucleus sampling by temperature and top-p, beam search by length penalty and temperature, branches of the
@@ -138,11 +131,15 @@ def baselines(context: click.Context, /, repos: tuple[Path, ...], **options: Any
     """
     from spd_lsp.evaluation.baselines import arms_of, summarise
 
-    with progress(context) as (report, tell):
-        session = opened(repos, options, report, tell)
+    with resumable() as report:
+        session = opened(repos, options, report)
         cursors = session.primary(options["places"])
         records = session.ask(cursors, arms_of())
-        publish(summarise(records, {**session.facts, "places": len(cursors)}, options["drafts"]), options)
+        publish(
+            summarise(records, {**session.facts, "places": len(cursors)}, options["drafts"]),
+            options["out"],
+            figure=options["figures"],
+        )
 
 
 @evaluate.command("drafts")
@@ -153,8 +150,7 @@ def baselines(context: click.Context, /, repos: tuple[Path, ...], **options: Any
     "--by", default="2,3,5,8", show_default=True, metavar="K,L,...", help="How many drafts, 2 to 16 each."
 )
 @click.option("--tuned", is_flag=True, help="Each way at the best that `eval baselines` found in --out.")
-@click.pass_context
-def by_drafts(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
+def by_drafts(repos: tuple[Path, ...], **options: Any) -> None:
     """Compare superposed decoding, beam search and nucleus sampling by the number of drafts.
 
     Beside them stands the ceiling: how often what was written is among 20 drafts of a beam search.
@@ -165,32 +161,12 @@ def by_drafts(context: click.Context, /, repos: tuple[Path, ...], **options: Any
     numbers = numbers_of(options["by"])
     ways = [best_of(options["out"]).get(way, way) for way in PLAIN] if options["tuned"] else PLAIN
     arms = arms_of(numbers, ways)
-    with progress(context) as (report, tell):
-        session = opened(repos, options, report, tell)
+    with resumable() as report:
+        session = opened(repos, options, report)
         cursors = session.primary(options["places"])
         records = session.ask(cursors, [arm for one in arms.values() for arm in one], typed=options["typed"])
-        publish(summarise(records, arms, session.facts), options)
-
-
-@evaluate.command()
-@place_options
-@click.option("--places", type=click.IntRange(min=20), help="At most so many.")
-@click.option("--written", type=click.IntRange(min=20), help="Places where drafts are written, if not at all.")
-@click.option("--typed", type=click.IntRange(min=0), default=60, show_default=True, help="Lines typed through.")
-@click.pass_context
-def smoothing(context: click.Context, /, repos: tuple[Path, ...], **options: Any) -> None:
-    """Compare rules by which n-gram counts and a model are mixed.
-
-    Weights by order as shipped, fitted anew, by the context's count and successors, by confidence; stupid backoff,
-    absolute discounting, Witten-Bell. Each repository is judged by rules fitted on the others.
-    """
-    from spd_lsp.evaluation.smoothing.trial import compare
-
-    if len(repos) < 2:
-        raise UserError("expected two repositories or more, each judged by the others, found one; name more")
-    with progress(context) as (report, tell):
-        session = opened(repos, options, report, tell)
-        publish(compare(session, options["places"], options["written"], options["typed"]), options)
+        found = summarise(records, arms, session.facts)
+    publish(found, options["out"], figure=options["figures"])
 
 
 @evaluate.command()
@@ -215,62 +191,34 @@ def confidence(results: Path, arms: str) -> None:
         click.echo(as_line(label, observed(records, label)))
 
 
-@contextmanager
-def progress(context: click.Context) -> Iterator[tuple[Report, Tell]]:
-    """A bar on standard error, and a way to say something beside it; an interrupted run can go on."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description:24.24}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    out = console()
-    try:
-        with Progress(*columns, console=out, transient=True) as bars:
-            bar = bars.add_task("", total=None)
-
-            def report(what: str, done: int, total: int) -> None:
-                bars.update(bar, description=printable(what), completed=done, total=total)
-
-            yield report, bars.console.print
-    except KeyboardInterrupt:
-        out.print("interrupted: the same command goes on from here")
-        context.exit(130)
-
-
-def opened(repos: Sequence[Path], options: dict[str, Any], report: Report, tell: Tell) -> Session:
+def opened(repos: Sequence[Path], options: dict[str, Any], report: Report) -> Session:
     """The session that a command's options ask for; folders are looked at before anything that takes long."""
-    from spd_lsp.evaluation.figures import pyplot
     from spd_lsp.evaluation.places import read_packages
     from spd_lsp.evaluation.session import Options, open_session
 
     packages = read_packages(repos, lambda done, total: report("read", done, total))
-    if options["figures"]:
-        pyplot()
     known = {field.name for field in dataclasses.fields(Options)}
     chosen = {name: value for name, value in options.items() if name in known}
     return open_session(packages, Options(**chosen), report, tell)
 
 
-def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report, tell: Tell) -> str:
-    """Check for leaks, measure, write; gives the report as Markdown."""
+def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report) -> None:
+    """Check for leaks, measure, publish."""
     from spd_lsp.evaluation.arms import parse_arms
-    from spd_lsp.evaluation.report import Shown, as_markdown, write
+    from spd_lsp.evaluation.report import Shown, report_of
     from spd_lsp.evaluation.tables import Results
 
     arms = parse_arms([*split(options["arms"]), *(tuned := tuned_arms(options))], split(options["priors"]))
     if options["arms"] == ARMS:
         arms += parse_arms(DIFFERENT_PRIORS, [])
-    session = opened(repos, options, report, tell)
+    session = opened(repos, options, report)
     cursors = session.primary() if options["primary"] else session.cursors
     records = session.ask(cursors[: options["places"]], arms, typed=options["typed"], drawn=options["drawn"])
     against = [*split(options["against"]), *(arm.partition("@")[0] for arm in tuned)]
     results = Results(records, arms, options["drafts"], list(dict.fromkeys(against)))
     shown = Shown(options["show"], options["show_seed"])
-    write(options["out"], results, session.facts, session.findings, shown, options["figures"])
-    return as_markdown(results, session.facts, session.findings, shown)
+    found = report_of(results, session.facts, session.findings, shown)
+    publish(found, options["out"], figure=options["figures"])
 
 
 def tuned_arms(options: dict[str, Any]) -> list[str]:
@@ -279,13 +227,6 @@ def tuned_arms(options: dict[str, Any]) -> list[str]:
     from spd_lsp.evaluation.baselines import best_of
 
     return [f"{arm}@{FULL}" for arm in best_of(options["out"]).values()] if options["tuned"] else []
-
-
-def publish(report: Written, options: dict[str, Any]) -> None:
-    """Write a report's table, JSON and, if it is wanted, figure; print the tables."""
-    from spd_lsp.evaluation.paper.subject import publish as write
-
-    write(report if options["figures"] else dataclasses.replace(report, draw=None), options["out"])
 
 
 def split(text: str) -> list[str]:

@@ -23,6 +23,7 @@ from spd_lsp.interpolation import ROWS, whole_rows
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
+Read = tuple[Observations, Floats]  # of a document: what orders and model said of each token
 
 PLACES = 8_000  # places that the model is asked about: more moves the weights by hundredths
 WINDOW = 512  # tokens of a document that the model reads at once
@@ -60,21 +61,29 @@ def fit_beside(
 
     None if there is too little text. Each half of the text is judged by weights from the other half.
     """
-    seen: list[Observations] = []
-    base: list[Floats] = []
+    return judge([*read_beside(model, pools, shares, streams, orders, places, report)])
+
+
+def read_beside(
+    model: Reader,
+    pools: Sequence[Sequence[Columns]],
+    shares: Sequence[float],
+    streams: Iterable[Ids],
+    orders: Sequence[int],
+    places: int = PLACES,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Read]:
+    """What orders and model say of documents, each taken back from the first pool meanwhile."""
     told = 0
     for window, stream in windows(streams):
         taken = columns_of(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
                            pools[0][0].vocab_size)  # fmt: skip
-        seen.append(observe([[*pools[0], taken], *pools[1:]], shares, window))
-        base.append(np.asarray(model.likelihoods(window.tolist()), dtype=np.float64))
+        seen = observe([[*pools[0], taken], *pools[1:]], shares, window)
+        yield seen, np.asarray(model.likelihoods(window.tolist()), dtype=np.float64)
         told += len(window) - 1
         report(min(told, places), places)
         if told >= places:
-            break
-    if told < FEWEST:
-        return None
-    return judge(seen, base)
+            return
 
 
 def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
@@ -84,27 +93,25 @@ def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
             yield stream[:WINDOW], stream
 
 
-def judge(seen: Sequence[Observations], base: Sequence[Floats]) -> Fitted:
-    """Fit on everything; tell what that gains by fitting on one half and judging the other."""
-    whole, p_model = join(seen), np.concatenate(base)
-    halves = [[i for i in range(len(seen)) if i % 2 == half] for half in (0, 1)]
+def judge(read: Sequence[Read]) -> Fitted | None:
+    """Fit on everything; tell what that gains by fitting on one half and judging the other. None of too little."""
+    if sum(len(p_model) for _, p_model in read) < FEWEST:
+        return None
+    whole, base = joined(read)
     crossed = []
     shipped = tuple(map(tuple, whole_rows(ROWS)[1:].tolist()))
-    for fitted_on, judged_on in (halves, halves[::-1]):
+    for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
         if fitted_on and judged_on:
-            weights = fit(*halved(seen, base, fitted_on), shipped)
-            crossed.append(mixed(*halved(seen, base, judged_on), weights))
+            crossed.append(mixed(*joined(judged_on), fit(*joined(fitted_on), shipped)))
     return Fitted(
-        weights=fit(whole, p_model, shipped),
-        places=len(p_model),
-        model_alone=perplexity(p_model),
-        shipped=perplexity(mixed(whole, p_model, shipped)),
+        weights=fit(whole, base, shipped),
+        places=len(base),
+        model_alone=perplexity(base),
+        shipped=perplexity(mixed(whole, base, shipped)),
         fitted=perplexity(np.concatenate(crossed)) if crossed else float("nan"),
     )
 
 
-def halved(
-    seen: Sequence[Observations], base: Sequence[Floats], members: Sequence[int]
-) -> tuple[Observations, Floats]:
-    """What was observed of some documents."""
-    return join([seen[i] for i in members]), np.concatenate([base[i] for i in members])
+def joined(read: Sequence[Read]) -> Read:
+    """What was observed of some documents, as of one."""
+    return join([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])

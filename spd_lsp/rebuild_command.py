@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.build_command import count, describe_build, progress
+from spd_lsp.build_command import count, describe_build
 from spd_lsp.checkpoints import lasting
 from spd_lsp.ngram_commands import example, open_registry
 from spd_lsp.ngram_listing import sources_gone
+from spd_lsp.progress import progress
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import numpy as np
 
 from spd_lsp.evaluation.arms import FULL, Arm, parse_arm
 from spd_lsp.evaluation.metrics import exact
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
-from spd_lsp.evaluation.report import percent, points
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, percent, points
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Results
 from spd_lsp.settings import UserError

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["REPETITIONS", "Draws", "Interval"]
+__all__ = ["REPETITIONS", "Draws", "Interval", "mean", "means"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 REPETITIONS = 4_000
+FEWER = 1_000  # of `means`, which are asked of many columns
 LEVEL = 95
 
 
@@ -31,6 +32,10 @@ class Interval:
     mean: float
     low: float
     high: float
+
+    def __format__(self, spec: str) -> str:
+        """Example: `1.0 (0.5 to 2.0)` by `.1f`."""
+        return f"{self.mean:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
 
 
 class Draws:
@@ -98,3 +103,20 @@ def interval(mean: float, drawn: Floats) -> Interval:
         return Interval(mean, float("nan"), float("nan"))
     low, high = np.percentile(finite, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return Interval(mean, float(low), float(high))
+
+
+def means(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> list[Interval]:
+    """The mean of each column [N, M], nan left out, with its interval; `groups` are (repository, file) [N].
+
+    With one repository only files are drawn, which says nothing of other repositories.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    there = np.isfinite(found)
+    repositories, files = zip(*groups, strict=True)
+    draws = Draws(repositories, files, seed, FEWER)
+    return draws.intervals(np.where(there, found, 0.0), there.astype(np.float64))
+
+
+def mean(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> Interval:
+    """The mean of one measure [N]."""
+    return means(np.asarray(values, dtype=np.float64)[:, None], groups, seed)[0]

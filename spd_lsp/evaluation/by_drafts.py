@@ -11,8 +11,7 @@ from typing import Any
 
 from spd_lsp.evaluation.arms import FULL, ORACLE, Arm, parse_arm
 from spd_lsp.evaluation.bootstrap import Interval
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
-from spd_lsp.evaluation.report import percent, points
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, percent, points
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Cost, Results
 

@@ -52,10 +52,10 @@ def measure(
             source = sources[name]
             beside = priors.beside(source)
             for i, (cursor, work) in enumerate(missing):
-                report(cursor.package, number + i, len(plan.cursors))
+                report("places", number + i, len(plan.cursors))
                 if work.any:
                     store.append(at_place(Site(cursor, source, beside, asker, plan.right), work))
-    report("done", len(plan.cursors), len(plan.cursors))
+    report("places", len(plan.cursors), len(plan.cursors))
 
 
 def enumerate_places(cursors: Sequence[Cursor]) -> Iterator[tuple[int, tuple[tuple[str, str], list[Cursor]]]]:

@@ -1,4 +1,4 @@
-"""Results -> Markdown, JSON and figures. Measures nothing.
+"""Results of `eval quality` -> a report. Measures nothing.
 
 Every statement names the number of drafts and the prior, and stands beside its cost. A difference is called one
 only where its 95 % interval leaves zero out.
@@ -6,21 +6,20 @@ only where its 95 % interval leaves zero out.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from spd_lsp.evaluation.arms import DRAWN
-from spd_lsp.evaluation.bootstrap import Interval
+from spd_lsp.evaluation.bootstrap import REPETITIONS
+from spd_lsp.evaluation.figures import draw
 from spd_lsp.evaluation.leaks import Finding
+from spd_lsp.evaluation.report_writer import Report, percent, plain_points, points, table
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Cost, Results, metric_names
 
-__all__ = ["Shown", "as_json", "as_markdown", "write"]
+__all__ = ["Shown", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,77 +42,39 @@ within them drawn again {repetitions} times. Differences are paired; only bold o
 the others hold zero. A sampler's drafts are one draw for each place."""
 
 
-def write(
-    folder: Path,
-    results: Results,
-    run: Mapping[str, Any],
-    findings: Sequence[Finding],
-    shown: Shown = TWELVE,
-    figures: bool = True,
-) -> list[Path]:
-    """Write results.json, results.md and the figures; names what was written."""
-    written = []
-    for name, text in (
-        ("results.json", as_json(results, run, findings)),
-        ("results.md", as_markdown(results, run, findings, shown)),
-    ):
-        (folder / name).write_text(text, encoding="utf-8")
-        written.append(folder / name)
-    if figures:
-        from spd_lsp.evaluation.figures import draw
-
-        written += draw(folder, results)
-    return written
-
-
-def as_json(results: Results, run: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """All numbers, by slice."""
+def report_of(
+    results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown = TWELVE
+) -> Report:
+    """The tables, what they were taken from, completions picked at random, and all numbers by slice."""
     slices = {
         name: {
             "places": len(records),
-            "scores": [
-                dataclasses.asdict(score)
-                for metric in metric_names(results.k)
-                for score in results.scores(metric, records)
-            ]
-            + [dataclasses.asdict(score) for score in results.keystrokes(records)],
-            "costs": [dataclasses.asdict(cost) for cost in results.costs(records)],
+            "scores": [score for metric in metric_names(results.k) for score in results.scores(metric, records)]
+            + results.keystrokes(records),
+            "costs": results.costs(records),
         }
         for name, records in results.slices().items()
     }
-    leaks = [dataclasses.asdict(finding) for finding in findings]
-    return json.dumps({"run": dict(run), "leaks": leaks, "slices": slices}, indent=1, ensure_ascii=False) + "\n"
-
-
-def as_markdown(
-    results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown = TWELVE
-) -> str:
-    """The tables, what they were taken from, and completions picked at random."""
-    return "\n\n".join([*parts(results, run, findings, shown)]) + "\n"
+    return Report(
+        "results",
+        f"Completions compared at {len(results.records):,} places",
+        run,
+        [*parts(results, run, findings, shown)],
+        {"leaks": findings, "slices": slices},
+        (lambda figure: draw(figure, results)) if slices else None,
+        (15.0, 1.5 + 0.34 * len(results.arms)),
+    )
 
 
 def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown) -> Iterator[str]:
     """The report, part by part."""
-    from spd_lsp.evaluation.bootstrap import REPETITIONS
-
-    yield f"# Completions compared at {len(results.records):,} places"
-    yield "\n".join(f"- {name}: {value}" for name, value in run.items())
     yield HOW.format(max_tokens=run.get("max_tokens", 24), repetitions=f"{REPETITIONS:,}")
     for number, (name, records) in enumerate(results.slices().items()):
         yield f"## {name} ({len(records):,} places)"
-        yield main_table(results, records) if number == 0 else short_table(results, records)
-        if number == 0 and (typed := results.typed(records)):
-            yield f"KS is over {len(typed):,} of these places."
-        if number == 0 and (apart := results.timed_apart(records)):
-            yield f"Times were taken in another run than those of {results.labels[0]}: {', '.join(apart)}."
-        if number == 0:
-            told = [*sentences(results, records), *expectations(results, records)]
-            yield "\n".join(f"- {sentence}" for sentence in told)
-            for family in results.against:
-                yield f"### Less {family} with the same n-grams, paired"
-                yield difference_table(results, records, family)
-            yield f"### EM@{results.k} by package, %"
-            yield package_table(results, records)
+        if number:
+            yield short_table(results, records)
+        else:
+            yield from primary_parts(results, records)
     yield "## Leak checks"
     yield table(
         [["check", "package", "verdict", "found"], *([f.check, f.subject, f.verdict, f.text] for f in findings)]
@@ -121,6 +82,22 @@ def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding],
     if shown.places:
         yield f"## {shown.places} places picked at random (seed {shown.seed})"
         yield from examples(results, shown)
+
+
+def primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]:
+    """What is told of the places by which ways are compared."""
+    yield main_table(results, records)
+    if typed := results.typed(records):
+        yield f"KS is over {len(typed):,} of these places."
+    if apart := results.timed_apart(records):
+        yield f"Times were taken in another run than those of {results.labels[0]}: {', '.join(apart)}."
+    told = [*sentences(results, records), *expectations(results, records)]
+    yield "\n".join(f"- {sentence}" for sentence in told)
+    for family in results.against:
+        yield f"### Less {family} with the same n-grams, paired"
+        yield difference_table(results, records, family)
+    yield f"### EM@{results.k} by package, %"
+    yield package_table(results, records)
 
 
 def main_table(results: Results, records: Sequence[Record]) -> str:
@@ -219,37 +196,6 @@ def spent(cost: Cost) -> list[str]:
         f"{cost.wall_p95:.0f}",
         f"{cost.cpu_mean:.0f}",
     ]
-
-
-def percent(value: Interval, *, bounds: bool = True) -> str:
-    """Example: `24.5 (20.1 to 28.9)`, in per cent."""
-    mean = f"{100 * value.mean:.1f}"
-    return f"{mean} ({100 * value.low:.1f} to {100 * value.high:.1f})" if bounds else mean
-
-
-def points(value: Interval | None) -> str:
-    """A difference in percentage points; bold where the interval leaves zero out."""
-    if value is None:
-        return ""
-    told = plain_points(value)
-    return f"**{told}**" if value.low > 0 or value.high < 0 else told
-
-
-def plain_points(value: Interval) -> str:
-    """Example: `+2.1 (-0.3 to +4.5)`, in percentage points."""
-    return f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, its first row the heads."""
-    head, *body = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    lines = [head, ["---"] + ["--:" if body and numeric(cell) else "---" for cell in head[1:]], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def numeric(head: str) -> bool:
-    """Whether a column is set to the right, by its head."""
-    return head not in ("arm", "package", "verdict", "found")
 
 
 def examples(results: Results, shown: Shown) -> Iterator[str]:

@@ -87,13 +87,15 @@ class Session:
         return [record for record in self.store.records() if record["key"] in chosen]
 
 
-def open_session(packages: Sequence[Package], options: Options, report: Report, tell: Tell) -> Session:
+def open_session(
+    packages: Sequence[Package], options: Options, report: Report, tell: Tell, *, check_leaks: bool = True
+) -> Session:
     """Choose places, refuse leaks, load the model."""
     cursors = sample(packages, options.seed, options.files, options.language)
     folder = locate(options.model, tell)
     tokens = Tokens(folder)
     store = Store(options.out / "places.jsonl", facts_of(options, packages, folder))
-    findings = refuse_leaks(packages, tokens, folder, options.training, store, report)
+    findings = refuse_leaks(packages, tokens, folder, options.training, store, report) if check_leaks else ()
     settings = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
     asker = Asker(load(folder, options.device, tell), tokens, settings)
     return Session(options, packages, cursors, tokens, folder, findings, store, asker, report)

@@ -6,34 +6,34 @@ rest judges. All that is asked is kept in the session's store, so that a walk th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.counts import ORDERS
 from ngram_builders.layout import Weights
+from ngram_builders.registry import WEIGHT
 from spd_lsp.checkpoints import STARTER, built_in_domains
 from spd_lsp.confidence import share_right
 from spd_lsp.evaluation.arms import FULL, Arm
 from spd_lsp.evaluation.bootstrap import Draws, Interval
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
 from spd_lsp.evaluation.quality import Plan, measure
-from spd_lsp.evaluation.report import plain_points
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, plain_points
 from spd_lsp.evaluation.session import Session
-from spd_lsp.evaluation.smoothing.evidence import WIDTH
-from spd_lsp.evaluation.smoothing.rules import Gate, by_order, weights_of
-from spd_lsp.evaluation.smoothing.trial import read_lines, sites
 from spd_lsp.evaluation.store import Record
-from spd_lsp.interpolation import Mixture
+from spd_lsp.fitting import PLACES, Read, Reader, judge, read_beside
+from spd_lsp.interpolation import BUILT_IN_WEIGHT, ROWS, Mixture
 from spd_lsp.settings import Settings
 from spd_lsp.tuning import FITTED, GLANCE, Tuned, Walk, descend, odd, threshold
 
-__all__ = ["NAME", "Outcome", "named", "tune"]
+__all__ = ["NAME", "Outcome", "named", "walk_grid"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,18 +97,37 @@ class Ways:
         def known(name: str, fitted: bool) -> PackagePrior:
             return KeptPrior(counted(name), self.fitted() if fitted else None)
 
-        self.known = known
+        self.known, self.counted = known, counted
 
     def fitted(self) -> Weights:
         """How much each order is believed, fitted on what was written at the places tuned on."""
         if self.rows is None:
-            session, total = self.session, len(self.tuned_on)
-            path = session.options.out / f"said-{total}.npz"
-            gate = Gate(by_order).fit(read_lines(sites(session, self.tuned_on), total, path, session.report))
-            assert gate.theta is not None
-            w = weights_of(gate.theta, np.arange(WIDTH + 1.0))  # [O + 1, C]
-            self.rows = tuple(tuple(round(float(one), 4) for one in w[m, 1 : m + 1]) for m in range(1, WIDTH + 1))
+            files = {(cursor.package, cursor.file) for cursor in self.tuned_on}
+            read = [
+                one
+                for number, package in enumerate(self.session.packages)
+                for one in self.read(package, files, number)
+            ]
+            found = judge(read)
+            weights = found.weights if found else ROWS
+            # Rounded down, so that no row has more than all.
+            self.rows = tuple(tuple(math.floor(1e4 * weight) / 1e4 for weight in row) for row in weights)
         return self.rows
+
+    def read(self, package: Package, files: Set[tuple[str, str]], number: int) -> Iterator[Read]:
+        """What orders and model say of the files tuned on, each judged without itself."""
+        session, known = self.session, self.counted(package.name)
+        session.report("weights", number, len(session.packages))
+        chosen = [
+            stream
+            for source, stream in zip(known.sources, known.streams, strict=True)
+            if (source.package, source.name) in files
+        ]
+        beside = [[table.columns] for table in known.built_in.values()]
+        shares = [WEIGHT, *(BUILT_IN_WEIGHT for _ in beside)]
+        places = PLACES // len(session.packages)
+        model = cast(Reader, session.asker.model)  # as `load` opened it
+        yield from read_beside(model, [[known.columns], *beside], shares, chosen, ORDERS, places)
 
     def ask(self, ways: Sequence[Tuned], cursors: Sequence[Cursor]) -> list[Record]:
         """The records of these places, with every way in them."""
@@ -145,7 +164,7 @@ def hits(records: Sequence[Record], way: Tuned, k: int) -> Floats:
     return np.array([float(one["place"]["target"] in one["arms"][label]["drafts"][:k]) for one in records])
 
 
-def tune(session: Session, cursors: Sequence[Cursor]) -> Outcome:
+def walk_grid(session: Session, cursors: Sequence[Cursor]) -> Outcome:
     """Walk on one half of the files, judge on the other, and say what to keep."""
     second = odd([f"{cursor.package}/{cursor.file}" for cursor in cursors])
     tuned_on, judged_on = ([c for c, other in zip(cursors, second, strict=True) if other == half]

@@ -48,7 +48,7 @@ def test_a_small_run_has_every_part(tmp_path):
         "processor:",
     ):
         assert part in result.output
-    plain = json.loads(out.read_text())
+    plain = json.loads(out.read_text())["data"]
     passes = {(run["name"], run["k"]): run["rounds"][0]["passes"] for run in plain["runs"]}
     assert passes["superposed", 2] == passes["greedy", 1] == passes["beam", 2] == 3
 
@@ -83,7 +83,7 @@ def test_a_file_of_another_kind_is_refused_before_anything_is_measured(tmp_path)
 
 
 def test_a_figure_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("spd_lsp.evaluation.report_writer.find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["bench", "--out", str(tmp_path / "bench.png")])
     assert result.exit_code == 1
     assert "pip install 'spd-lsp[bench]'" in result.output

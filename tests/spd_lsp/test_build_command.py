@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from ngram_builders.build import Summary
 from ngram_builders.registry import Registry
-from spd_lsp.build_command import describe_build, parse_orders, progress, size
+from spd_lsp.build_command import describe_build, parse_orders
 from spd_lsp.cli import main
 from spd_lsp.settings import UserError
 
@@ -209,26 +209,6 @@ def test_what_went_wrong_without_harm_is_noted(run, shop, data):
     assert re.search(r"note: expected the tokens of earlier builds in .*began a new file", run(shop))
 
 
-def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
-    def stages():
-        with progress() as report:
-            report("bytes", 10_000_000, 40_000_000)
-            report("files", 3, 17)
-
-    monkeypatch.setattr("spd_lsp.build_command.PATIENCE", 0.0)
-    stages()
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    monkeypatch.setenv("TERM", "xterm")
-    stages()
-    shown = capsys.readouterr().err
-    assert "10.0 MB of 40.0 MB" in shown
-    assert "3 of 17" in shown
-    monkeypatch.setattr("spd_lsp.build_command.PATIENCE", 60.0)
-    stages()
-    assert "MB" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("text", "orders"), [("2-6", (2, 3, 4, 5, 6)), ("3", (3,)), ("4-5", (4, 5))])
 def test_orders_are_a_range(text, orders):
     assert parse_orders(text) == orders
@@ -238,10 +218,6 @@ def test_orders_are_a_range(text, orders):
 def test_other_orders_are_refused(text):
     with pytest.raises(UserError, match="expected --orders as a range"):
         parse_orders(text)
-
-
-def test_sizes_are_readable():
-    assert [size(0), size(12_345), size(40_000_000)] == ["0.0 kB", "12.3 kB", "40.0 MB"]
 
 
 def test_the_size_of_an_ngram_is_told_of_large_tables():

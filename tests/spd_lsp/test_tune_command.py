@@ -1,4 +1,4 @@
-"""`spd-lsp tune` with the starter model, on sources of this project."""
+"""`spd-lsp ngrams tune` with the starter model, on a table and folders of this project."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from ngram_builders.fits import read_fits
+from ngram_builders.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.evaluation.walk import arm_of
+from spd_lsp.interpolation import ROWS, Domains, whole_rows
+from spd_lsp.tokens import Tokens
 from spd_lsp.tune_command import FEWEST
 from spd_lsp.tuning import COORDINATES, Coordinate, read_tuned, read_weights, values, write_tuned
+from tests.conftest import STARTER
 
 SOURCES = Path(__file__).parents[2] / "ngram_builders"
 SHORT = (COORDINATES[0], COORDINATES[1], values("temperature", 0.3, None))  # the formula, weights, one setting
 
 
 def run(data: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["--data-dir", str(data), "tune", *arguments])
+    return CliRunner().invoke(main, ["--data-dir", str(data), *arguments])
 
 
 def walk_only(monkeypatch: pytest.MonkeyPatch, coordinates: tuple[Coordinate, ...]) -> None:
@@ -29,7 +34,7 @@ def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk_only(monkeypatch, SHORT)
-    asked = (str(SOURCES), "--places", str(FEWEST), "--out", str(tmp_path / "grid"))
+    asked = ("ngrams", "tune", str(SOURCES), "--places", str(FEWEST), "--out", str(tmp_path / "grid"))
     told = run(tmp_path, *asked)
     assert told.exit_code == 0, told.output
     grid = json.loads((tmp_path / "grid" / "tune.json").read_text())
@@ -47,20 +52,20 @@ def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
 
 def test_undo_goes_back_to_the_settings_as_they_come(tmp_path: Path) -> None:
     write_tuned(tmp_path, "starter", {"temperature": 0.8})
-    assert run(tmp_path, "--undo").exit_code == 0
+    assert run(tmp_path, "ngrams", "tune", "--undo").exit_code == 0
     assert read_tuned(tmp_path, "starter") == {}
 
 
 def test_without_code_it_says_what_to_do(tmp_path: Path) -> None:
-    told = run(tmp_path)
+    told = run(tmp_path, "ngrams", "tune")
     assert told.exit_code == 1
-    assert "name one or more folders" in told.output
+    assert "name one or more" in told.output
     (tmp_path / "code").mkdir()
     for name in "ab":
         (tmp_path / "code" / f"{name}.py").write_text(
             f"def {name}(first, second):\n    return first + second\n" * 9
         )
-    told = run(tmp_path / "data", str(tmp_path / "code"), "--out", str(tmp_path / "grid"))
+    told = run(tmp_path / "data", "ngrams", "tune", str(tmp_path / "code"), "--out", str(tmp_path / "grid"))
     assert told.exit_code == 1
     assert "name more repositories" in told.output
 
@@ -70,3 +75,60 @@ def test_ways_differ_by_name_and_weights_are_no_setting() -> None:
     way = arm_of({"temperature": 0.8, "weights": "fitted"})
     assert way.label == "superposed:temperature=0.8:weights=fitted@repository+file"
     assert way.settings == {"temperature": 0.8}
+
+
+# --- a table --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fit")
+    sources = Path(__file__).parents[2] / "ngram_builders"
+    assert run(folder / "data", "build-ngrams", str(sources), "--domain", "mine").exit_code == 0
+    (folder / "small").mkdir()
+    (folder / "small" / "a.py").write_text("x = 1\n")
+    assert run(folder / "data", "build-ngrams", str(folder / "small")).exit_code == 0
+    return folder / "data"
+
+
+def rows_used(data: Path) -> list[list[float]]:
+    registry = Registry(data)
+    file = Path(__file__).parents[2] / "ngram_builders" / "build.py"
+    domains = Domains(registry, Tokens(STARTER).fingerprint, {}, model="starter")
+    mixture = domains.serving(file, "python")
+    assert mixture is not None
+    return mixture.rows.tolist()
+
+
+def test_what_is_fitted_serves_completions_until_it_is_undone(data: Path) -> None:
+    assert rows_used(data) == whole_rows(ROWS).tolist()
+    told = run(data, "ngrams", "tune", "mine")
+    assert told.exit_code == 0
+    assert "perplexity of its own files" in told.output
+    fitted = read_fits(data / "mine")["starter"]
+    assert rows_used(data)[1:] == [list(row) for row in fitted]
+    assert run(data, "ngrams", "tune", "mine", "--undo").output == "mine: forgot its weights for starter\n"
+    assert rows_used(data) == whole_rows(ROWS).tolist()
+
+
+def test_a_table_of_little_text_is_not_fitted(data: Path) -> None:
+    told = run(data, "ngrams", "tune", "small")
+    assert told.exit_code == 1
+    assert "found less; run: spd-lsp build-ngrams REPO --domain small" in told.output
+
+
+def test_an_unknown_table_is_named(data: Path) -> None:
+    told = run(data, "ngrams", "tune", "nobody")
+    assert told.exit_code == 1
+    assert "expected a known n-gram domain, found 'nobody'" in told.output
+
+
+def test_a_dry_run_keeps_nothing(data: Path) -> None:
+    told = run(data, "ngrams", "tune", "mine", "--dry-run")
+    assert "perplexity of its own files" in told.output
+    assert read_fits(data / "mine") == {}
+
+
+def test_the_name_of_a_table_is_no_folder_even_beside_one(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data)  # where each table has a folder of its name
+    assert run(data, "ngrams", "tune", "mine", "--undo").output == "mine: had no weights for starter\n"

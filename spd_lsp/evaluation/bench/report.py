@@ -1,14 +1,11 @@
-"""What a session found -> Markdown, JSON and a figure. Measures nothing.
+"""What a session found -> a report. Measures nothing.
 
 Processor time decides, since neighbours cannot take it; on a GPU, where it says little, the wall clock does.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spd_lsp.evaluation.bench.arms import LLAMA_CPP, SINGLE
@@ -16,10 +13,9 @@ from spd_lsp.evaluation.bench.editors import DRAFTS
 from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.session import Found, Key
-from spd_lsp.evaluation.comparison import as_table
-from spd_lsp.evaluation.drawing import import_matplotlib
+from spd_lsp.evaluation.report_writer import Report, Table
 
-__all__ = ["NO_DIFFERENCE", "as_json", "as_markdown", "draw", "write"]
+__all__ = ["NO_DIFFERENCE", "report_of"]
 
 NO_DIFFERENCE = "no difference shown"
 TAKEN = (
@@ -72,27 +68,29 @@ def clock_of(found: Found) -> Callable[[Moment], float]:
     return cpu if found.machine["device"].startswith("cpu") else wall
 
 
-def as_markdown(found: Found) -> str:
-    """Tables, and what they were taken from."""
+def report_of(found: Found) -> Report:
+    """Tables, what they were taken from, and all rounds."""
     clock = clock_of(found)
     kind = "processor time of all threads" if clock is cpu else "wall clock"
-    parts = [
-        ["# Drafts per model pass, timed"],
-        [f"- {name}: {value}" for name, value in facts(found).items()],
-        [TAKEN.format(rounds=found.asked["rounds"], clock=kind)],
-        as_table(tokens_table(found, clock)),
-        ["How many times as long as superposed decoding with the same k:"],
-        as_table(ratio_table(found, clock)),
-        ["Where this project's decoders spend their time, and the limit of this machine:"],
-        as_table(share_table(found, clock)),
-        ["A prompt read again, by what changed since the last request:"],
-        as_table(prefix_table(found, clock)),
-    ]
+    tables = {
+        TAKEN.format(rounds=found.asked["rounds"], clock=kind): tokens_table(found, clock),
+        "How many times as long as superposed decoding with the same k:": ratio_table(found, clock),
+        "Where this project's decoders spend their time, and the limit of the machine:": share_table(found, clock),
+        "A prompt read again, by what changed since the last request:": prefix_table(found, clock),
+    }
     if found.served:
-        parts += [[SHARED], as_table(editors_table(found, clock))]
+        tables[SHARED] = editors_table(found, clock)
     if found.peaks:
-        parts += [["Memory, each in a process of its own:"], as_table(memory_table(found))]
-    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+        tables["Memory, each in a process of its own:"] = memory_table(found)
+    return Report(
+        "bench",
+        "Drafts per model pass, timed",
+        facts(found),
+        [Table(caption, head, rows) for caption, (head, *rows) in tables.items()],
+        rounds(found),
+        lambda figure: draw(figure, found),
+        (8.0, 5.0),
+    )
 
 
 def facts(found: Found) -> dict[str, str]:
@@ -224,39 +222,29 @@ def percent(values: Sequence[float]) -> str:
     return f"{Spread.of(values).median:.1%}"
 
 
-def as_json(found: Found) -> str:
-    """All numbers, none rounded: seconds and bytes."""
-    plain = {
+def rounds(found: Found) -> dict[str, Any]:
+    """All numbers: seconds and bytes."""
+    return {
         "asked": found.asked,
         "machine": found.machine,
         "load": found.load,
         "weights": found.weights,
         "prompt": found.prompt,
-        "runs": [
-            {"name": name, "k": k, "rounds": list(map(dataclasses.asdict, runs))}
-            for (name, k), runs in found.runs.items()
-        ],
-        "prefixes": {name: list(map(dataclasses.asdict, moments)) for name, moments in found.prefixes.items()},
+        "runs": [{"name": name, "k": k, "rounds": runs} for (name, k), runs in found.runs.items()],
+        "prefixes": found.prefixes,
         "served": [
-            {"name": name, "editors": editors, "rounds": list(map(dataclasses.asdict, rounds))}
-            for (name, editors), rounds in found.served.items()
+            {"name": name, "editors": editors, "rounds": served}
+            for (name, editors), served in found.served.items()
         ],
         "peaks": [
             {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in found.peaks.items()
         ],
     }
-    return json.dumps(plain, indent=1) + "\n"
 
 
-def draw(found: Found, path: Path) -> None:
+def draw(figure: Any, found: Found) -> None:
     """Time of a token by k, with quartiles."""
-    import_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     clock = clock_of(found)
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     for name, style in STYLES.items():
         line = sorted(
@@ -274,16 +262,3 @@ def draw(found: Found, path: Path) -> None:
     axes.set(xlabel="k, drafts written at once", ylabel=f"ms of {what} for a token of all drafts", ylim=(0, None))
     axes.set_title(f"{found.asked['model']} on {found.machine['processor']}", fontsize=10)
     axes.legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-
-
-WRITERS: Mapping[str, Callable[[Found, Path], Any]] = {
-    ".md": lambda found, path: path.write_text(as_markdown(found), encoding="utf-8"),
-    ".json": lambda found, path: path.write_text(as_json(found), encoding="utf-8"),
-    ".png": draw,
-}
-
-
-def write(found: Found, path: Path) -> None:
-    """Write it as the name's ending says; `comparison.check_target` has seen the name."""
-    WRITERS[path.suffix](found, path)

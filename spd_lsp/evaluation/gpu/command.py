@@ -11,6 +11,8 @@ from spd_lsp.settings import UserError
 
 __all__ = ["gpu"]
 
+ENDINGS = (".md", ".json")
+
 
 def numbers(text: str) -> tuple[int, ...]:
     """Example: `8,1` -> (1, 8)."""
@@ -53,15 +55,16 @@ def gpu(
     """Time steps, drafts and requests on a GPU, with random weights, beside the limit of its memory."""
     from spd_lsp.evaluation.bench.machine import describe
     from spd_lsp.evaluation.gpu.measure import Asked, Found, longest, measure
-    from spd_lsp.evaluation.gpu.report import as_markdown, check_target, write
+    from spd_lsp.evaluation.gpu.report import report_of
     from spd_lsp.evaluation.gpu.subject import prepare
+    from spd_lsp.evaluation.report_writer import check_target, save
 
     def tell(what: str) -> None:
         click.echo(what, err=True)
 
     try:
         for path in out:
-            check_target(path)
+            check_target(path, ENDINGS)
         asked = Asked(shape, device, context, tokens, repeat, numbers(rows), numbers(editors), requests, compiled)
         tell(f"a network of shape {shape}")
         subject = prepare(shape, device, longest(asked), compiled)
@@ -78,6 +81,7 @@ def gpu(
         measure(subject, asked, found, tell)
     except UserError as error:
         raise click.ClickException(str(error)) from error
+    report = report_of(found)
     for path in out:
-        write(found, path)
-    click.echo(as_markdown(found), nl=False)
+        save(report, path)
+    click.echo(report.markdown(), nl=False)

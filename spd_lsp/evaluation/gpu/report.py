@@ -1,45 +1,33 @@
-"""What was measured on a device -> Markdown and JSON. Measures nothing."""
+"""What was measured on a device -> a report. Measures nothing."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 from statistics import median
 
 from spd_lsp.evaluation.bench.moments import Spread, ratio
 from spd_lsp.evaluation.bench.report import NAMES, milliseconds, times
-from spd_lsp.evaluation.comparison import as_table
 from spd_lsp.evaluation.gpu.measure import THREE_ROWS, Found, Served, Steps
-from spd_lsp.settings import UserError
+from spd_lsp.evaluation.report_writer import Report, Table
 
-__all__ = ["as_json", "as_markdown", "check_target", "write"]
+__all__ = ["report_of"]
 
 NEAR, LITTLE, MORE = 0.7, 1.05, 2.0  # what is aimed at: see `goals`
 
 
-def as_markdown(found: Found) -> str:
-    """Tables, and what they were taken from."""
-    parts = [
-        ["# Superposed decoding on a device, timed"],
-        [f"- {name}: {value}" for name, value in facts(found).items()],
-        ["Wall clock, medians with quartiles. Weights are random: times do not depend on them."],
-        as_table(goals(found)),
-        [
-            "A step: one superposed position of each request. The limit is the time to read the weights, and the "
-            "keys and values of each request's prompt, once. Whole: with all logits on the host; few logits: with "
-            "those that choosing needs."
-        ],
-        as_table(step_table(found)),
-        ["One more token of all drafts of one request (three, but for greedy):"],
-        as_table(draft_table(found)),
-        [
-            "Editors that ask as soon as they are answered, after each has typed five tokens. Beside three rows: "
-            "beside the faster of the two ways to read them."
-        ],
-        as_table(served_table(found)),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+def report_of(found: Found) -> Report:
+    """Tables, what they were taken from, and all rounds."""
+    tables = {
+        "Wall clock, medians with quartiles. Weights are random: times do not depend on them.": goals(found),
+        "A step: one superposed position of each request. The limit is the time to read the weights, and the keys "
+        "and values of each request's prompt, once. Whole: with all logits on the host; few logits: with those "
+        "that choosing needs.": step_table(found),
+        "One more token of all drafts of one request (three, but for greedy):": draft_table(found),
+        "Editors that ask as soon as they are answered, after each has typed five tokens. Beside three rows: "
+        "beside the faster of the two ways to read them.": served_table(found),
+    }
+    parts = [Table(caption, head, rows) for caption, (head, *rows) in tables.items()]
+    return Report("gpu", "Superposed decoding on a device, timed", facts(found), parts, dataclasses.asdict(found))
 
 
 def facts(found: Found) -> dict[str, str]:
@@ -167,22 +155,3 @@ def goals(found: Found) -> list[list[str]]:
 def met(reached: bool) -> str:
     """In a word."""
     return "met" if reached else "missed"
-
-
-def as_json(found: Found) -> str:
-    """All numbers, none rounded: seconds and bytes."""
-    return json.dumps(dataclasses.asdict(found), indent=1) + "\n"
-
-
-WRITERS = {".md": as_markdown, ".json": as_json}
-
-
-def check_target(path: Path) -> None:
-    """Refuse a file name that no writer knows."""
-    if path.suffix not in WRITERS:
-        raise UserError(f"expected a name that ends in {' or '.join(WRITERS)}, found {path.name}; choose one")
-
-
-def write(found: Found, path: Path) -> None:
-    """Write it as the name's ending says."""
-    path.write_text(WRITERS[path.suffix](found), encoding="utf-8")

@@ -17,11 +17,11 @@ import numpy as np
 
 from ngram_builders.counts import count_streams
 from ngram_builders.writer import write_table
+from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, SPD, Judge, Way, Writer
-from spd_lsp.evaluation.paper.intervals import Mean, means
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.evaluation.paper.perplexity import Written, exponential, measure
-from spd_lsp.evaluation.paper.report import Cell, Report, Table, plain_ticks
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars, plain_ticks
 from spd_lsp.interpolation import Mixture
 
 NESTED = "SPD, nested n-grams"
@@ -116,7 +116,7 @@ def summarise(
     """For each thing changed: perplexity of the best draft by both judges, and tokens right, by way."""
     names = [way.name for way in (*SUPERPOSED, *SINGLE)]
     rows: list[list[Cell]] = []
-    data: dict[str, dict[str, dict[str, list[Mean]]]] = {}
+    data: dict[str, dict[str, dict[str, list[Interval]]]] = {}
     for trial in measured[0]:
         for name in names:
             found = best_of([one[trial][name] for one in measured], groups)
@@ -133,7 +133,7 @@ def summarise(
     return Report("ablations", "Ablations", facts, [table], data, lambda figure: draw(figure, data), (12.0, 4.0))
 
 
-def best_of(found: Sequence[Written], groups: Sequence[tuple[str, str]]) -> list[Mean]:
+def best_of(found: Sequence[Written], groups: Sequence[tuple[str, str]]) -> list[Interval]:
     """Mean perplexity, perplexity, that by the informed judge, tokens right: of the best draft by each."""
     nats = np.array([np.nanmin(one.judged) for one in found])
     told = np.array([np.nanmin(one.informed) for one in found])
@@ -142,14 +142,14 @@ def best_of(found: Sequence[Written], groups: Sequence[tuple[str, str]]) -> list
     return [papers, *exponential([judged, aware]), matched]
 
 
-def draw(figure: Any, data: Mapping[str, Mapping[str, Mapping[str, Sequence[Mean]]]]) -> None:
+def draw(figure: Any, data: Mapping[str, Mapping[str, Mapping[str, Sequence[Interval]]]]) -> None:
     """Perplexity of the best draft by the informed judge, a panel for each thing changed."""
     for axes, (factor, ways) in zip(figure.subplots(1, len(data), sharey=True), data.items(), strict=True):
         for name, values in ways.items():
             found = [mean[2] for mean in values.values()]
-            errors = [[one.value - one.low for one in found], [one.high - one.value for one in found]]
+            errors = error_bars(found)
             axes.errorbar(
-                list(values), [one.value for one in found], yerr=errors, marker=".", capsize=2, label=name
+                list(values), [one.mean for one in found], yerr=errors, marker=".", capsize=2, label=name
             )
         axes.set(xlabel=factor)
     figure.axes[0].set(ylabel="perplexity, judge told of n-grams", yscale="log")

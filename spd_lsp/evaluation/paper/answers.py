@@ -20,10 +20,10 @@ import numpy as np
 
 from spd_lsp.decoders import DECODERS
 from spd_lsp.drafts import Model, Start
+from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.coverage import coverage
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Way, samples
-from spd_lsp.evaluation.paper.intervals import Mean, means
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
 
@@ -132,15 +132,15 @@ def summarise(measured: Sequence[Mapping[str, Sequence[float]]], facts: Mapping[
                   lambda figure: draw(figure, found, k), (7.0, 4.0))  # fmt: skip
 
 
-def draw(figure: Any, found: Mapping[str, Sequence[Mean]], k: int) -> None:
+def draw(figure: Any, found: Mapping[str, Sequence[Interval]], k: int) -> None:
     """Bars, as figure 5."""
     axes = figure.subplots()
     width = 0.8 / k
     for n in range(k):
         values = [one[n] for one in found.values()]
-        errors = [[one.value - one.low for one in values], [one.high - one.value for one in values]]
+        errors = error_bars(values)
         places = np.arange(len(found)) + n * width
-        axes.bar(places, [one.value for one in values], width, yerr=errors, capsize=2, label=f"P@{n + 1}")
+        axes.bar(places, [one.mean for one in values], width, yerr=errors, capsize=2, label=f"P@{n + 1}")
     axes.set_xticks(np.arange(len(found)) + 0.4 - width / 2, list(found), rotation=15, fontsize=8)
     axes.set(ylabel="questions answered, %")
     axes.legend(fontsize=8)

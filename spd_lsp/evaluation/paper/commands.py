@@ -10,15 +10,8 @@ from typing import Any
 import click
 
 from spd_lsp.checkpoints import locate
-from spd_lsp.evaluation.paper.subject import (
-    built_in,
-    judge_of,
-    prepare,
-    progress_over,
-    publish,
-    read_sources,
-    tell,
-)
+from spd_lsp.evaluation.paper.subject import built_in, judge_of, prepare, publish, read_sources, tell
+from spd_lsp.progress import track
 from spd_lsp.settings import UserError
 
 experiments = click.Group()  # `spd-lsp eval` has them beside its own
@@ -112,7 +105,7 @@ def linearity(
     prompts = [passage.prefix(prefix) for passage in passages]
     found = {
         temperature: list(
-            progress_over(traces(network, prompts, drafts, steps, temperature), f"tau {temperature}", len(prompts))
+            track(traces(network, prompts, drafts, steps, temperature), f"tau {temperature}", len(prompts))
         )
         for temperature in temperatures
     }
@@ -139,7 +132,7 @@ def judged_drafts(measure: Any, summarise: Any, repos: Sequence[Path], **options
     judging = judge_of(options["judge"], model, device, subject)
     measured = [
         measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
-        for passage in progress_over(subject.passages, "drafting")
+        for passage in track(subject.passages, "drafting")
     ]
     facts = {**subject.facts, "k": drafts, "tokens a draft": tokens, "judge": options["judge"] or model}
     publish(summarise(measured, subject.groups, facts), options["out"])
@@ -169,7 +162,7 @@ def diversity(
     subject = prepare(repos, model, device, places=places, before=prefix, after=max(LENGTHS), seed=seed)
     measured = [
         measure(subject.writer, passage, k=drafts, prefix=prefix)
-        for passage in progress_over(subject.passages, "drafting")
+        for passage in track(subject.passages, "drafting")
     ]
     publish(summarise(measured, subject.groups, {**subject.facts, "k": drafts}), out)
 
@@ -201,7 +194,7 @@ def ablations(
     known = {name: mixtures(subject.sources, size, orders) for name, orders in ORDERS.items()}
     stored = {name: stored_bytes(subject.sources, subject.writer, orders) for name, orders in ORDERS.items()}
     measured = [
-        attempt(known, subject.writer, judging, passage) for passage in progress_over(subject.passages, "drafting")
+        attempt(known, subject.writer, judging, passage) for passage in track(subject.passages, "drafting")
     ]
     publish(summarise(measured, subject.groups, {**subject.facts, "judge": judge or model}, stored), out)
 
@@ -239,7 +232,7 @@ def coverage(
         )
     measured = [
         measure(subject.writer, passage, line, prefix=prefix, tokens=tokens)
-        for passage, line in progress_over(asked, "sampling")
+        for passage, line in track(asked, "sampling")
     ]
     groups = [(passage.repository, passage.file) for passage, _ in asked]
     publish(summarise(measured, groups, {**subject.facts, "places": len(asked)}), out)
@@ -311,7 +304,7 @@ def infilling(
 
     asker = Asker(load(folder, device), tokens, Settings(drafts=drafts, max_tokens=max_tokens))
     solver = Solver(asker, mixtures, lambda program: sandbox.run(program).passed)
-    solved = [solver.solve(task, compared, drafts) for task in progress_over(found, "solving")]
+    solved = [solver.solve(task, compared, drafts) for task in track(found, "solving")]
     facts = {"model": model, "tasks": len(found), "of": tasks.name, "k": drafts, "seed": seed,
              "max_tokens": max_tokens, "programs run": solver.runs}  # fmt: skip
     publish(summarise(solved, found, facts, guards, drafts), out)
@@ -341,8 +334,7 @@ def questions(
 
     network = load(folder, device)
     measured = [
-        measure(network, encoder, question, k=drafts, longest=tokens)
-        for question in progress_over(asked, "answering")
+        measure(network, encoder, question, k=drafts, longest=tokens) for question in track(asked, "answering")
     ]
     facts = {"model": model, "questions": len(asked), "of": file.name, "k": drafts, "seed": seed}
     publish(summarise(measured, facts, drafts), out)

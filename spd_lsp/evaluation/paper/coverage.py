@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from spd_lsp.drafts import Start, superpose
+from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Writer, samples
-from spd_lsp.evaluation.paper.intervals import Mean, means
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.tokens import Tokens
 
 BUDGETS = (1, 2, 5, 10, 20)
@@ -140,17 +140,20 @@ def summarise(
 
 
 def draw(
-    figure: Any, budgets: Sequence[int], found: Mapping[str, Sequence[Mean]], more: Mapping[str, Sequence[Mean]]
+    figure: Any,
+    budgets: Sequence[int],
+    found: Mapping[str, Sequence[Interval]],
+    more: Mapping[str, Sequence[Interval]],
 ) -> None:
     """Coverage by budget; and what each finish adds, with intervals."""
     whole, added = figure.subplots(1, 2)
     for at, (name, values) in enumerate(found.items()):
         style, colour = "--" if name.endswith("n-grams") else "-", f"C{at % len(FINISHES)}"
-        whole.plot(budgets, [one.value for one in values], style, marker=".", color=colour, label=name)
+        whole.plot(budgets, [one.mean for one in values], style, marker=".", color=colour, label=name)
         if name in more:
-            errors = [[one.value - one.low for one in more[name]], [one.high - one.value for one in more[name]]]
+            errors = error_bars(more[name])
             places = np.array(budgets) * (0.92 + 0.025 * at)  # beside each other
-            line = [one.value for one in more[name]]
+            line = [one.mean for one in more[name]]
             added.errorbar(places, line, yerr=errors, linestyle=style, marker=".", color=colour, capsize=2)
     whole.set(xlabel="samples paid for", ylabel="places with a right line, %", xscale="log")
     added.set(xlabel="samples paid for", ylabel="points more than plain samples (95 %)", xscale="log")

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.drafting import SPD, WAYS, Way, Writer
-from spd_lsp.evaluation.paper.intervals import Mean, means
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 
 COMPARED = ("nucleus", "beam", SPD, "SPD, nested n-grams", "nucleus, nested n-grams", "beam, nested n-grams")
 LENGTHS = (5, 10, 15, 20)
@@ -117,14 +117,14 @@ def summarise(
     )
 
 
-def draw(figure: Any, lengths: Sequence[int], data: Mapping[str, Mapping[str, Sequence[Mean]]]) -> None:
+def draw(figure: Any, lengths: Sequence[int], data: Mapping[str, Mapping[str, Sequence[Interval]]]) -> None:
     """Trigram uniqueness, and Self-BLEU, by length."""
     for axes, measure in zip(figure.subplots(1, 2), ("trigrams", "Self-BLEU"), strict=True):
         for at, (name, found) in enumerate(data.items()):
             values = found[measure]
-            if np.isfinite([one.value for one in values]).any():
-                errors = [[one.value - one.low for one in values], [one.high - one.value for one in values]]
-                line = [one.value for one in values]
+            if np.isfinite([one.mean for one in values]).any():
+                errors = error_bars(values)
+                line = [one.mean for one in values]
                 axes.errorbar(lengths, line, yerr=errors, marker=".", capsize=2, color=f"C{at}", label=name)
         axes.set(xlabel="tokens of a draft", title=measure)
         axes.set_xticks(list(lengths))

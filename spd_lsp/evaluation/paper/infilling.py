@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from spd_lsp.evaluation.arms import Arm, Asker
-from spd_lsp.evaluation.paper.intervals import Mean, means
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.bootstrap import Interval, means
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.interpolation import Mixture
 from spd_lsp.settings import UserError
 
@@ -167,7 +167,7 @@ def summarise(
     groups = [("all", task.problem) for task in tasks]
     scale = np.array([100, 100, 100, 100, 1])
     found = {name: means(scale * np.array([one[name] for one in solved]), groups) for name in solved[0]}
-    rows: list[list[Cell]] = [[name, *values[:4], values[4].value] for name, values in found.items()]
+    rows: list[list[Cell]] = [[name, *values[:4], values[4].mean] for name, values in found.items()]
     heads = ["arm", "pass@1", f"pass@{k}", "same text@1", f"same text@{k}", "passes"]
     caption = (
         "Tasks solved by the first draft and by one of k, and with the very text that was missing, in percent."
@@ -181,15 +181,15 @@ def summarise(
     )
 
 
-def draw(figure: Any, found: Mapping[str, Sequence[Mean]], k: int) -> None:
+def draw(figure: Any, found: Mapping[str, Sequence[Interval]], k: int) -> None:
     """pass@1 and pass@k of each arm."""
     axes = figure.subplots()
     names = list(found)[::-1]
     for at, (label, shift) in enumerate((("pass@1", 0.12), (f"pass@{k}", -0.12))):
         values = [found[name][at] for name in names]
-        errors = [[one.value - one.low for one in values], [one.high - one.value for one in values]]
+        errors = error_bars(values)
         places = np.arange(len(names)) + shift
-        axes.errorbar([one.value for one in values], places, xerr=errors, fmt="o", markersize=4, label=label)
+        axes.errorbar([one.mean for one in values], places, xerr=errors, fmt="o", markersize=4, label=label)
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="tasks solved, % (95 %)")
     axes.grid(axis="x", alpha=0.3)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.evaluation.paper.intervals import Floats, Mean, means
-from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Trace
-from spd_lsp.evaluation.paper.report import Report, Table
+from spd_lsp.evaluation.bootstrap import Interval, means
+from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Floats, Trace
+from spd_lsp.evaluation.report_writer import Report, Table
 
 Traces = Mapping[float, Sequence[Trace]]  # temperature -> one trace a passage
 
@@ -27,12 +27,7 @@ def stacked(traces: Sequence[Trace]) -> dict[str, Floats]:
     return {name: np.stack([trace.cosines[name] for trace in traces]) for name in MEASURES}
 
 
-def by_step(values: Floats, groups: Sequence[tuple[str, str]]) -> list[Mean]:
-    """A mean with its interval for each timestep of [N, S]."""
-    return means(values, groups)
-
-
-def over(values: Floats, span: tuple[int, int], groups: Sequence[tuple[str, str]]) -> Mean:
+def over(values: Floats, span: tuple[int, int], groups: Sequence[tuple[str, str]]) -> Interval:
     """The mean over timesteps first to last, counted from 1, of [N, S]."""
     return means(values[:, span[0] - 1 : span[1]].mean(axis=1, keepdims=True), groups)[0]
 
@@ -52,10 +47,10 @@ def summarise(traces: Traces, groups: Sequence[tuple[str, str]], facts: Mapping[
     for temperature, found in traces.items():
         cosines = stacked(found)
         data["temperatures"][str(temperature)] = one = {
-            "hidden": {name: by_step(values[:, :, -2], groups) for name, values in cosines.items()},
-            "logits": {name: by_step(values[:, :, -1], groups) for name, values in cosines.items()},
+            "hidden": {name: means(values[:, :, -2], groups) for name, values in cosines.items()},
+            "logits": {name: means(values[:, :, -1], groups) for name, values in cosines.items()},
             "layers": {name: np.nanmean(values, axis=0) for name, values in cosines.items()},  # [S, L]
-            "weight": by_step(np.stack([trace.weight for trace in found]), groups),
+            "weight": means(np.stack([trace.weight for trace in found]), groups),
         }
         for at, where in ((-2, "last block"), (-1, "logits")):
             for name, values in cosines.items():
@@ -63,7 +58,7 @@ def summarise(traces: Traces, groups: Sequence[tuple[str, str]], facts: Mapping[
                 cosine_rows.append([str(temperature), where, name, *spanned])
         for name, distances in (("mixture", "to_mixture"), ("each draft", "to_drafts")):
             values = np.stack([getattr(trace, distances) for trace in found])  # [N, S, Q]
-            one[distances] = {guess: by_step(values[:, :, at], groups) for at, guess in enumerate(GUESSES)}
+            one[distances] = {guess: means(values[:, :, at], groups) for at, guess in enumerate(GUESSES)}
             for at, guess in enumerate(GUESSES):
                 spanned = [over(values[:, :, at], span, groups) for span in spans]
                 distance_rows.append([str(temperature), name, guess, *spanned])
@@ -98,10 +93,10 @@ def draw(figure: Any, data: Mapping[str, Any]) -> None:
     distance.legend(fontsize=7)
 
 
-def band(axes: Any, found: Sequence[Mean], label: str, colour: str, style: str) -> None:
+def band(axes: Any, found: Sequence[Interval], label: str, colour: str, style: str) -> None:
     """A line of means and their intervals, counted from 1."""
     steps = range(1, len(found) + 1)
-    axes.plot(steps, [mean.value for mean in found], style, color=colour, label=label, linewidth=1.2)
+    axes.plot(steps, [one.mean for one in found], style, color=colour, label=label, linewidth=1.2)
     axes.fill_between(
-        steps, [mean.low for mean in found], [mean.high for mean in found], color=colour, alpha=0.15, linewidth=0
+        steps, [one.low for one in found], [one.high for one in found], color=colour, alpha=0.15, linewidth=0
     )

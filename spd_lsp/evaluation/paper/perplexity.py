@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from spd_lsp.drafts import Floats
+from spd_lsp.evaluation.bootstrap import Interval, mean, means
 from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed, matched
-from spd_lsp.evaluation.paper.intervals import Floats, Mean, mean, means
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.paper.report import Cell, Report, Table, plain_ticks
+from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars, plain_ticks
 from spd_lsp.interpolation import Mixture
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
@@ -125,7 +126,7 @@ def summarise(
     )
 
 
-def rank_table(caption: str, found: Mapping[str, Sequence[Mean]], k: int) -> Table:
+def rank_table(caption: str, found: Mapping[str, Sequence[Interval]], k: int) -> Table:
     """A row for each way: its drafts by rank, and the best of each passage."""
     heads = ["drafts by", *(f"draft {rank + 1}" for rank in range(k)), "best"]
     return Table(caption, heads, [[name, *ranks] for name, ranks in found.items()])
@@ -147,15 +148,15 @@ def spread(name: str) -> bool:
     return name.startswith("nucleus")
 
 
-def ranked(values: Floats, groups: Groups, alike: bool) -> list[Mean]:
+def ranked(values: Floats, groups: Groups, alike: bool) -> list[Interval]:
     """The mean of each rank, and of the best draft of each passage. [N, K] -> K + 1 means."""
     by_rank = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1) if alike else values
     return means(np.column_stack([by_rank, np.nanmin(values, axis=1)]), groups)
 
 
-def exponential(found: Iterable[Mean]) -> list[Mean]:
+def exponential(found: Iterable[Interval]) -> list[Interval]:
     """Nats a token as perplexity."""
-    return [Mean(*(float(np.exp(nats)) for nats in (one.value, one.low, one.high))) for one in found]
+    return [Interval(*(float(np.exp(nats)) for nats in (one.mean, one.low, one.high))) for one in found]
 
 
 def costs(measured: Sequence[Mapping[str, Written]], name: str) -> tuple[float, float]:
@@ -164,7 +165,7 @@ def costs(measured: Sequence[Mapping[str, Written]], name: str) -> tuple[float, 
     return float(np.mean(passes)), float(np.mean([one[name].rows for one in measured]))
 
 
-def draw(figure: Any, data: Mapping[str, Mapping[str, Sequence[Mean]]], k: int) -> None:
+def draw(figure: Any, data: Mapping[str, Mapping[str, Sequence[Interval]]], k: int) -> None:
     """Perplexity by rank, a row of points for each way, for both judges."""
     names = list(data)[::-1]
     for axes, judge, title in zip(
@@ -175,12 +176,11 @@ def draw(figure: Any, data: Mapping[str, Mapping[str, Sequence[Mean]]], k: int) 
     ):
         for rank in range(k + 1):
             found = [data[name][judge][rank] for name in names]
-            low = [one.value - one.low for one in found]
-            high = [one.high - one.value for one in found]
+            errors = error_bars(found)
             places = np.arange(len(names)) + (k / 2 - rank) * 0.18
             label = f"draft {rank + 1}" if rank < k else "best of all"
-            values = [one.value for one in found]
-            axes.errorbar(values, places, xerr=[low, high], fmt="o", markersize=3, linewidth=0.9, label=label)
+            values = [one.mean for one in found]
+            axes.errorbar(values, places, xerr=errors, fmt="o", markersize=3, linewidth=0.9, label=label)
         axes.set(xscale="log", xlabel=f"perplexity by the {title} (95 %)")
         axes.set_yticks(range(len(names)), names)
         plain_ticks(axes.xaxis)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from spd_lsp.drafts import superpose
+from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.diversity import uniqueness
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, PLAIN, SPD, Judge, Way, Writer, informed
-from spd_lsp.evaluation.paper.intervals import Mean, means
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.perplexity import exponential
-from spd_lsp.evaluation.paper.report import Cell, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Report, Table
 from spd_lsp.settings import Settings
 
 EVERY = (0, 10, 20, 40)
@@ -104,13 +104,13 @@ def summarise(
                   lambda figure: draw(figure, lengths, found), (7.5, 4.6))  # fmt: skip
 
 
-def draw(figure: Any, lengths: Sequence[int], found: Mapping[str, Sequence[Mean]]) -> None:
+def draw(figure: Any, lengths: Sequence[int], found: Mapping[str, Sequence[Interval]]) -> None:
     """Different trigrams by length."""
     axes = figure.subplots()
     for at, (name, values) in enumerate(found.items()):
         style = "-" if "every" in name else ":" if name == REAL else "--"
         marker = "." if at < 10 else "s"  # colours begin again
-        axes.plot(lengths, [one.value for one in values[:PARTS]], style, marker=marker, label=name)
+        axes.plot(lengths, [one.mean for one in values[:PARTS]], style, marker=marker, label=name)
     axes.set(xlabel="tokens", ylabel="different trigrams among all")
     axes.set_xticks(list(lengths))
     figure.legend(*axes.get_legend_handles_labels(), fontsize=6, loc="outside right upper")

@@ -5,7 +5,8 @@ Slow imports are made late: `--help` shows commands without torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+from spd_lsp.progress import track
 from spd_lsp.settings import UserError
-from spd_lsp.terminal import console
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.paper.drafting import Judge, Writer
     from spd_lsp.evaluation.paper.passages import Passage, Source
-    from spd_lsp.evaluation.paper.report import Report
+    from spd_lsp.evaluation.report_writer import Report
     from spd_lsp.tokens import Tokens
 
 
@@ -107,18 +108,8 @@ def read_sources(
 
     return [
         read_source(repo, tokens, places=places, before=before, after=after, seed=seed)
-        for repo in progress_over(repos, "reading")
+        for repo in track(repos, "reading")
     ]
-
-
-def progress_over(items: Iterable[Any], what: str, total: int | None = None) -> Any:
-    """The items, with a bar on standard error where that is a terminal; `total` where they do not tell."""
-    from rich.progress import track
-
-    out = console()
-    if not out.is_terminal:
-        return items
-    return track(items, total=total, description=what, console=out, transient=True)
 
 
 def tell(text: str) -> None:
@@ -126,12 +117,12 @@ def tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def publish(report: Report, out: Path) -> None:
-    """Write the results and show the tables."""
-    from spd_lsp.evaluation.paper.report import figures_possible, write
+def publish(report: Report, out: Path, *, figure: bool = True) -> None:
+    """Write a report into a folder, show its tables, and say where they lie."""
+    from spd_lsp.evaluation.report_writer import figures_possible, write
 
-    written = write(report, out)
+    written = write(report if figure else dataclasses.replace(report, draw=None), out)
     click.echo(report.markdown())
     tell(f"wrote {', '.join(map(str, written))}")
-    if report.draw is not None and not figures_possible():
+    if figure and report.draw and not figures_possible():
         tell("no figure: matplotlib is missing; pip install 'spd-lsp[bench]'")

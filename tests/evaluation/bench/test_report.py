@@ -9,8 +9,9 @@ import pytest
 from spd_lsp.evaluation.bench.arms import contenders
 from spd_lsp.evaluation.bench.editors import Served
 from spd_lsp.evaluation.bench.moments import Moment, Run
-from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, as_json, as_markdown, write
+from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, report_of
 from spd_lsp.evaluation.bench.session import Found
+from spd_lsp.evaluation.report_writer import save
 
 SECONDS = {"superposed": 0.010, "greedy": 0.0101, "nucleus": 0.020, "reading": 0.002}
 
@@ -43,26 +44,26 @@ def row(text: str, start: str) -> list[str]:
 
 
 def test_it_names_the_machine_the_model_and_the_load(found):
-    text = as_markdown(found)
+    text = report_of(found).markdown()
     assert "Abacus 3000, 2 cores" in text
     assert "starter, 20.0 MB of weights" in text
     assert "0.1 processes wanted to run before, 0.2 after" in text
 
 
 def test_a_ratio_that_the_spread_swallows_is_not_printed(found):
-    text = as_markdown(found)
+    text = report_of(found).markdown()
     assert row(text, "superposed decoding, k = 3")[3] == NO_DIFFERENCE
     assert row(text, "nucleus, batched, k = 3")[3].startswith("1.98 (")
 
 
 def test_it_compares_with_superposed_decoding_of_the_same_k(found):
-    _, one, three = row(as_markdown(found), "nucleus, batched")
+    _, one, three = row(report_of(found).markdown(), "nucleus, batched")
     assert one == ""
     assert three.startswith("2.0")
 
 
 def test_it_tells_the_shares_and_the_limit(found):
-    text = as_markdown(found)
+    text = report_of(found).markdown()
     assert row(text, "superposed decoding, k = 3")[1].startswith("10.0")
     shares = [line for line in text.splitlines() if "10.0%" in line]
     assert [cell.strip() for cell in shares[-1].strip("|").split("|")][1:4] == ["10.0%", "10.0%", "80.0%"]
@@ -70,14 +71,14 @@ def test_it_tells_the_shares_and_the_limit(found):
 
 
 def test_it_tells_what_keeping_the_prefix_saves_and_the_memory(found):
-    text = as_markdown(found)
+    text = report_of(found).markdown()
     assert row(text, "+5 tokens")[2].startswith("8.00")
     assert row(text, "beam search, batched, k = 3")
     assert row(text[text.index("Memory") :], "beam search, batched, k = 3")[1:] == ["500", "200"]
 
 
 def test_it_tells_how_many_completions_editors_get_that_ask_at_once(found):
-    text = as_markdown(found)
+    text = report_of(found).markdown()
     line = next(line for line in text.splitlines() if line.startswith("| 8 | beam search"))
     assert [cell.strip() for cell in line.strip("|").split("|")][2:] == [
         "200.0 (200.0 to 200.0)",
@@ -86,28 +87,28 @@ def test_it_tells_how_many_completions_editors_get_that_ask_at_once(found):
         "7.5",
     ]
     found.served = {}
-    assert "Editors" not in as_markdown(found)
+    assert "Editors" not in report_of(found).markdown()
 
 
 def test_the_object_holds_every_round(found):
-    plain = json.loads(as_json(found))
+    plain = json.loads(report_of(found).json())["data"]
     assert {len(one["rounds"]) for one in plain["runs"]} == {4}
     assert plain["runs"][0]["rounds"][0]["rest"]["cpu"] > 0
 
 
 def test_it_writes_a_file_by_its_ending(found, tmp_path):
     for name in ("bench.md", "bench.json"):
-        write(found, tmp_path / name)
+        save(report_of(found), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 100
 
 
 def test_it_draws_time_by_k(found, tmp_path):
     pytest.importorskip("matplotlib")
-    write(found, tmp_path / "bench.png")
+    save(report_of(found), tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_on_a_gpu_the_wall_clock_decides(found):
     found.machine["device"] = "cuda:0"
-    assert "wall clock for one more token" in as_markdown(found)
-    assert row(as_markdown(found), "nucleus, batched, k = 3")[1].startswith("22.0")
+    assert "wall clock for one more token" in report_of(found).markdown()
+    assert row(report_of(found).markdown(), "nucleus, batched, k = 3")[1].startswith("22.0")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.evaluation.gpu.command import gpu
 from spd_lsp.evaluation.gpu.measure import ARMS, SERVED, Asked, Found, bandwidth, longest, measure
-from spd_lsp.evaluation.gpu.report import as_json, as_markdown
+from spd_lsp.evaluation.gpu.report import report_of
 from spd_lsp.evaluation.gpu.subject import SHAPES, compile_steps, prepare
 from tests.spd_lsp.engine.test_torch_runner import Traced
 
@@ -60,10 +60,10 @@ def test_editors_are_served_together(found):
 
 
 def test_the_report_names_every_contender_and_says_what_was_aimed_at(found):
-    text = as_markdown(found)
+    text = report_of(found).markdown()
     for part in ("limit / device", "superposed decoding", "| 3 | nucleus, batched |", "| goal | found |"):
         assert part in text
-    assert json.loads(as_json(found))["steps"][1]["rows"] == 4
+    assert json.loads(report_of(found).json())["data"]["steps"][1]["rows"] == 4
 
 
 def test_the_command_writes_what_it_found(tmp_path):
@@ -71,7 +71,7 @@ def test_the_command_writes_what_it_found(tmp_path):
     out = tmp_path / "found.json"
     result = CliRunner().invoke(gpu, [*flags.split(), "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert json.loads(out.read_text())["engine"].startswith("TorchRunner, ")
+    assert json.loads(out.read_text())["data"]["engine"].startswith("TorchRunner, ")
     assert "not captured" in result.output
 
 

@@ -49,7 +49,7 @@ def run(*arguments: object) -> str:
 def test_experiments_on_code(name: str, options: list[object], repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     shown = run(name, repository, "--places", 1, "--prefix", 32, "--out", tmp_path, *options)
-    assert shown.startswith("## ")
+    assert shown.startswith("# ")
     assert (tmp_path / f"{name}.md").read_text() in shown
     assert json.loads((tmp_path / f"{name}.json").read_text())["facts"]["model"] == "starter"
     assert (tmp_path / f"{name}.png").stat().st_size > 5_000

@@ -11,7 +11,7 @@ import pytest
 from spd_lsp.evaluation.paper.drafting import PAPER, WAYS, Judge, Way, Writer, informed, matched, mixtures_of
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.evaluation.paper.perplexity import REAL, measure, summarise
-from spd_lsp.evaluation.paper.report import write
+from spd_lsp.evaluation.report_writer import write
 from spd_lsp.model import load
 from spd_lsp.tokens import Tokens
 

@@ -12,7 +12,7 @@ import torch
 from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, against_another, trace
 from spd_lsp.evaluation.paper.linearity import traces as follow
 from spd_lsp.evaluation.paper.linearity_report import summarise
-from spd_lsp.evaluation.paper.report import write
+from spd_lsp.evaluation.report_writer import write
 from spd_lsp.tokens import Tokens
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"

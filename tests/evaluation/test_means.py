@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.evaluation.paper.intervals import Mean, mean, means
+from spd_lsp.evaluation.bootstrap import Interval, mean, means
 
 
 def test_the_value_is_the_plain_mean_of_what_is_there() -> None:
     groups = [("a", "x"), ("a", "x"), ("b", "y")]
     first, second = means(np.array([[1.0, 2.0], [np.nan, 4.0], [3.0, 6.0]]), groups)
-    assert (first.value, second.value) == (2.0, 4.0)
+    assert (first.mean, second.mean) == (2.0, 4.0)
 
 
 def test_measurements_of_one_file_count_as_one_draw() -> None:
@@ -40,8 +40,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 def test_nothing_measured_has_no_mean() -> None:
     found = mean([float("nan")], [("a", "x")])
-    assert np.isnan([found.value, found.low, found.high]).all()
+    assert np.isnan([found.mean, found.low, found.high]).all()
 
 
 def test_a_mean_is_written_with_its_interval() -> None:
-    assert f"{Mean(1.0, 0.5, 2.0):.1f}" == "1.0 [0.5, 2.0]"
+    assert f"{Interval(1.0, 0.5, 2.0):.1f}" == "1.0 (0.5 to 2.0)"

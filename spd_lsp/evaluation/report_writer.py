@@ -105,8 +105,9 @@ def save(report: Report, path: Path) -> Path:
 def check_target(path: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Refuse a file name with another ending, and a figure without what draws it."""
     if path.suffix not in endings:
+        *others, last = endings
         raise UserError(
-            f"expected a name that ends in {', '.join(endings)}, found {path.name}; choose one of those"
+            f"expected a name that ends in {', '.join(others)} or {last}, found {path.name}; choose one"
         )
     if path.suffix == ".png" and not figures_possible():
         raise UserError("expected matplotlib for a figure, found none; run: pip install 'spd-lsp[bench]'")

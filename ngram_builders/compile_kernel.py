@@ -26,7 +26,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "ngram_builders"
-SOURCES = ("kernel.c", "rows.h")  # the first includes the others
+SOURCES = ("kernel.c", "rows.h", "mapped.h")  # the first includes the others
 LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
 ZIG = "ziglang>=0.13"
 SECONDS = 300  # zig compiles some of its own parts first
@@ -155,7 +155,7 @@ def platform_tag() -> str:
 
 
 def digest_flag(sources: list[Path]) -> str:
-    """Tells the library what it was compiled from; see `kernel.source_digest`."""
+    """Tells the library what it was compiled from; see `shared_library.source_digest`."""
     whole = b"".join(source.read_bytes() for source in sources)
     digest = int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
     return f"-DSOURCE_DIGEST={digest:#x}u"

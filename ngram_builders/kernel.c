@@ -14,6 +14,9 @@
 #pragma GCC optimize("no-tree-loop-distribute-patterns") /* makes calls of memset out of loops; there is no memset */
 #endif
 
+#define _DEFAULT_SOURCE 1 /* for mapped.h; before anything is included */
+#define _DARWIN_C_SOURCE 1
+
 #include "rows.h"
 
 #if defined(_WIN32)
@@ -21,6 +24,8 @@
 #else
 #define EXPORT __attribute__((visibility("default")))
 #endif
+
+#include "mapped.h"
 
 #ifndef SOURCE_DIGEST
 #define SOURCE_DIGEST 0

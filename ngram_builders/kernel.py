@@ -1,8 +1,8 @@
 """The query of tables as its users hold it: by the compiled kernel.c where there is one, by `lookup` where not.
 
 Comes in: pools of columns and their weights, once; then contexts and candidates, often. Goes out: what `lookup`
-says of them, the same numbers either way. The kernel is a plain C library, called without Python's lock, and fits
-every Python; `compile_kernel` makes it when the package is installed. Who doubts it sets SPD_LSP_KERNEL=0.
+says of them, the same numbers either way. The kernel is a plain C library (shared_library.py), called without
+Python's lock, and fits every Python. Who doubts it sets SPD_LSP_KERNEL=0.
 
 Dimensions: K drafts, L tokens of context, C candidates, V vocabulary.
 """
@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders import lookup
+from ngram_builders import lookup, shared_library
 from ngram_builders.counts import count_streams, hash_bits, negate, other
 from ngram_builders.layout import DTYPES, MANY, Columns, Ints
 from ngram_builders.lookup import ORDER_COUNT, Pools
+from ngram_builders.shared_library import SWITCH, is_off, open_library
 from ngram_builders.writer import columns_of
 
 __all__ = ["Query", "why_not"]
@@ -36,10 +33,6 @@ I64 = npt.NDArray[np.int64]
 
 ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
 EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
-SWITCH = "SPD_LSP_KERNEL"
-FOLDER = Path(__file__).parent
-LIBRARY = FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
-SOURCES = (FOLDER / "kernel.c", FOLDER / "rows.h")  # in a source tree; an installed package has none
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +65,7 @@ class Query:
         asked = [(tuple(pool), float(weight)) for pool, weight in zip(pools, weights, strict=True) if weight > 0]
         self.pools = [pool for pool, _ in asked]
         self.weights = [weight for _, weight in asked]
-        library = loaded().library if os.environ.get(SWITCH) != "0" else None
+        library = None if is_off() else loaded().library
         self.compiled = Compiled(library, self.pools, self.weights) if library else None
 
     def mean(self, contexts: Ints, candidates: Ints) -> tuple[Floats, Floats]:
@@ -205,43 +198,21 @@ class Loaded:
 
 def why_not() -> str:
     """Why queries run without the compiled kernel, some ten times slower; empty if they run with it."""
-    return f"{SWITCH}=0 is set" if os.environ.get(SWITCH) == "0" else loaded().reason
+    return f"{SWITCH}=0 is set" if is_off() else loaded().reason
 
 
 @cache
 def loaded() -> Loaded:
     """The compiled kernel, tried out. Says once in the log if it is broken."""
-    if not LIBRARY.exists():
+    if not shared_library.LIBRARY.exists():
         return Loaded(None, "it was not compiled when the package was installed")
     try:
-        library = open_library(LIBRARY)
-        check(library)
+        found = open_library(shared_library.LIBRARY)
+        check(found)
     except (OSError, AttributeError, ValueError) as error:
         log.warning("n-gram queries run without the compiled kernel, slower: %s", error)
         return Loaded(None, str(error))
-    return Loaded(library)
-
-
-def open_library(path: Path) -> ctypes.CDLL:
-    """The library with its functions declared; ValueError if it was compiled from another source."""
-    if sys.byteorder != "little":
-        raise ValueError("tables are little-endian, this processor is not")
-    library = ctypes.CDLL(str(path))
-    library.source_digest.restype = ctypes.c_uint64
-    if SOURCES[0].exists() and library.source_digest() != source_digest(SOURCES):
-        raise ValueError(f"{path.name} was not compiled from the kernel.c beside it; install the package again")
-    for function, result in ((library.mean, None), (library.successors, ctypes.c_int64)):
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4, ctypes.c_void_p]
-        function.restype = result
-    library.nested.argtypes = [*library.mean.argtypes[:6], ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-    library.nested.restype = ctypes.c_int64
-    return library
-
-
-def source_digest(sources: Sequence[Path]) -> int:
-    """What the library says of the sources it was compiled from."""
-    whole = b"".join(source.read_bytes() for source in sources)
-    return int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
+    return Loaded(found)
 
 
 def check(library: ctypes.CDLL) -> None:
@@ -254,12 +225,12 @@ def check(library: ctypes.CDLL) -> None:
         said = (*compiled.mean(contexts, candidates), compiled.successors(contexts, 6))
         expected = (*lookup.mean(pools, (0.3, 0.7), contexts, candidates), lookup.successors(pools, contexts, 6))
         if not all(map(np.array_equal, said, expected)):
-            raise ValueError(f"{LIBRARY.name} answers wrongly")
+            raise ValueError("the library answers wrongly")
         p = np.linspace(-0.1, 0.3, vocab_size, dtype=np.float32)[::-1].copy()
         ids, mixed = compiled.nested(contexts, p, 6, EVEN)
         known, beside = lookup.nested(pools, (0.3, 0.7), contexts, p, 6, EVEN)
         if not (np.array_equal(ids, known) and np.allclose(mixed, beside)):
-            raise ValueError(f"{LIBRARY.name} answers wrongly")
+            raise ValueError("the library answers wrongly")
 
 
 def small_pools(vocab_size: int) -> list[list[Columns]]:

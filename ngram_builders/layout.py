@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import secrets
+import stat
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,7 @@ import numpy.typing as npt
 
 from ngram_builders.counts import HIGHEST_ORDER, hash_bits, token_bits
 from ngram_builders.errors import UserError
+from ngram_builders.mapping import map_file
 
 __all__ = [
     "DTYPES",
@@ -181,9 +183,12 @@ def refusal(path: Path, found: str) -> UserError:
     return UserError(f"expected an n-gram table at {path}, found {found}; {REBUILD}")
 
 
-def open_file(path: Path) -> tuple[TableSummary, Columns, dict[str, int]]:
-    """Map a table: its summary, its columns, and what each section's crc32 should be. Reads the header only."""
-    data = map_file(path)
+def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, dict[str, int]]:
+    """Map a table: its summary, its columns, and what each section's crc32 should be. Reads the header only.
+
+    With `whole` it is read into memory instead, all of it.
+    """
+    data = take_file(path, whole)
     fields, start = read_header(path, data)
     try:
         summary = read_summary(fields, len(data))
@@ -230,21 +235,24 @@ def read_weights(data: bytes) -> Weights | None:
     return tuple(map(tuple, table.tolist())) if table.any() else None
 
 
-def map_file(path: Path) -> mmap.mmap:
-    """The whole file, mapped for reading."""
+def take_file(path: Path, whole: bool) -> mmap.mmap | bytes:
+    """The whole file, mapped or read."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise refusal(path, "no regular file")  # opening a pipe would wait for who writes
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < PREFIX.size:
-                raise refusal(path, "a file too short for one")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise refusal(path, (error.strerror or str(error)).lower()) from error
+        if stat.S_ISREG(status.st_mode) and status.st_size < PREFIX.size:
+            raise refusal(path, "a file too short for one")
+        return path.read_bytes() if whole else map_file(path)
+    except (OSError, ValueError) as error:  # the second where a file was emptied meanwhile
+        found = error.strerror if isinstance(error, OSError) else None
+        raise refusal(path, (found or str(error)).lower()) from error
 
 
-def read_header(path: Path, data: mmap.mmap) -> tuple[dict[str, Any], int]:
+def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], int]:
     """The header's fields and where the sections begin."""
+    if len(data) < PREFIX.size:
+        raise refusal(path, "a file too short for one")
     magic, version, length, crc = PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise refusal(path, "a file of another kind")

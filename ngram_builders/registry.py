@@ -39,7 +39,7 @@ from ngram_builders.locks import hold
 from ngram_builders.tables import Table, TableSummary
 from ngram_builders.uses import KNOWN_LANGUAGES, Uses, read_uses, serving
 
-__all__ = ["WEIGHT", "Domain", "Registry", "check_name"]
+__all__ = ["WEIGHT", "Domain", "Registry", "check_name", "mark"]
 
 USES = "workspaces.msgpack"
 ATTEMPTS = 5  # at reading everything between two writes

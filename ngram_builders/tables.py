@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from ngram_builders.layout import (
     open_file,
     refusal,
 )
+from ngram_builders.mapping import is_guarded
 from ngram_builders.soundness import unsound
 from ngram_builders.writer import columns_of
 
@@ -39,11 +41,16 @@ PIECE = 1 << 20  # contexts read back at once
 class Table:
     """An open table. Immutable, shared between threads without locks."""
 
-    def __init__(self, path: Path, summary: TableSummary, columns: Columns, crcs: dict[str, int]) -> None:
+    def __init__(self, path: Path, summary: TableSummary, mapped: Columns, crcs: dict[str, int]) -> None:
         self.path = path
         self.summary = summary
-        self.columns = columns
+        self.mapped = mapped
         self.crcs = crcs
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What queries are asked of: the file mapped, or read whole where somebody may cut it short meanwhile."""
+        return self.mapped if is_guarded() else open_file(self.path, whole=True)[1]
 
     @classmethod
     def open(cls, path: Path, fingerprint: str | None = None) -> Table:
@@ -55,6 +62,11 @@ class Table:
                 f"the model uses {fingerprint}; {REBUILD}"
             )
         return cls(path, summary, columns, crcs)
+
+    def ready(self) -> Table:
+        """The same table; what its queries need of the file is there, or UserError says why not."""
+        _ = self.columns
+        return self
 
     def verify(self) -> None:
         """Read every byte and raise if one is not what was written, or is what no build writes."""

@@ -19,7 +19,7 @@ from ngram_builders.counts import HIGHEST_ORDER
 from ngram_builders.fits import read_fits
 from ngram_builders.layout import Columns, Weights
 from ngram_builders.owners import covers, passed_over
-from ngram_builders.registry import WEIGHT, Domain, Registry
+from ngram_builders.registry import WEIGHT, Domain, Registry, mark
 from ngram_builders.store import read_contents
 from ngram_builders.tables import Table, query
 from ngram_builders.weights import row_of
@@ -159,9 +159,9 @@ def believed(mixture: Mixture | None, settings: Settings) -> Mixture | None:
 class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
-    Tables are opened once and opened again when the registry says that something was rebuilt. What cannot be
-    used is left out; `problems` says why. With `live`, what was edited since a table was built counts as well, and
-    what is open; with `rebuilder`, a table that fell far behind is replaced.
+    Tables are opened once and opened again when the registry says that something was rebuilt, or their files were
+    written over. What cannot be used is left out; `problems` says why. With `live`, what was edited since a table
+    was built counts as well, and what is open; with `rebuilder`, a table that fell far behind is replaced.
     """
 
     def __init__(
@@ -184,6 +184,7 @@ class Domains:
         self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
+        self.marks: dict[Path, Hashable] = {}  # of the tables' files, as they were
         self.fits: dict[Path, dict[str, Weights]] = {}
 
     def serving(self, file: Path | None, language: str | None) -> Mixture | None:
@@ -238,11 +239,18 @@ class Domains:
         return more
 
     def refresh(self) -> None:
-        """Forget what was opened if anything was rebuilt, chosen or removed since."""
-        if self.registry and (generation := self.registry.generation()) != self.generation:
-            self.generation = generation
-            self.opened, self.fits = {}, {}
+        """Forget what was opened if anything was rebuilt, chosen, removed or written over since."""
+        generation = self.registry.generation() if self.registry else None
+        kept = all(mark(path) == found for path, found in self.marks.items())
+        if kept and generation == self.generation:
+            return
+        self.generation = generation
+        self.opened, self.marks, self.fits = {}, {}, {}
+        if self.registry:
+            if not kept:
+                self.registry.latest = None  # it knows no table's file, only that none was replaced
             domains = self.registry.domains()
+            self.marks = {domain.path: mark(domain.path) for domain in domains}
             self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
             if self.live:
                 self.live.keep(domain.name for domain in domains)
@@ -267,8 +275,10 @@ class Domains:
     def open(self, path: Path) -> Table | None:
         """The table at a path, or None if it cannot be used."""
         if path not in self.opened:
+            self.marks[path] = mark(path)
             try:
-                self.opened[path] = Table.open(path, fingerprint=self.fingerprint)
+                table = Table.open(path, fingerprint=self.fingerprint)
+                self.opened[path] = table.ready()
             except UserError as error:
                 self.opened[path] = None
                 self.tell(str(error))

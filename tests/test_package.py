@@ -18,6 +18,7 @@ from spd_lsp import __version__
 
 ROOT = Path(__file__).parent.parent
 KERNEL = f"ngram_builders/{compile_kernel.LIBRARY}"
+MADE_OF = {f"ngram_builders/{name}" for name in (*compile_kernel.SOURCES, "compile_kernel.py")}
 
 
 def build(target: str, folder: Path, **environment: str) -> tuple[Path, str]:
@@ -62,7 +63,7 @@ def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, 
         names = set(archive.namelist())
         archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
     assert KERNEL in names
-    assert not {"ngram_builders/kernel.c", "ngram_builders/rows.h", "ngram_builders/compile_kernel.py"} & names
+    assert not MADE_OF & names
     code = "from ngram_builders import kernel; print(kernel.__file__, kernel.why_not())"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     said = subprocess.run(
@@ -92,8 +93,7 @@ def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
     path, _ = build("sdist", tmp_path)
     with tarfile.open(path) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
-    made_of = {"ngram_builders/kernel.c", "ngram_builders/rows.h", "ngram_builders/compile_kernel.py"}
-    assert made_of | {"pyproject.toml"} <= names
+    assert MADE_OF | {"pyproject.toml"} <= names
     assert KERNEL not in names
 
 

@@ -26,8 +26,9 @@ import numpy as np
 
 from ngram_builders import lookup
 from ngram_builders.errors import UserError
-from ngram_builders.kernel import EVEN, Compiled, open_library
-from ngram_builders.layout import DTYPES, PREFIX, Columns, align, map_file, read_header
+from ngram_builders.kernel import EVEN, Compiled
+from ngram_builders.layout import DTYPES, PREFIX, Columns, align, read_header
+from ngram_builders.shared_library import open_library
 from ngram_builders.tables import Table
 from tests.ngram_builders.reference import write_texts
 
@@ -73,7 +74,7 @@ def real_tables(folder: Path) -> list[Path]:
 
 def take_apart(path: Path) -> Parts:
     """Header and sections, to be changed."""
-    fields, _ = read_header(path, map_file(path))
+    fields, _ = read_header(path, path.read_bytes())
     columns = Table.open(path).columns
     return fields, {name: getattr(columns, name).copy() for name in fields.pop("sections")}
 

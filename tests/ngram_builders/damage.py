@@ -16,8 +16,9 @@ import numpy as np
 
 from ngram_builders import kernel, lookup
 from ngram_builders.counts import count_streams
-from ngram_builders.kernel import Compiled, open_library
+from ngram_builders.kernel import Compiled
 from ngram_builders.layout import Columns
+from ngram_builders.shared_library import open_library
 from ngram_builders.writer import columns_of
 from tests.ngram_builders.pools import as_in_a_file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders import compile_kernel, kernel
+from ngram_builders import compile_kernel, kernel, shared_library
 from ngram_builders.compile_kernel import CompileKernel
 
 ROOT = Path(kernel.__file__).parent.parent
@@ -60,8 +60,10 @@ def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> 
     assert sorted(path.name for path in package.iterdir()) == sorted(
         [*compile_kernel.SOURCES, compile_kernel.LIBRARY]
     )
-    library = kernel.open_library(package / compile_kernel.LIBRARY)
-    assert library.source_digest() == kernel.source_digest([package / name for name in compile_kernel.SOURCES])
+    library = shared_library.open_library(package / compile_kernel.LIBRARY)
+    assert library.source_digest() == shared_library.source_digest(
+        [package / name for name in compile_kernel.SOURCES]
+    )
 
 
 def test_without_a_compiler_pip_is_asked_for_one(hook, no_compiler, monkeypatch) -> None:

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders import compile_kernel, kernel, lookup
+from ngram_builders import compile_kernel, kernel, lookup, shared_library
 from ngram_builders.counts import count_streams
-from ngram_builders.kernel import Compiled, Query, open_library
+from ngram_builders.kernel import Compiled, Query
+from ngram_builders.shared_library import SWITCH, open_library
 from ngram_builders.writer import columns_of
 from tests.ngram_builders.pools import Case, cases
 
@@ -39,7 +40,7 @@ def compiled(tmp_path_factory):
 @pytest.fixture
 def fresh(monkeypatch):
     """Nothing loaded yet, and nothing left loaded."""
-    monkeypatch.delenv(kernel.SWITCH, raising=False)
+    monkeypatch.delenv(SWITCH, raising=False)
     kernel.loaded.cache_clear()
     yield
     kernel.loaded.cache_clear()
@@ -181,7 +182,7 @@ def test_arrays_of_other_types_and_strides_are_understood(compiled, pool) -> Non
 
 def test_the_switch_turns_it_off_with_the_same_numbers(pool, monkeypatch) -> None:
     said = Query([pool], [1.0]).mean(CONTEXTS, CANDIDATES)
-    monkeypatch.setenv(kernel.SWITCH, "0")
+    monkeypatch.setenv(SWITCH, "0")
     plain = Query([pool], [1.0])
     assert plain.compiled is None
     assert kernel.why_not() == "SPD_LSP_KERNEL=0 is set"
@@ -202,7 +203,7 @@ def test_what_is_no_library_is_done_without(
     fresh, tmp_path, monkeypatch, caplog, pool, content: bytes | None, reason: str
 ) -> None:
     """One line in the log where it is broken, none where it was never compiled; the answers are numpy's."""
-    monkeypatch.setattr(kernel, "LIBRARY", tmp_path / "libkernel.so")
+    monkeypatch.setattr(shared_library, "LIBRARY", tmp_path / "libkernel.so")
     if content is not None:
         (tmp_path / "libkernel.so").write_bytes(content)
     with caplog.at_level(logging.WARNING):
@@ -233,16 +234,16 @@ def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: 
     path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path)
     assert path, failure
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "SOURCES", [tmp_path / "none"])
+        patch.setattr(shared_library, "SOURCES", [tmp_path / "none"])
         library = open_library(path)
     with pytest.raises(ValueError, match="answers wrongly"):
         kernel.check(library)
 
 
 def test_a_kernel_of_another_source_is_not_used(compiled, fresh, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(kernel, "LIBRARY", Path(compiled._name))
+    monkeypatch.setattr(shared_library, "LIBRARY", Path(compiled._name))
     assert kernel.why_not() == ""
     kernel.loaded.cache_clear()
-    monkeypatch.setattr(kernel, "SOURCES", [tmp_path / "kernel.c"])
+    monkeypatch.setattr(shared_library, "SOURCES", [tmp_path / "kernel.c"])
     (tmp_path / "kernel.c").write_text("/* edited */")
     assert "was not compiled from the kernel.c beside it" in kernel.why_not()

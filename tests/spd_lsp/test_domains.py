@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.build import build
-from ngram_builders.kernel import SWITCH
 from ngram_builders.registry import Registry
+from ngram_builders.shared_library import SWITCH
 from spd_lsp import follow
 from spd_lsp.inbox import News, Open
 from spd_lsp.interpolation import OPEN_FILES, Domains, Mixture

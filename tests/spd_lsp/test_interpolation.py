@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 
 import numpy as np
@@ -149,6 +150,28 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     mixture = domains.serving(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert domains.problems == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
+@pytest.mark.parametrize("built_in", [True, False])
+def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(tmp_path, built_in):
+    registry, path = Registry(tmp_path / "data"), tmp_path / "python.ngt"
+    if not built_in:
+        registry.install("mine", lambda new: write_texts(new, [[1, 2, END]], VOCABULARY, fingerprint="f"))
+        registry.use(tmp_path, [("mine", 0.5)])
+        path = registry.find("mine").path
+    else:
+        table_of(tmp_path, [[1, 2]], "python")
+    domains = Domains(registry, "f", {"python": path} if built_in else {})
+    whole = path.read_bytes()
+    assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+    path.write_bytes(whole[:-64])
+    for _ in range(2):
+        assert domains.serving(tmp_path / "a.py", "python") is None
+    assert len(domains.problems) == 1
+    assert f"found {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
+    path.write_bytes(whole)
+    assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
 
 
 def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):

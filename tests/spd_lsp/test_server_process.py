@@ -16,10 +16,15 @@ import pytest_lsp
 from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
 
+from ngram_builders.registry import Registry
+from ngram_builders.tables import TableSummary
+from spd_lsp.tokens import Tokens
+from tests.ngram_builders.reference import write_texts
 from tests.spd_lsp.lsp_client import PATIENCE, Editor, at, until
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = "textDocument/completion"
+STARTER = ROOT / "spd_lsp" / "starter"
 
 # A loader that prints wherever it can, and a completer that never ends by itself.
 NOISY = """
@@ -180,6 +185,32 @@ async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that
             assert len(answer["items"]) == drafts
         told = [m["message"] for m in editor.told("window/logMessage")]
         assert told.count("spd-lsp: the model is loading") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
+@pytest.mark.parametrize("kernel", ["1", "0"])
+async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
+):
+    """As a sync tool does with the file of a table that serves."""
+    monkeypatch.setenv("SPD_LSP_KERNEL", kernel)
+    tokens, registry = Tokens(STARTER), Registry(tmp_path)
+    ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
+
+    def write(path: Path) -> TableSummary:
+        return write_texts(path, [list(ids)], tokens.vocab_size, fingerprint=tokens.fingerprint)
+
+    table = registry.install("team", write).path
+    registry.use_for_language("python", [("team", 0.3)])
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open("import os\n\nprint(os.\nself._loop = self._")
+        assert (await editor.request(COMPLETION, at(2, 9, 3)))["items"]
+        os.truncate(table, 4096)
+        assert (await editor.request(COMPLETION, at(3, 19, 3)))["items"]
+        assert child.returncode is None
+        assert f"expected an n-gram table at {table}, found 4,096 bytes instead of" in str(editor.heard)
 
 
 def make_client() -> LanguageClient:

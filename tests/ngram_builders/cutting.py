@@ -1,0 +1,58 @@
+"""Asks a table while somebody cuts its file short. Run as a process of its own: PATH.
+
+Says "asking" when its threads ask, waits for a line, asks each of them on for a while and says "survived". The
+kernel asks if the environment leaves it on, and numpy does either way.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from ngram_builders import lookup
+from ngram_builders.errors import UserError
+from ngram_builders.tables import Table, query
+
+MORE = 300  # questions of each thread after the cut
+
+
+def main(path: str) -> None:
+    """Ask, in threads as a server does."""
+    table = Table.open(Path(path))
+    pools, cut = [[table.columns]], threading.Event()
+    asked = {"query": query(pools, [1.0]).mean, "numpy": lambda *given: lookup.mean(pools, [1.0], *given)}
+    begun = {name: threading.Event() for name in asked}
+    ended = []
+
+    def ask(name: str) -> None:
+        random, left = np.random.default_rng(1), MORE
+        while left:
+            p, _ = asked[name](random.integers(0, 5000, size=(4, 1)), np.arange(0, 5000, 50))
+            assert np.isfinite(p).all()
+            begun[name].set()
+            left -= cut.is_set()
+        ended.append(name)
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in asked]
+    for thread in threads:
+        thread.start()
+    for one in begun.values():
+        one.wait()
+    sys.stdout.write("asking\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    cut.set()
+    for thread in threads:
+        thread.join()
+    try:
+        table.verify()
+    except UserError as error:
+        sys.stdout.write(f"{error}\n")
+    sys.stdout.write("survived\n" if len(ended) == len(asked) else "an error\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

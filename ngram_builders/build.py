@@ -27,6 +27,7 @@ from ngram_builders.domains import distinct, table_name
 from ngram_builders.errors import UserError
 from ngram_builders.files import Survey, language_of_name, shown, survey
 from ngram_builders.layout import set_weights
+from ngram_builders.masking import MARK, masked_lines
 from ngram_builders.owners import is_anothers, name_beside
 from ngram_builders.reading import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.registry import Domain, Registry, check_name
@@ -58,6 +59,7 @@ class Summary:
     left_out: dict[str, int]
     path: Path
     changed: bool = True  # whether the table is a new one
+    masked: int = 0  # lines that are not counted, as they hold what looks like a secret
     reused: int = 0  # files that were not read again
     encoded: int = 0  # tokens that were not known before
     encoding_seconds: float = 0.0
@@ -73,6 +75,7 @@ class Preview:
     files: dict[str, int]
     bytes: dict[str, int]
     left_out: dict[str, int]
+    masked: int = 0
 
 
 def silent(stage: str, done: int, total: int) -> None:
@@ -297,6 +300,7 @@ def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summa
         left_out={reason: number for reason, number in sorted(left_out.items()) if number},
         path=made.domain.path,
         changed=made.changed,
+        masked=made.reading.masked,
         reused=made.reading.reused,
         encoded=made.reading.encoded,
         encoding_seconds=made.reading.seconds,
@@ -310,6 +314,7 @@ def preview(roots: Sequence[Path], language: str | None = None, report: Report =
     chosen = look_around(roots, language, report)
     files, sizes, left_out = Counter[str](), Counter[str](), chosen.reasons()
     known: set[bytes] = set()
+    masked = 0
     for done, found in enumerate(chosen.found):
         report("files", done, len(chosen.found))
         text, fault = source_of(found.path)
@@ -319,11 +324,13 @@ def preview(roots: Sequence[Path], language: str | None = None, report: Report =
             left_out[fault] += 1
             continue
         known.add(digest)
+        masked += len(masked_lines(text))
         of = language_of_name(found.path) or "other"
         files[of] += 1
         sizes[of] += found.size
     report("files", len(chosen.found), len(chosen.found))
-    return Preview(files=dict(files), bytes=dict(sizes), left_out=dict(sorted(left_out.items())))
+    left_out_by_reason = dict(sorted(left_out.items()))
+    return Preview(files=dict(files), bytes=dict(sizes), left_out=left_out_by_reason, masked=masked)
 
 
 def counted_for(file: Path, roots: Sequence[Path], language: str | None = None) -> Path | None:
@@ -334,7 +341,8 @@ def counted_for(file: Path, roots: Sequence[Path], language: str | None = None) 
     for found in survey(*roots, language=language).found:
         if found.path == path:
             return None
-        if len(text) <= found.size <= most and source_of(found.path) == (text.decode(), None):
+        alike = len(text) <= found.size <= most or MARK.encode() in text
+        if alike and source_of(found.path) == (text.decode(), None):
             return Path(found.path)
     return None
 

@@ -31,7 +31,7 @@ from ngram_builders.tables import Table, TableSummary
 
 __all__ = ["EXECUTORS", "Cluster", "Cost", "Outcome", "build"]
 
-FORMAT = 3  # of what lies in a shared folder
+FORMAT = 4  # of what lies in a shared folder
 SHARD_BYTES = (
     64_000_000  # of text a task, about 17 M tokens; the larger, the fewer n-grams stand in several shards
 )
@@ -129,6 +129,7 @@ def build(
         return Outcome(None, ())
     costs = tuple(cost(work, plan, stage) for stage in STAGES)
     perplexity = facts_of(work, "table")[0]["perplexity"]
+    masked = sum(facts["masked"] for facts in facts_of(work, "counts"))
     for facts in [*facts_of(work, "digests"), *facts_of(work, "counts")]:
         left_out.update(facts["left_out"])
     made = registry.install(name, lambda scratch: adopt(work / TABLE, scratch), roots=folders, recipe=recipe)
@@ -147,6 +148,7 @@ def build(
             seconds=time.perf_counter() - started,
             left_out=dict(sorted(left_out.items())),
             path=made.path,
+            masked=masked,
             perplexity=perplexity,
         ),
         costs,

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ngram_builders.files import Found, language_of_name
+from ngram_builders.masking import masked_lines
 from ngram_builders.sources import UNREADABLE, Unfit, examine, read
 from ngram_builders.store import Document, State, Store
 
@@ -56,6 +57,7 @@ class Reading:
     documents: list[Document] = field(default_factory=list)  # in the order of their paths
     left_out: Counter[str] = field(default_factory=Counter)
     reused: int = 0  # files that were not read
+    masked: int = 0  # lines that hold a secret, of all texts
     encoded: int = 0  # tokens that were not known
     seconds: float = 0.0  # that tokenising them took
 
@@ -65,7 +67,7 @@ def learn(
 ) -> Reading:
     """See to it that the store has the ids of all files that are source. began_ns: before they were found."""
     states, known = store.states(), store.known()
-    reading, found = Reading(), {}
+    reading, found, masked = Reading(), {}, {}
     waiting: list[Found] = []
     for one in files:
         state = states.get(one.path)
@@ -92,7 +94,9 @@ def learn(
             reading.left_out[state.fault] += 1
         elif state is not None:
             language = language_of_name(one.path) or "other"
+            masked[state.digest] = state.masked
             reading.documents.append(Document(one.path, one.size, one.mtime_ns, state.digest, language))
+    reading.masked = sum(masked.values())
     return reading
 
 
@@ -130,7 +134,7 @@ def take(found: Found, known: set[bytes], batch: Batch) -> str:
         return ""
     text, fault = examine(data)
     digest = digest_of(data if fault else text.encode())
-    batch.states.append(State(found, digest, fault))
+    batch.states.append(State(found, digest, fault, len(masked_lines(text))))
     if fault is not None or digest in known:
         return ""
     known.add(digest)

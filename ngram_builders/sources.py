@@ -1,6 +1,7 @@
 """A path -> its text as an editor holds it, or why it is no hand-written source. Knows no names and no rules.
 
-Whatever ends a line in the file, in its text that is "\\n": tokens and counts are the same on every system.
+Whatever ends a line in the file, in its text that is "\\n": tokens and counts are the same on every system. A line
+that holds a secret is not in the text: a mark stands in its place.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+
+from ngram_builders.masking import mask, secret_lines
 
 __all__ = [
     "GENERATED",
@@ -19,6 +22,7 @@ __all__ = [
     "Unfit",
     "examine",
     "line_feeds",
+    "masked_in",
     "read",
     "source_of",
     "status_fault",
@@ -46,7 +50,6 @@ GENERATED_MARK = re.compile(
     r"|\bthis file (?:was|is) (?:auto-?)?generated\b",
     re.IGNORECASE,
 )
-PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 FLAGS = os.O_RDONLY
 for flag in ("O_BINARY", "O_NONBLOCK", "O_NOFOLLOW"):  # not every system has each
     FLAGS |= getattr(os, flag, 0)
@@ -65,6 +68,14 @@ def source_of(path: str) -> tuple[str, str | None]:
         return "", str(unfit)
     except OSError:
         return "", UNREADABLE
+
+
+def masked_in(path: str) -> dict[int, str]:
+    """Which lines of a file are masked, counted from 1, and what the secret in them looks like."""
+    try:
+        return secret_lines(line_feeds(read(path).decode("utf-8-sig")))
+    except (Unfit, OSError, UnicodeDecodeError):
+        return {}
 
 
 def read(path: str) -> bytes:
@@ -92,7 +103,7 @@ def status_fault(status: os.stat_result) -> str | None:
 
 
 def examine(data: bytes) -> tuple[str, str | None]:
-    """A source's bytes as the text that an editor holds; and why they are no hand-written source, or None."""
+    """A source's bytes as the text that an editor holds, secrets masked; and why they are no source, or None."""
     if b"\0" in data[:8192]:
         return "", BINARY
     try:
@@ -102,14 +113,12 @@ def examine(data: bytes) -> tuple[str, str | None]:
     if not text:
         return "", EMPTY
     text = line_feeds(text)
-    if b"-----BEGIN " in data and PRIVATE_KEY.search(data):
-        return "", SECRET
     start = text[:HEADER].lower()
     if any(sign in start for sign in SIGNS) and GENERATED_MARK.search(text, 0, HEADER):
         return "", GENERATED
     if len(text) > MEAN_LINE_FROM and is_minified(text.splitlines()):
         return "", MINIFIED
-    return text, None
+    return mask(text), None
 
 
 def line_feeds(text: str) -> str:

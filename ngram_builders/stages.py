@@ -33,6 +33,7 @@ from ngram_builders.corpora import Document, documents
 from ngram_builders.counts import ORDER_SHIFT, Ids, Run, prune, stream
 from ngram_builders.errors import UserError
 from ngram_builders.layout import replace_file, set_weights
+from ngram_builders.masking import masked_lines
 from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.spill import merged, read_run
 from ngram_builders.tables import Table
@@ -169,15 +170,16 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
     wanted = first_places(work, rank)
     noted = len(read_digests(work, rank)[0])
     languages: Counter[str] = Counter()
-    files = 0
+    files = masked = 0
     sample = Sample(PLACES)
     digests: deque[bytes] = deque()  # of texts on their way to being counted
 
     def texts() -> Iterator[str]:
-        nonlocal files
+        nonlocal files, masked
         for place, document in enumerate(shard(work, plan, rank)):
             if place in wanted and document.fault is None and document.digest == wanted[place]:
                 files += 1
+                masked += len(masked_lines(document.text))
                 if document.language is not None:
                     languages[document.language] += 1
                 digests.append(document.digest)
@@ -193,6 +195,7 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
     return {
         "left_out": {reason: number for reason, number in left_out.items() if number},
         "files": files,
+        "masked": masked,
         "tokens": counter.tokens,
         "ngrams": ngrams,
         "languages": dict(languages),

@@ -25,11 +25,12 @@ import numpy.typing as npt
 
 from ngram_builders.errors import UserError
 from ngram_builders.files import Found
+from ngram_builders.secret_rules import RULES
 
 __all__ = ["FILE", "Contents", "Document", "State", "Store", "read_contents"]
 
 FILE = "tokens.sqlite"
-VERSION = 2  # 1 kept texts with the line ends of their files
+VERSION = 3  # 1 kept texts with the line ends of their files, 2 with the secrets in them
 WAIT = 5.0  # seconds for another process to end its transaction
 ELSEWHERE = ("locked", "readonly", "read-only", "unable to open")  # errors of a database that may be sound
 MANY = 500  # values in one question, of 999 that every SQLite takes
@@ -38,7 +39,8 @@ CREATE TABLE IF NOT EXISTS texts (
   fingerprint TEXT, digest BLOB, tokens INTEGER, crc INTEGER, ids BLOB, PRIMARY KEY (fingerprint, digest)
 );
 CREATE TABLE IF NOT EXISTS states (
-  path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, inode INTEGER, digest BLOB, fault TEXT
+  path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, inode INTEGER, digest BLOB, fault TEXT,
+  masked INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS contents (
   name TEXT, path BLOB, size INTEGER, mtime_ns INTEGER, digest BLOB, language TEXT, PRIMARY KEY (name, path)
@@ -56,6 +58,7 @@ class State:
     found: Found
     digest: bytes
     fault: str | None
+    masked: int = 0  # lines of the text that are not kept, as they hold a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +142,20 @@ class Store:
         """What is known of files, by path."""
         rows = self.attempt(lambda base: base.execute("SELECT * FROM states").fetchall())
         return {
-            path: State(Found(path, *numbers), digest, fault)
-            for path, (*numbers, digest, fault) in ((os.fsdecode(row[0]), row[1:]) for row in rows)
+            path: State(Found(path, *numbers), digest, fault, masked)
+            for path, (*numbers, digest, fault, masked) in ((os.fsdecode(row[0]), row[1:]) for row in rows)
         }
 
     def keep(self, texts: Mapping[bytes, Ids], states: Iterable[State], unsure: Iterable[str] = ()) -> None:
         """Keep a batch, all or nothing: ids by digest, and what files are. Of unsure paths nothing is known."""
         packed = [(digest, len(ids), pack(ids)) for digest, ids in texts.items()]
         ids = [(self.fingerprint, digest, n, checksum(digest, n, data), data) for digest, n, data in packed]
-        rows = [(os.fsencode(s.found.path), *fit(s.found), s.digest, s.fault) for s in states]
+        rows = [(os.fsencode(s.found.path), *fit(s.found), s.digest, s.fault, s.masked) for s in states]
 
         def write(base: sqlite3.Connection) -> None:
             with transaction(base):
                 base.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?, ?)", ids)
-                base.executemany("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                base.executemany("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 base.executemany("DELETE FROM states WHERE path = ?", [(os.fsencode(path),) for path in unsure])
 
         self.attempt(write)
@@ -205,6 +208,7 @@ class Contents:
     path: Path
     fingerprint: str
     files: dict[str, tuple[int, int, bytes]]  # size, time of change in nanoseconds and digest, by path
+    is_old: bool = False  # whether secrets were not masked, or by other rules
 
     def ids(self, digest: bytes) -> Ids | None:
         """The ids of the text with that digest, None if they are not known any more."""
@@ -220,10 +224,11 @@ def read_contents(home: Path, table: str, fingerprint: str) -> Contents | None:
     try:
         with closing(connect_to_read(home / FILE)) as base:
             documents = select_contents(table, base)
+            is_old = (version_of(base), rules_of(base)) != (VERSION, RULES)
     except sqlite3.Error:
         return None
     files = {d.path: (d.size, d.mtime_ns, d.digest) for d in documents}
-    return Contents(home / FILE, fingerprint, files) if files else None
+    return Contents(home / FILE, fingerprint, files, is_old) if files else None
 
 
 def select_ids(fingerprint: str, digests: Sequence[bytes], base: sqlite3.Connection) -> dict[bytes, Ids]:
@@ -247,19 +252,32 @@ def connect(path: Path | None) -> sqlite3.Connection:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     base = sqlite3.connect("" if path is None else path, timeout=WAIT, isolation_level=None)
     try:
-        (version,) = base.execute("PRAGMA user_version").fetchone()
+        version = version_of(base)
         if version not in (0, VERSION):
-            raise sqlite3.DatabaseError(f"format {version}, this spd-lsp reads {VERSION}")
+            raise sqlite3.DatabaseError(f"format {version}, this spd-lsp reads {VERSION}, which masks secrets")
+        if version and rules_of(base) != RULES:
+            raise sqlite3.DatabaseError("that other lines were masked as secrets than this spd-lsp masks")
         base.execute("PRAGMA auto_vacuum = INCREMENTAL")
         base.execute("PRAGMA journal_mode = WAL").fetchone()
         base.execute("PRAGMA synchronous = NORMAL")
         base.execute("PRAGMA secure_delete = ON").fetchone()
         if version == 0:
-            base.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+            told = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {RULES};"
+            base.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {told} COMMIT;")
     except BaseException:
         base.close()
         raise
     return base
+
+
+def version_of(base: sqlite3.Connection) -> int:
+    """The format of a database, 0 if it is new."""
+    return int(base.execute("PRAGMA user_version").fetchone()[0])
+
+
+def rules_of(base: sqlite3.Connection) -> int:
+    """What tells the rules by which lines of the texts were masked."""
+    return int(base.execute("PRAGMA application_id").fetchone()[0])
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:

@@ -127,8 +127,20 @@ def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     if fault is None and (first := counted_for(file, repos, language)):
         fault, rule = DUPLICATE, f"of {first}"
     if fault is None:
-        return f"{shown(file)}: counted as {language_of(file)}"
+        return f"{shown(file)}: counted as {language_of(file)}{describe_hidden(file)}"
     return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
+
+
+def describe_hidden(file: Path) -> str:
+    """Which lines of a file are not counted, and what they look like; never what they say."""
+    from ngram_builders.sources import masked_in
+
+    found = masked_in(str(file))
+    begins = [number for number, what in found.items() if found.get(number - 1) != what]
+    ends = [number for number, what in found.items() if found.get(number + 1) != what]
+    places = [str(first) if first == last else f"{first}-{last}" for first, last in zip(begins, ends, strict=True)]
+    told = "; ".join(f"{found[first]}: {place}" for first, place in zip(begins, places, strict=True))
+    return f", but for lines that hold what looks like a secret ({told})" if told else ""
 
 
 def parse_orders(text: str) -> tuple[int, ...]:
@@ -145,7 +157,8 @@ def describe_preview(preview: Preview) -> str:
     by_language = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
     parts = [f"{preview.files[of]:,} {of} ({size(preview.bytes[of])})" for of in by_language]
     total = f"{sum(preview.files.values()):,} files, {size(sum(preview.bytes.values()))}"
-    return f"would count {total}: {', '.join(parts) or 'none'}\n{describe_rest(preview.left_out)}"
+    lines = [f"would count {total}: {', '.join(parts) or 'none'}", *describe_masked(preview.masked)]
+    return "\n".join([*lines, describe_rest(preview.left_out)])
 
 
 def describe_build(summary: Summary) -> str:
@@ -155,6 +168,7 @@ def describe_build(summary: Summary) -> str:
         f"{describe_size(summary)}, {summary.seconds:.1f} s",
         *describe_work(summary),
         *describe_worth(summary),
+        *describe_masked(summary.masked),
         describe_rest(summary.left_out),
         f"table: {summary.path}",
     ]
@@ -182,6 +196,15 @@ def describe_worth(summary: Summary) -> list[str]:
     """What the table is worth, beside others and alone."""
     found = [f"{value:.1f} {arm}" for arm, value in summary.perplexity.items()]
     return [f"perplexity of its files, each judged by the others: {', '.join(found)}"] if found else []
+
+
+def describe_masked(lines: int) -> list[str]:
+    """How many lines of the files are not counted."""
+    return (
+        [f"masked: {lines:,} line{'s' * (lines > 1)} that hold{'s' * (lines == 1)} what looks like a secret"]
+        if lines
+        else []
+    )
 
 
 def describe_rest(left_out: dict[str, int]) -> str:

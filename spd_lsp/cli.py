@@ -296,6 +296,7 @@ def as_object(answer: Answer, model: str) -> str:
             "prompt_tokens": answer.prompt_tokens,
             "milliseconds": round(answer.seconds * 1000, 1),
             "ngrams": list(answer.ngrams),
+            "withheld": answer.withheld,
             "model": model,
             "reason": answer.reason,
             "problems": list(answer.problems),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from ngram_builders.masking import MARK
 from ngram_builders.sources import line_feeds
 from spd_lsp.confidence import shares_right
 from spd_lsp.context import plain, trim
@@ -23,6 +24,7 @@ from spd_lsp.items import Completion, Place, ending, rank, shown
 from spd_lsp.ranking import worth
 from spd_lsp.settings import Settings
 from spd_lsp.tokens import Prompt, Tokens
+from spd_lsp.withholding import REASON, unmasked, withholds
 
 ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 HISTORY = 16  # ids before the draft that n-grams can reach back to
@@ -51,6 +53,7 @@ class Answer:
     seconds: float = 0.0
     ngrams: tuple[str, ...] = ()  # domains that had a say
     reason: str = ""  # why nothing is offered
+    withheld: int = 0  # drafts that are not offered because a secret was in them
     problems: tuple[str, ...] = ()  # what could not be used, and how to mend it
 
 
@@ -121,7 +124,11 @@ class Completer:
             (self.text(draft.ids, prompt), worth(draft, self.settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
         ]
-        completions = self.judged(rank(found, place)[: self.settings.drafts], ngrams=mixture is not None)
+        ranked = rank(found, place)
+        tells = withholds(view.before, view.after)
+        open_ones = [completion for completion in ranked if not tells(completion.text)]
+        withheld = len(ranked) - len(open_ones)
+        completions = self.judged(open_ones[: self.settings.drafts], ngrams=mixture is not None)
         if live:
             live.offered(opened, cursor, [completion.text for completion in completions])
         return Answer(
@@ -131,7 +138,8 @@ class Completer:
             prompt_tokens=len(prompt.ids),
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
-            reason="" if completions else "every draft was empty or too unlikely",
+            reason="" if completions else REASON if withheld else "every draft was empty or too unlikely",
+            withheld=withheld,
             problems=tuple(self.domains.problems),
         )
 
@@ -170,7 +178,11 @@ class Completer:
         return f"the model reads {reads} tokens and has no room for code beside drafts of {drafts}; ask for less"
 
     def text(self, ids: tuple[int, ...], prompt: Prompt) -> str:
-        """A draft's text right of the cursor: without what the prompt gave back, and without half letters."""
+        """A draft's text right of the cursor, up to where a secret was masked."""
+        return unmasked(self.written(ids, prompt))
+
+    def written(self, ids: tuple[int, ...], prompt: Prompt) -> str:
+        """All that a draft says there: without what the prompt gave back, and without half letters."""
         return line_feeds(self.tokens.bytes_of(ids)[len(prompt.healed) :].decode(errors="ignore"))
 
     def finished(self, ids: tuple[int, ...], prompt: Prompt, place: Place) -> bool:
@@ -180,4 +192,5 @@ class Completer:
             return True
         if place.shape != "block" and not ENDS_LINE.search(self.tokens.pieces[last]):
             return False
-        return ending(self.text(ids, prompt), place) is not None
+        text = self.written(ids, prompt)
+        return MARK in text or ending(text, place) is not None

@@ -41,6 +41,10 @@ class Contents(Protocol):
     def files(self) -> dict[str, tuple[int, int, bytes]]:
         """Size, time of change and digest of every file, by path."""
 
+    @property
+    def is_old(self) -> bool:
+        """Whether secrets are in the table that are masked now."""
+
     def ids(self, digest: bytes) -> Ids | None:
         """The ids of the text with that digest, if they are still known."""
 
@@ -95,7 +99,7 @@ class Followed:
     def outgrown(self) -> bool:
         """Whether it is time to build the domain again."""
         overlay = self.ledger.overlay
-        return overlay.full or overlay.size > max(LEAST_DRIFT, DRIFT * self.domain.ngrams)
+        return self.contents.is_old or overlay.full or overlay.size > max(LEAST_DRIFT, DRIFT * self.domain.ngrams)
 
     def owns(self, path: str) -> bool:
         """Whether a build of the domain would count this file; asked of the disk once."""

@@ -210,12 +210,14 @@ class Live:
 
     def read(self, buffer: Buffer) -> None:
         """Encode a buffer where it changed, and count it."""
-        text = clean(buffer.opened.text)
-        if countable(buffer.opened, text):
-            buffer.encoded = self.retokeniser.again(buffer.encoded, text)
-            buffer.document = self.document(buffer.encoded, text, buffer.hole)
-        else:
+        said = clean(buffer.opened.text)
+        text = countable(buffer.opened, said)
+        if text is None:
             buffer.encoded = buffer.document = None
+        else:
+            hole = buffer.hole and moved(buffer.hole, said, text)
+            buffer.encoded = self.retokeniser.again(buffer.encoded, text)
+            buffer.document = self.document(buffer.encoded, text, hole)
         self.place(buffer)
 
     def document(self, encoded: Encoded, text: str, hole: Hole | None) -> Document:
@@ -289,7 +291,7 @@ class Live:
             return
         line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
         self.offer = Offer()
-        if countable(opened, clean(line)):
+        if countable(opened, clean(line)) == clean(line):  # with a secret in it, it is not
             ids = self.retokeniser.encode(clean(line)).ids
             self.accepted.append(Accepted(opened.name, line, Document(next(self.serial), (ids,))))
             self.forget(self.accepted[:-ACCEPTED])
@@ -326,7 +328,7 @@ class Live:
     def read_late(self, name: str) -> Work:
         """Read a long document, with pauses; what changed meanwhile is read again at the end."""
         buffer = self.buffers.get(name)
-        if buffer is not None and countable(buffer.opened, text := clean(buffer.opened.text)):
+        if buffer is not None and (text := countable(buffer.opened, clean(buffer.opened.text))) is not None:
             buffer.encoded = yield from self.retokeniser.gradually(text)
         self.late.pop(name, None)
         if (buffer := self.buffers.get(name)) is not None:
@@ -342,11 +344,12 @@ class Live:
         self.due[name] = time.monotonic() + max(REST, LAZINESS * spent)
 
 
-def countable(opened: Open, text: str) -> bool:
-    """Whether a document may be counted: code that someone wrote, and no secret."""
+def countable(opened: Open, text: str) -> str | None:
+    """What may be counted of a document: code that someone wrote, secrets masked; None if nothing may."""
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > LARGEST:
-        return False
-    return examine(text.encode())[1] is None
+        return None
+    masked, fault = examine(text.encode())
+    return masked if fault is None else None
 
 
 def clean(text: str) -> str:
@@ -366,6 +369,14 @@ def line_around(text: str, cursor: int) -> Hole:
     """From the start of the cursor's line to that of the next. Example: ("a\\nbc\\nd", 3) -> (2, 5)."""
     end = text.find("\n", cursor)
     return text.rfind("\n", 0, cursor) + 1, end + 1 if end >= 0 else len(text)
+
+
+def moved(hole: Hole, text: str, masked: str) -> Hole:
+    """Where a line of a text stands once other lines are masked: as many lines are before it."""
+    if masked == text:
+        return hole
+    before = masked.split("\n")[: text.count("\n", 0, hole[0])]
+    return line_around(masked, sum(map(len, before)) + len(before))
 
 
 def alike(buffer: Buffer, opened: Open, hole: Hole | None) -> bool:

@@ -44,7 +44,7 @@ def test_rows_are_judged_as_files_are(tmp_path: Path, name: str) -> None:
         ("x = 1\n", "python", None),
         ("package main\n", "go", None),
         ("no path\n", None, None),
-        ("", "python", "secret"),
+        ("␦\n", "python", None),
         ("", "python", "generated"),
         ("", "python", "larger than 1 MB"),
         ("", None, "not source code"),

@@ -94,7 +94,6 @@ def test_kin_languages_are_mutual() -> None:
         ("id_ed25519.pub", "x", "secret"),
         ("credentials.py", CODE, "secret"),
         ("Secrets.py", CODE, "secret"),
-        ("fixture.py", f'KEY = """-----BEGIN RSA PRIVATE KEY-----\nabc"""\n{CODE}', "secret"),
         ("a.py", b"x = 1\0", "binary"),
         ("a.py", CODE.encode("utf-16"), "binary"),
         ("a.py", b"# caf\xe9\n", "not UTF-8"),

@@ -15,6 +15,7 @@ from ngram_builders.registry import Registry
 from spd_lsp.build_command import describe_build, parse_orders
 from spd_lsp.cli import main
 from spd_lsp.settings import UserError
+from tests.planted import lines, private_key
 
 
 @pytest.fixture
@@ -85,6 +86,22 @@ def test_why_says_in_a_line_why_a_file_is_in_or_out(run, shop, data, tmp_path, n
     (tmp_path / "other").mkdir()
     assert re.search(told + r"\n$", run(tmp_path / "other", shop, "--why", shop / name, *options))
     assert not data.exists()
+
+
+def test_lines_with_secrets_are_told_by_number_and_kind_and_never_printed(run, shop):
+    (line, secret), key = lines()["GitHub"], private_key()
+    (shop / "deploy.py").write_text(f"import os\n{line}\nx = 1\n{line}\nKEY = '''{key}'''\n", encoding="utf-8")
+    (shop / "copy.py").write_bytes((shop / "deploy.py").read_bytes())
+    hold = f"masked: {2 + key.count(chr(10)) + 1} lines that hold what looks like a secret"
+    said = [run(shop, "--dry-run"), run(shop), run(shop)]
+    assert all(hold in told.splitlines() for told in said)
+    said.append(run(shop, "--why", shop / "copy.py"))
+    told = f"(GitHub token: 2; GitHub token: 4; private key: 5-{5 + key.count(chr(10))})"
+    assert said[-1].endswith(
+        f"copy.py: counted as python, but for lines that hold what looks like a secret {told}\n"
+    )
+    assert "left out: duplicate (of" in run(shop, "--why", shop / "deploy.py")
+    assert not any(secret[:10] in text or key[40:60] in text for text in said)
 
 
 @pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])

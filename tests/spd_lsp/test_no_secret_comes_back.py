@@ -1,0 +1,138 @@
+"""Secrets that stand in ordinary sources are not in tables, stores and exports, and no editor is offered one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ngram_builders.counts import ORDER_SHIFT, hash_contexts, token_bits
+from ngram_builders.registry import Registry
+from ngram_builders.store import FILE, Store
+from ngram_builders.tables import Table
+from spd_lsp.cli import main
+from spd_lsp.tokens import Tokens
+from tests.conftest import STARTER
+from tests.planted import lines, private_key
+from tests.spd_lsp.lsp_client import at
+from tests.spd_lsp.test_server_process import COMPLETION, process
+
+PIECE = 10  # letters of a secret that must not come back
+SECRETS = {what: secret for what, (_, secret) in lines().items()}
+CODE = "import os\n\n\ndef connect(url):\n    return os.popen(url)\n\n\n"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with every kind of secret in it, several times."""
+    folder = tmp_path_factory.mktemp("shop")
+    for number in range(3):
+        said = "".join(f"{line}\nname{number} = {number}\n" for line, _ in lines().values())
+        (folder / f"settings{number}.py").write_text(f"{CODE}{said}end = {number}\n")
+    (folder / "sign.py").write_text(f'KEY = """{private_key()}"""\n{CODE}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a build of it keeps, and an export beside it."""
+    folder = tmp_path_factory.mktemp("data")
+    told = run(folder, "build-ngrams", str(shop), "--domain", "shop")
+    number = 3 * len(lines()) + private_key().count("\n") + 1
+    assert f"masked: {number} lines that hold what looks like a secret\n" in told
+    run(folder, "ngrams", "export", "shop", str(folder / "shop.ngt"))
+    return folder
+
+
+def run(data: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(main, ["--data-dir", str(data), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def pieces() -> set[str]:
+    """What must not come back."""
+    whole = [*SECRETS.values(), *(line for line in private_key().split("\n")[1:-1])]
+    return {secret[i : i + PIECE] for secret in whole for i in range(len(secret) - PIECE + 1)}
+
+
+def test_no_walk_through_an_exported_table_says_a_secret(data: Path) -> None:
+    tokens = Tokens(STARTER)
+    said = [tokens.bytes_of(ids).decode(errors="replace") for ids in walks(Table.open(data / "shop.ngt"), tokens)]
+    assert any("return os.popen(url)" in text for text in said), "code can be read back"
+    found = {piece for piece in pieces() if any(piece in text for text in said)}
+    assert not found
+
+
+def walks(table: Table, tokens: Tokens) -> Iterator[tuple[int, ...]]:
+    """What the table lets someone write, from how files begin on: every context once, with what led there."""
+    bits = token_bits(tokens.vocab_size)
+    records = np.concatenate([run.records for run in table.runs()])
+    waiting: list[tuple[int, ...]] = [(tokens.end_of_text,)]
+    seen = set()
+    while waiting:
+        before = waiting.pop()
+        hashed = hash_contexts(np.array(before[:-6:-1]), tokens.vocab_size)
+        for length in range(len(hashed), 0, -1):
+            context = ((length - 1) << ORDER_SHIFT) | (int(hashed[length - 1]) << bits)
+            first, last = np.searchsorted(records, np.array([context, context + 2**bits], dtype=np.uint64))
+            for token in (int(record) & (2**bits - 1) for record in records[first:last]):
+                after = (*before[-30:], token)
+                yield after
+                if token < tokens.vocab_size and after[-5:] not in seen:
+                    seen.add(after[-5:])
+                    waiting.append(after)
+            if last > first:
+                break
+
+
+def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
+    tokens = Tokens(STARTER)
+    home = Registry(data).find("shop").path.parent
+    with Store(home / FILE, tokens.fingerprint) as store:
+        texts = [tokens.bytes_of(ids.tolist()).decode() for ids in store.ids(list(store.known())).values()]
+    assert len(texts) == 4 and all("def connect(url)" in text for text in texts)
+    assert not [piece for piece in pieces() if any(piece in text for text in texts)]
+
+
+def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop: Path, tmp_path: Path) -> None:
+    run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+    file = Registry(tmp_path).find("shop").path.parent / FILE
+    for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "other lines were masked")):
+        with sqlite3.connect(file) as base:
+            base.execute(f"PRAGMA {pragma}")
+        base.close()
+        again = run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+        assert f"note: expected the tokens of earlier builds in {file}, found" in again
+        assert told in again and "began a new file" in again
+    assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+
+
+async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(data: Path, shop: Path) -> None:
+    """Over real stdio: the beginning of each line is typed, in a file that says it once already."""
+    arguments = ("-m", "spd_lsp", "--data-dir", str(data), "serve", "--device", "cpu")
+    async with process(*arguments) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        options = {"drafts": 5, "maxTokens": 48}
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": options}})
+        offered: list[str] = []
+        for number, (line, secret) in enumerate(lines().values()):
+            uri = (shop / f"new{number}.py").as_uri()
+            start = line[: line.index(secret)]
+            typed = [start, start + secret[:5]]
+            for version, text in enumerate(f"{CODE}{line}\nx = 1\n\n{line}\ny = 1\n\n{one}" for one in typed):
+                document = {"uri": uri, "languageId": "python", "version": version, "text": text}
+                editor.notify("textDocument/didOpen", {"textDocument": document})
+                rows = text.split("\n")
+                place = {**at(len(rows) - 1, len(rows[-1])), "textDocument": {"uri": uri}}
+                answer = await editor.request(COMPLETION, place)
+                before = rows[-1][-PIECE:]
+                offered += [before + item["textEdit"]["newText"] for item in answer["items"]]
+                editor.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+        assert len(offered) > len(lines())
+        assert not [text for text in offered if any(piece in text for piece in pieces())]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from spd_lsp.engine.shards import demand_own_files
 from spd_lsp.network import opened_network
-from spd_lsp.settings import UserError, is_path, unabbreviated
+from spd_lsp.settings import HUGGING_FACE, UserError, is_path, unabbreviated
 
 STARTER = "starter"
 WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
@@ -45,7 +44,7 @@ def find(model: str, report: Callable[[str], None]) -> Path:
         folder = Path(unabbreviated(model))
         if folder.is_dir():
             return complete(folder, model)
-    elif re.fullmatch(r"[\w.-]+/[\w.-]+", model):  # whatever folder of that name the working folder has
+    elif HUGGING_FACE.fullmatch(model):  # whatever folder of that name the working folder has
         return complete(download(model, report), model)
     raise UserError(
         f"expected a model's folder, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`; "

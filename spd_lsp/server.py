@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from spd_lsp.questions import Question, counted, place_in, question, with_select
 from spd_lsp.refusals import refusal
 from spd_lsp.requests import Cancel, Cancelled, LatestWins, Reason
 from spd_lsp.settings import Settings, UserError
+from spd_lsp.status import LOADING, OFF, READY, Status
 from spd_lsp.typed_through import rest_of
 from spd_lsp.upkeep import Upkeep
 
@@ -43,23 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SpdServer", "create_server"]
 
-LOADING = "the model is loading"
-READY = "the model is ready"
 LONGEST_PAUSE = 0.05  # seconds
 LONGEST_WAIT = 5.0  # seconds; Emacs gives a request up after ten
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Status:
-    """What an editor can show of the server."""
-
-    kind: str = "loading"  # or "normal", "error"
-    message: str = LOADING
-    reason: str = ""  # why the last answer was empty
-    passes: int = 0
-    seconds: float = 0.0
 
 
 class SpdServer(LanguageServer):
@@ -71,6 +58,7 @@ class SpdServer(LanguageServer):
         super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
         self.load = load
         self.settings = given
+        self.opened: Settings | None = None  # what the completer was made with
         self.configuration = Configuration(given, fixed)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self.latest: LatestWins[Question, Answer | None] = LatestWins(self.worker)
@@ -85,16 +73,24 @@ class SpdServer(LanguageServer):
         self.status = Status()
         self.shown: set[str] = set()
 
-    def configure(self) -> None:
-        """Read the options again."""
+    async def configure(self) -> None:
+        """Read the options again; load again only what was made with others, or had failed to load."""
+        before = self.settings
         self.settings, problems = self.configuration.settings()
         for problem in problems:
             self.show_once(problem, types.MessageType.Warning)
+        if not self.settings.enabled and self.opened is None:
+            self.status = Status("normal", OFF)
+        elif opens_anew(self.opened, self.settings) or (self.status.kind == "error" and self.settings != before):
+            await self.reload()
+        elif self.settings != before:
+            self.adopt()
 
     async def reload(self) -> None:
         """Load the model that the settings name; a newer call ends this one at its next report."""
         self.loading.cancel(Reason.SUPERSEDED)
         self.loading = cancel = Cancel()
+        self.opened = self.settings
         self.latest.drop_all(Reason.SUPERSEDED)
         self.status = Status("loading", LOADING)
         self.loaded.clear()
@@ -183,6 +179,8 @@ class SpdServer(LanguageServer):
 
     def look_around(self) -> None:
         """Have the worker hear of the documents that changed, and do what is left to do."""
+        if not self.settings.enabled:
+            return
         self.inbox.look(counted(self.protocol.documents(), self.settings.languages_off))
         self.upkeep.nudge()
 
@@ -222,6 +220,8 @@ class SpdServer(LanguageServer):
 
     def objection(self, document: LspDocument, automatic: bool) -> str:
         """Why this document gets no completion now, or nothing."""
+        if not self.settings.enabled:
+            return OFF
         if reason := refusal(place_of(document.uri), document.language_id, self.settings.languages_off):
             return reason
         if self.status.kind == "error":
@@ -270,6 +270,7 @@ def create_server(load: Load, settings: Settings | None = None, fixed: Sequence[
         types.TEXT_DOCUMENT_COMPLETION: (complete, types.CompletionOptions(trigger_characters=["."])),
         # Without options pygls does not announce the capability.
         types.TEXT_DOCUMENT_INLINE_COMPLETION: (complete_inline, types.InlineCompletionOptions()),
+        "spd-lsp/options": (did_change_options, None),
         "spd-lsp/status": (status, None),
     }
     for method, (function, options) in features.items():
@@ -281,7 +282,7 @@ def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
     """Take over what the client says of itself."""
     ls.protocol.adopt_workspace()
     ls.client, ls.editor = Client.of(params), visible(params.process_id)
-    ls.configuration.started_with = params.initialization_options
+    ls.configuration.start(params.initialization_options)
 
 
 async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
@@ -293,22 +294,20 @@ async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
         registration = types.Registration(SECTION, method, {"section": SECTION})
         await reply_to(ls.client_register_capability_async(types.RegistrationParams([registration])))
     await pull(ls)
-    ls.configure()
-    await ls.reload()
+    await ls.configure()
 
 
 async def did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
-    """Use the new settings; what is loaded is loaded again only if it was made with others, or had failed."""
+    """Use the new configuration."""
     if not await pull(ls):
         ls.configuration.send(params.settings)
-    before = ls.settings
-    ls.configure()
-    if ls.settings == before:
-        return
-    if opens_anew(before, ls.settings) or ls.status.kind == "error":
-        await ls.reload()
-    else:
-        ls.adopt()
+    await ls.configure()
+
+
+async def did_change_options(ls: SpdServer, params: Any) -> None:
+    """Use the editor's own options in place of those that it started with."""
+    ls.configuration.start(params._asdict() if hasattr(params, "_asdict") else params)
+    await ls.configure()
 
 
 async def pull(ls: SpdServer) -> bool:
@@ -319,7 +318,7 @@ async def pull(ls: SpdServer) -> bool:
     wanted = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
     values = await reply_to(ls.workspace_configuration_async(wanted))
     if values:
-        ls.configuration.configured = values[0]
+        ls.configuration.configure(values[0])
     return True
 
 
@@ -392,12 +391,4 @@ async def complete_inline(
 
 def status(ls: SpdServer, params: None) -> dict[str, Any]:
     """What a status bar shows, and why the last answer was empty."""
-    now = ls.status
-    return {
-        "busy": ls.latest.busy or now.kind == "loading",
-        "kind": now.kind,
-        "message": printable(now.message),
-        "reason": printable(now.reason),
-        "lastPasses": now.passes,
-        "lastMilliseconds": round(now.seconds * 1000),
-    }
+    return ls.status.told(busy=ls.latest.busy, enabled=ls.settings.enabled)

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
 
-__all__ = ["Settings", "UserError", "is_path", "parse_options", "unabbreviated"]
+__all__ = [
+    "DEVICE",
+    "HUGGING_FACE",
+    "Said",
+    "Settings",
+    "UserError",
+    "is_path",
+    "objection",
+    "parse_options",
+    "read_options",
+    "unabbreviated",
+]
+
+HUGGING_FACE = re.compile(r"[\w.-]+/[\w.-]+")
+DEVICE = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 
 def setting(
@@ -21,18 +36,57 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
+    expected: Callable[[str], str] = lambda value: "",
+    any_folder: bool = False,
 ) -> Any:
-    """A dataclass field that carries its meaning and its bounds."""
-    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
+    """A dataclass field that carries its meaning and its bounds.
+
+    `expected` tells what a wrong text should have been; with `any_folder` a folder that is opened may set it.
+    """
+    bounds = {"low": low, "high": high, "choices": choices, "expected": expected}
+    return field(default=default, metadata={"meaning": meaning, "any_folder": any_folder, **bounds})
+
+
+def expected_model(name: str) -> str:
+    """What a model's name should have been, if it can be none. An editor writes a folder in full."""
+    if name == "starter" or is_there(name) or (HUGGING_FACE.fullmatch(name) and not is_path(name)):
+        return ""
+    return "`starter`, the full path of a folder that is there, or a Hugging Face id"
+
+
+def expected_device(name: str) -> str:
+    """What a device's name should have been, if there is none of that name."""
+    return "" if DEVICE.fullmatch(name) else "auto, cpu, cuda, mps, or cuda:0 and so on"
+
+
+def expected_folder(name: str) -> str:
+    """What a data folder should have been, if it cannot be one; it need not be there yet."""
+    folder = Path(unabbreviated(name))
+    free = folder.is_absolute() and "\0" not in name and not os.path.lexists(folder)
+    return "" if not name or free or is_there(name) else "the full path of a folder"
+
+
+def is_there(name: str) -> bool:
+    """Whether this is a folder, written in full: an editor's relative paths would mean the folder that is open."""
+    folder = Path(unabbreviated(name))
+    try:
+        return folder.is_absolute() and folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """What a person can choose. `parse_options` reads it from an editor, the commands from their flags."""
 
-    model: str = setting("starter", "`starter`, a folder, or the Hugging Face id of any causal language model")
-    device: str = setting("auto", "`auto`, `cpu`, `cuda` or `mps`")
-    drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16)
+    enabled: bool = setting(True, "offer completions", any_folder=True)
+    model: str = setting(
+        "starter",
+        "`starter`, a folder's full path, or the Hugging Face id of any causal language model",
+        expected=expected_model,
+    )
+    device: str = setting("auto", "`auto`, `cpu`, `cuda`, `cuda:1` and so on, or `mps`", expected=expected_device)
+    drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16, any_folder=True)
     max_tokens: int = setting(24, "longest draft, in tokens", low=1, high=512)
     context_tokens: int = setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
     decoder: str = setting(
@@ -72,9 +126,14 @@ class Settings:
     languages_off: tuple[str, ...] = setting(
         ("plaintext", "markdown", "csv", "tsv", "git-commit", "gitcommit", "git-rebase", "gitrebase", "dotenv"),
         "languages without completions",
+        any_folder=True,
     )
     refresh: bool = setting(True, "build n-gram tables that fell far behind their files again in the background")
-    data_dir: str = setting("", "folder of the n-gram registry; empty for the user's data folder")
+    data_dir: str = setting(
+        "",
+        "full path of the folder of the n-gram registry; empty for the user's data folder",
+        expected=expected_folder,
+    )
 
     def __post_init__(self) -> None:
         """Editors, variables and quotes keep the shell from writing `~` out, so it is done here."""
@@ -95,32 +154,58 @@ def unabbreviated(path: str) -> str:
         return path
 
 
-def parse_options(options: object) -> tuple[Settings, list[str]]:
-    """Read an editor's options; what is unknown or wrong keeps its default and is named in the list.
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an editor's options say of one setting."""
 
-    Both spellings are read: {"maxTokens": 8} and {"max_tokens": 8} give Settings(max_tokens=8).
-    """
-    if options is None:
-        return Settings(), []
-    if not isinstance(options, Mapping):
-        return Settings(), [f"settings: expected an object, found {type(options).__name__}; defaults are used"]
+    key: str  # as it is written there
+    name: str  # of the field, empty if no setting is called so
+    value: Any
+    fault: str = ""
+
+
+def read_options(options: Mapping[str, object]) -> list[Said]:
+    """What options say, setting by setting. Both spellings are read: {"maxTokens": 8} and {"max_tokens": 8}."""
     known = {f.name: f for f in dataclasses.fields(Settings)}
-    chosen: dict[str, Any] = {}
-    problems: list[str] = []
+    found = []
     for key, value in options.items():
         name = re.sub(r"(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), str(key))
         if name not in known:
-            problems.append(f"setting {key!r} is unknown; it is ignored")
+            found.append(Said(key, "", value, "unknown"))
         elif (problem := fault(known[name], value)) is not None:
-            problems.append(f"setting {key!r}: {problem}; the default {known[name].default!r} is used")
+            found.append(Said(key, name, value, problem))
         else:
-            chosen[name] = tuple(value) if isinstance(value, list) else convert(value, known[name].default)
-    return Settings(**chosen), problems
+            found.append(Said(key, name, convert(value, known[name].default)))
+    return found
+
+
+def parse_options(options: object) -> tuple[Settings, list[str]]:
+    """Read an editor's options; what is unknown or wrong keeps its default and is named in the list."""
+    if options is None:
+        return Settings(), []
+    if not isinstance(options, Mapping):
+        return Settings(), [no_object(options)]
+    said = read_options(options)
+    return Settings(**{one.name: one.value for one in said if not one.fault}), [
+        objection(one, getattr(Settings(), one.name, None)) for one in said if one.fault
+    ]
+
+
+def no_object(options: object) -> str:
+    """What to tell of options that are none."""
+    return f"settings: expected an object, found {type(options).__name__}; they are as before"
+
+
+def objection(said: Said, used: object) -> str:
+    """What to tell of a setting that is not taken over."""
+    if not said.name:
+        return f"setting {said.key!r} is unknown; it is ignored"
+    return f"setting {said.key!r}: {said.fault}; {used!r} is used"
 
 
 def convert(value: Any, default: Any) -> Any:
-    """The value in the type of its default: an editor may write 1 where 1.0 is meant."""
-    return float(value) if isinstance(default, float) else value
+    """The value in the type of its default: an editor may write 1 where 1.0 is meant, and knows no tuples."""
+    return type(default)(value) if isinstance(default, (float, tuple)) else value
 
 
 def fault(known: dataclasses.Field[Any], value: object) -> str | None:
@@ -134,6 +219,8 @@ def fault(known: dataclasses.Field[Any], value: object) -> str | None:
         return f"expected {wanted.__name__}, found {value!r}"
     if known.metadata["choices"] and value not in known.metadata["choices"]:
         return f"expected one of {', '.join(known.metadata['choices'])}, found {value!r}"
+    if isinstance(value, str) and (told := known.metadata["expected"](value)):
+        return f"expected {told}, found {value!r}"
     low, high = known.metadata["low"], known.metadata["high"]
     if isinstance(value, (int, float)) and low is not None and not low <= value <= high:
         return f"expected {low} to {high}, found {value!r}"

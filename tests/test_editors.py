@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import spd_lsp
-from editors.vscode.settings import OWN, camel, configuration
-from spd_lsp.configuration import EDITORS_OWN
+from editors.vscode.settings import OWN, camel, configuration, restricted
+from spd_lsp.configuration import ANY_FOLDER, EDITORS_OWN
 from spd_lsp.settings import Settings, parse_options
 
 EDITORS = Path(__file__).parents[1] / "editors"
@@ -39,6 +39,17 @@ def test_every_setting_of_the_server_is_in_the_manifest_and_no_other():
         assert field.metadata["meaning"][1:] in entry["markdownDescription"]
         assert entry.get("minimum") == field.metadata["low"]
         assert entry.get("maximum") == field.metadata["high"]
+
+
+def test_a_folder_that_is_opened_sets_no_more_in_vs_code_than_in_other_editors():
+    """Trusted or not: settings of the scope `machine` are not read from a workspace."""
+    of_folders = {key for key, entry in PROPERTIES.items() if entry.get("scope") != "machine"}
+    assert of_folders == {f"spd-lsp.{camel(name)}" for name in ANY_FOLDER}
+    untrusted = MANIFEST["capabilities"]["untrustedWorkspaces"]
+    assert untrusted["supported"] == "limited"
+    assert untrusted["restrictedConfigurations"] == restricted(PROPERTIES)
+    assert set(untrusted["restrictedConfigurations"]) == PROPERTIES.keys() - of_folders
+    assert MANIFEST["capabilities"]["virtualWorkspaces"]["supported"] is False
 
 
 def test_the_manifests_defaults_are_read_back_as_the_servers():
@@ -71,9 +82,9 @@ def test_commands_of_the_manifest_are_registered():
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node on PATH")
-def test_the_extension_is_valid_javascript():
-    command = ["node", "--check", str(EDITORS / "vscode" / "src" / "extension.js")]
-    assert subprocess.run(command, capture_output=True).returncode == 0
+@pytest.mark.parametrize("source", sorted((EDITORS / "vscode" / "src").iterdir()), ids=lambda path: path.name)
+def test_the_extension_is_valid_javascript(source: Path):
+    assert subprocess.run(["node", "--check", str(source)], capture_output=True).returncode == 0
 
 
 def test_the_neovim_configuration_stays_short():

@@ -5,10 +5,22 @@
 
 (require 'eglot)
 
+(defvar spd-lsp-options '(:drafts 3)
+  "The server's settings. Those of a project, in .dir-locals.el, may set few of them.")
+(put 'spd-lsp-options 'risky-local-variable t)
+
+(defun spd-lsp-command (&rest _)
+  "The command for eglot; the program is never that of the project's folder."
+  (let* ((elsewhere (file-remote-p default-directory))
+         (default-directory "/")
+         (program (if elsewhere "spd-lsp" (executable-find "spd-lsp"))))
+    (unless program (user-error "Expected spd-lsp on the PATH, found none; install it"))
+    (list program "serve" :initializationOptions spd-lsp-options)))
+
 (add-to-list 'eglot-server-programs
              '((python-mode js-mode typescript-mode go-mode rust-mode java-mode c-mode c++-mode
                 ruby-mode php-mode sh-mode lua-mode)
-               . ("spd-lsp" "serve" :initializationOptions (:drafts 3))))
+               . spd-lsp-command))
 
 (provide 'spd-lsp)
 ;;; spd-lsp.el ends here

@@ -1,7 +1,7 @@
 """Write the server's settings into the extension's manifest: `python editors/vscode/settings.py`.
 
 Comes in: the fields of Settings. Goes out: `contributes.configuration` of package.json, with the same defaults,
-bounds and meanings, so that neither is edited twice.
+bounds and meanings, and what a folder that is opened may not set, so that none of it is edited twice.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ OWN = {
         "type": "array",
         "items": {"type": "string"},
         "default": [],
-        "scope": "machine-overridable",
+        "scope": "machine",
         "markdownDescription": (
             'Command that runs spd-lsp, such as `["/home/me/venv/bin/spd-lsp"]`. '
-            "Empty: `spd-lsp` on the PATH, else `python3 -m spd_lsp`."
+            "Empty: `spd-lsp` on the PATH, else `python3 -m spd_lsp`, never from a folder that is open."
         ),
     },
     "spd-lsp.serverAddress": {
         "type": "string",
         "default": "",
-        "scope": "machine-overridable",
+        "scope": "machine",
         "markdownDescription": (
             "Unix socket or `HOST:PORT` of a server that runs already, for `spd-lsp connect`. "
             "Empty: a server is started here."
@@ -41,6 +41,7 @@ OWN = {
         "type": "string",
         "enum": ["off", "messages", "verbose"],
         "default": "off",
+        "scope": "machine",
         "markdownDescription": "Log the messages between VS Code and the server; `verbose` logs your code.",
     },
 }
@@ -52,6 +53,11 @@ def configuration() -> dict[str, Any]:
     return {"title": "spd-lsp", "properties": OWN | ours}
 
 
+def restricted(properties: dict[str, Any]) -> list[str]:
+    """The settings that VS Code takes from a person only, never from a folder, trusted or not."""
+    return [key for key, entry in properties.items() if entry.get("scope") == "machine"]
+
+
 def camel(name: str) -> str:
     """Example: `max_tokens` -> `maxTokens`."""
     return re.sub("_([a-z])", lambda found: found[1].upper(), name)
@@ -60,7 +66,8 @@ def camel(name: str) -> str:
 def schema(field: dataclasses.Field[Any]) -> dict[str, Any]:
     """One setting in JSON schema."""
     meaning = field.metadata["meaning"]
-    entry: dict[str, Any] = {"markdownDescription": meaning[0].upper() + meaning[1:] + "."}
+    entry: dict[str, Any] = {} if field.metadata["any_folder"] else {"scope": "machine"}
+    entry |= {"markdownDescription": meaning[0].upper() + meaning[1:] + "."}
     if isinstance(field.default, tuple):
         return {"type": "array", "items": {"type": "string"}, "default": list(field.default), **entry}
     if field.metadata["low"] is not None:
@@ -71,7 +78,8 @@ def schema(field: dataclasses.Field[Any]) -> dict[str, Any]:
 def main() -> None:
     """Bring the manifest up to date."""
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    manifest["contributes"]["configuration"] = configuration()
+    manifest["contributes"]["configuration"] = section = configuration()
+    manifest["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"] = restricted(section["properties"])
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     MANIFEST.write_text(text, encoding="utf-8")
 

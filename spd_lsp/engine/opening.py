@@ -28,7 +28,7 @@ from spd_lsp.engine.soundness import (
     made_for_another_task,
 )
 from spd_lsp.engine.threads import Threads, counts_below
-from spd_lsp.settings import UserError
+from spd_lsp.settings import DEVICE, UserError
 
 CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before any choice
 
@@ -137,7 +137,7 @@ def choose_device(name: str) -> torch.device:
     }
     if name == "auto":
         return torch.device(next(kind for kind, there in available.items() if there))
-    if not available.get(name.split(":")[0], False):
+    if not (DEVICE.fullmatch(name) and available.get(name.split(":")[0], False)):
         there = ", ".join(kind for kind, ok in available.items() if ok)
         raise UserError(f"device {name!r} is not available here, found: {there}; use --device auto")
     return torch.device(name)

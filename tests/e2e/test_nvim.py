@@ -32,7 +32,7 @@ if vim.fn.has("nvim-0.11") == 1 then
   vim.lsp.config("spd_lsp", {{ cmd = command }})
   vim.lsp.enable("spd_lsp")
 else
-  require("spd_lsp").setup({{ cmd = command, settings = {{ ["spd-lsp"] = {{ drafts = 2 }} }} }})
+  require("spd_lsp").setup({{ cmd = command, init_options = {{ drafts = 2 }} }})
 end
 """
 

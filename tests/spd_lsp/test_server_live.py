@@ -68,7 +68,7 @@ async def test_a_model_that_was_loaded_again_hears_of_all_documents():
     async with session(load) as editor:
         await opened(editor)
         await until(lambda: URI in completers[0].heard)
-        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"model": "other"}}})
+        editor.notify("spd-lsp/options", {"model": "owner/other"})
         await until(lambda: len(completers) == 2 and URI in completers[1].heard)
 
 

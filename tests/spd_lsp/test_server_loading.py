@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from spd_lsp.settings import Settings, UserError
 from tests.spd_lsp.lsp_client import FakeCompleter, at, opened, result, session, texts, until
 
@@ -120,7 +122,7 @@ PULLS = {"workspace": {"configuration": True, "didChangeConfiguration": {"dynami
 async def test_flags_win_over_the_configuration_and_it_over_the_initial_options():
     loads = Loads()
     async with session(loads, Settings(device="cpu")) as editor:
-        mine = {"drafts": 5, "device": "cuda", "maxTokens": None, "serverCommand": [], "trace": {"server": "off"}}
+        mine = {"drafts": 5, "maxTokens": None, "serverCommand": [], "trace": {"server": "off"}}
         editor.replies["workspace/configuration"] = [mine]
         await editor.start(PULLS, initializationOptions={"drafts": 2, "alpha": 0.25})
         await editor.ready()
@@ -151,28 +153,100 @@ async def test_options_that_are_no_object_are_named():
         assert loads.settings == [Settings()]
 
 
-async def test_a_changed_configuration_is_pulled_and_loads_again():
+async def test_a_changed_configuration_is_pulled_and_switches_completions_off_and_on():
     loads = Loads()
     async with session(loads) as editor:
         await editor.start(PULLS)
         await editor.ready()
         (registered,) = editor.told("client/registerCapability")
         assert registered["registrations"][0]["registerOptions"] == {"section": "spd-lsp"}
-        editor.replies["workspace/configuration"] = [{"device": "cuda", "drafts": 4}]
+        editor.open("x = \n")
+        editor.replies["workspace/configuration"] = [{"enabled": False}]
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
-        await until(lambda: len(loads.settings) == 2)
-        assert loads.settings[1] == Settings(device="cuda", drafts=4)
+        await until(lambda: len(editor.told("workspace/configuration")) == 2)
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        assert (await editor.status())["message"] == "completions are off"
+        editor.replies["workspace/configuration"] = [{}]
+        editor.notify("workspace/didChangeConfiguration", {"settings": None})
+        await until(lambda: len(editor.told("workspace/configuration")) == 3)
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        assert len(loads.settings) == 1
 
 
 async def test_a_client_that_cannot_be_asked_sends_its_settings():
     loads = Loads()
     async with session(loads) as editor:
-        await editor.start()
-        await editor.ready()
-        settings = {"spd-lsp": {"model": "mine"}, "other": {"x": 1}}
+        await opened(editor)
+        settings = {"spd-lsp": {"languagesOff": ["python"]}, "other": {"x": 1}}
         editor.notify("workspace/didChangeConfiguration", {"settings": settings})
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        assert (await editor.status())["reason"] == "completions are off for python"
+
+
+HOSTILE = {"model": "evil/model", "device": "meta", "dataDir": "/tmp", "decoder": "beam", "contextTokens": 32768}
+
+
+@pytest.mark.parametrize("pulled", [True, False])
+async def test_what_a_folder_may_not_choose_is_not_used_and_told_once(pulled: bool):
+    loads = Loads()
+    async with session(loads) as editor:
+        editor.replies["workspace/configuration"] = [{**HOSTILE, "drafts": 5}]
+        await editor.start(PULLS if pulled else None)
+        await editor.ready()
+        for _ in range(2):
+            section = {"spd-lsp": {**HOSTILE, "drafts": 5}}
+            editor.notify("workspace/didChangeConfiguration", {"settings": section})
+        await editor.status()
+        if pulled:
+            await until(lambda: len(editor.told("workspace/configuration")) == 3)
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        (told,) = editor.told("window/showMessage")
+        assert all(f"'{key}'" in told["message"] for key in HOSTILE)
+        assert "set it in the editor's initializationOptions" in told["message"]
+        assert loads.settings == [Settings(drafts=5) if pulled else Settings()]
+
+
+async def test_a_wrong_device_of_the_editor_itself_is_told_and_completions_go_on():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"device": "meta", "drafts": 4})
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        (told,) = editor.told("window/showMessage")
+        assert "found 'meta'; 'auto' is used" in told["message"]
+        assert loads.settings == [Settings(drafts=4)]
+
+
+async def test_the_editors_own_program_changes_what_it_started_with():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"drafts": 4})
+        await editor.ready()
+        editor.notify("spd-lsp/options", {"drafts": 4, "model": "owner/mine", "languagesOff": ["go"]})
         await until(lambda: len(loads.settings) == 2)
-        assert loads.settings[1] == Settings(model="mine")
+        assert loads.settings[1] == Settings(drafts=4, model="owner/mine", languages_off=("go",))
+        editor.notify("spd-lsp/options", None)
+        await until(lambda: len(loads.settings) == 3)
+        assert loads.settings[2] == Settings()
+        assert not editor.told("window/showMessage")
+
+
+async def test_where_completions_are_off_no_model_is_loaded_until_they_are_on():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"enabled": False})
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        status = await editor.status()
+        assert (status["kind"], status["message"], status["reason"]) == ("normal", *["completions are off"] * 2)
+        assert loads.settings == []
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"enabled": True}}})
+        await until(lambda: loads.settings)
+        await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
 OTHER_SETTINGS = {"drafts": 5, "temperature": 0.5, "leastProbability": 0.2, "decoder": "beam", "maxTokens": 8}
@@ -189,7 +263,7 @@ async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothi
         await opened(editor)
         _, old = editor.ask(COMPLETION, at(0, 4, 2))
         await until(lambda: fake.taken)
-        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": OTHER_SETTINGS}})
+        editor.notify("spd-lsp/options", OTHER_SETTINGS)
         _, new = editor.ask(COMPLETION, at(0, 4, 2))
         assert await result(old) is None
         fake.turns.release(99)
@@ -270,7 +344,7 @@ async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
     loop = asyncio.get_running_loop()
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
-        if settings.model == "other":
+        if settings.model == "owner/other":
             return FakeCompleter("other")
         stopped.append(settings)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
@@ -280,7 +354,7 @@ async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
     async with session(load) as editor:
         await editor.start()
         await until(lambda: stopped)
-        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"model": "other"}}})
+        editor.notify("spd-lsp/options", {"model": "owner/other"})
         await editor.status()
         go_on.set()
         await editor.ready()

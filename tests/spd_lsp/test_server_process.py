@@ -239,8 +239,9 @@ async def client(request: Any, lsp_client: LanguageClient) -> AsyncIterator[None
         capabilities=client_capabilities(request.param),
         client_info=types.ClientInfo(name=name),
         root_uri=ROOT.as_uri(),
+        initialization_options={"maxTokens": 8},
     )
-    lsp_client.set_configuration({"drafts": 2, "maxTokens": 8}, section="spd-lsp")
+    lsp_client.set_configuration({"drafts": 2}, section="spd-lsp")
     await lsp_client.initialize_session(params)
     while (await status_of(lsp_client)).kind == "loading":
         await asyncio.sleep(0.1)

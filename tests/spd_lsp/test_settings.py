@@ -28,6 +28,20 @@ def test_both_spellings_are_read():
         ({"languagesOff": "python"}, "expected a list of strings"),
         ({"interpolation": "guess"}, "expected one of nested, paper, found 'guess'"),
         ({"colour": "red"}, "'colour' is unknown"),
+        ({"device": "meta"}, "expected auto, cpu, cuda, mps, or cuda:0 and so on, found 'meta'"),
+        ({"device": "cuda:one"}, "expected auto, cpu, cuda"),
+        ({"device": "CPU"}, "expected auto, cpu, cuda"),
+        ({"model": "mine"}, "expected `starter`, the full path of a folder that is there, or a Hugging Face id"),
+        ({"model": "./mine"}, "the full path of a folder"),
+        ({"model": "../mine"}, "the full path of a folder"),
+        ({"model": "/not/there"}, "a folder that is there"),
+        ({"model": "a/b/c"}, "or a Hugging Face id"),
+        ({"model": ""}, "expected `starter`"),
+        ({"dataDir": "tables"}, "expected the full path of a folder, found 'tables'"),
+        ({"dataDir": "./tables"}, "expected the full path of a folder"),
+        ({"dataDir": __file__}, "expected the full path of a folder"),
+        ({"dataDir": "/a\0b"}, "expected the full path of a folder"),
+        ({"temperature": float("nan")}, "expected 0.001 to 10.0"),
         ([1], "expected an object, found list"),
     ],
 )
@@ -39,16 +53,27 @@ def test_what_is_wrong_is_named_and_the_default_kept(options, problem):
 
 
 def test_one_wrong_option_spares_the_others():
-    settings, problems = parse_options({"drafts": -1, "model": "there", "temperature": 1})
-    assert (settings.model, settings.temperature, len(problems)) == ("there", 1.0, 1)
+    settings, problems = parse_options({"drafts": -1, "model": "owner/there", "temperature": 1})
+    assert (settings.model, settings.temperature, len(problems)) == ("owner/there", 1.0, 1)
 
 
-def test_a_home_is_written_out_wherever_the_path_comes_from(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("USERPROFILE", "/home/me")
+def test_a_home_is_written_out_wherever_the_path_comes_from(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "models" / "mine").mkdir(parents=True)
     said = parse_options({"dataDir": "~/tables", "model": "~/models/mine"})[0]
-    assert (said.data_dir, said.model) == ("/home/me/tables", "/home/me/models/mine")
-    assert dataclasses.replace(Settings(), data_dir="~").data_dir == "/home/me"
+    assert (said.data_dir, said.model) == (str(tmp_path / "tables"), str(tmp_path / "models" / "mine"))
+    assert dataclasses.replace(Settings(), data_dir="~").data_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:11", "mps"])
+def test_every_device_that_there_can_be_is_taken(device):
+    assert parse_options({"device": device}) == (Settings(device=device), [])
+
+
+def test_a_folder_that_a_program_may_not_open_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert len(parse_options({"model": str(tmp_path), "dataDir": str(tmp_path)})[1]) == 2
 
 
 @pytest.mark.parametrize("path", ["~nobody-of-that-name/m", "there/~/m", "starter", ""])

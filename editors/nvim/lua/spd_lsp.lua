@@ -1,4 +1,4 @@
--- spd-lsp for Neovim 0.7 to 0.10: require("spd_lsp").setup({ settings = { ["spd-lsp"] = { drafts = 5 } } })
+-- spd-lsp for Neovim 0.7 to 0.10: require("spd_lsp").setup({ init_options = { drafts = 5 } })
 -- Newer ones read ../lsp/spd_lsp.lua by themselves, after vim.lsp.enable("spd_lsp").
 
 local M = {}

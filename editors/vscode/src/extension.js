@@ -2,13 +2,11 @@
 // the client library registers the menu and the ghost text by itself.
 "use strict";
 
-const { execFile } = require("node:child_process");
-const { promisify } = require("node:util");
 const vscode = require("vscode");
 const { LanguageClient, State } = require("vscode-languageclient/node");
+const { INSTALL, findServer, reach } = require("./server.js");
+const { SECTION, own, wiring } = require("./settings.js");
 
-const INSTALL = "pip install -c constraints.txt .";
-const PYTHON = process.platform === "win32" ? "python" : "python3";
 const STATES = new Map([
   [State.Starting, ["$(loading~spin)", "spd-lsp is starting"]],
   [State.Running, ["$(list-selection)", "spd-lsp: click for its status"]],
@@ -16,54 +14,25 @@ const STATES = new Map([
 ]);
 const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
 
-const run = promisify(execFile);
-
 /** What lives as long as the extension: the client of the running server, the item in the status bar, the last restart. */
-const session = { client: undefined, item: undefined, log: undefined, restarted: Promise.resolve() };
-
-/** The command that runs spd-lsp: the one from the settings, else the first that answers. */
-async function findServer() {
-  const chosen = vscode.workspace.getConfiguration("spd-lsp").get("serverCommand", []);
-  const candidates = chosen.length ? [chosen] : [["spd-lsp"], [PYTHON, "-m", "spd_lsp"]];
-  for (const command of candidates) {
-    if (await answers(command)) {
-      return command;
-    }
-  }
-  const tried = candidates.map((command) => command.join(" ")).join("`, `");
-  throw new Error(`No server found: tried \`${tried}\`. In a clone of spd-lsp run \`${INSTALL}\`, or name the program in spd-lsp.serverCommand.`);
-}
-
-/** Whether a command is spd-lsp. */
-async function answers([program, ...rest]) {
-  try {
-    const { stdout } = await run(program, [...rest, "--version"], { timeout: 30_000 });
-    return /spd[-_]lsp/.test(stdout); // `python3 -m spd_lsp` gives its name with an underscore
-  } catch {
-    return false;
-  }
-}
-
-/** Fails unless the server there can be joined: the client library would try five times and tell nothing of it. */
-async function reach([program, ...rest], address) {
-  try {
-    await run(program, [...rest, "connect", "--check", address], { timeout: 60_000 });
-  } catch (error) {
-    const reason = error.stderr?.trim().split("\n").pop().replace(/^Error: /, "") || error.message;
-    throw new Error(`No server could be joined at ${address}: ${reason}. Or change spd-lsp.serverAddress.`);
-  }
-}
+const session = { client: undefined, item: undefined, log: undefined, wiring: undefined, restarted: Promise.resolve() };
 
 async function start() {
   show(...STATES.get(State.Starting));
   try {
-    const [command, ...rest] = await findServer();
-    const address = vscode.workspace.getConfiguration("spd-lsp").get("serverAddress");
+    const found = await findServer();
+    const address = own("serverAddress");
     if (address) {
-      await reach([command, ...rest], address);
+      await reach(found, address);
     }
-    const server = { command, args: [...rest, ...(address ? ["connect", address] : ["serve"])] };
-    session.client = new LanguageClient("spd-lsp", "spd-lsp", server, { documentSelector: DOCUMENTS, outputChannel: session.log });
+    const server = { ...found, args: [...found.args, ...(address ? ["connect", address] : ["serve"])] };
+    const { options, configuration } = session.wiring;
+    session.client = new LanguageClient(SECTION, SECTION, server, {
+      documentSelector: DOCUMENTS,
+      outputChannel: session.log,
+      initializationOptions: options,
+      middleware: { workspace: { configuration } },
+    });
     session.client.onDidChangeState(({ newState }) => STATES.has(newState) && show(...STATES.get(newState)));
     await session.client.start();
   } catch (error) {
@@ -122,6 +91,7 @@ function describe({ kind, message, reason, lastPasses, lastMilliseconds }) {
 }
 
 async function activate(context) {
+  session.wiring = wiring(context.extension.packageJSON);
   session.log = vscode.window.createOutputChannel("spd-lsp", { log: true });
   session.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
   session.item.name = "spd-lsp";
@@ -135,8 +105,11 @@ async function activate(context) {
     vscode.workspace.onDidChangeConfiguration((event) => {
       if (["spd-lsp.serverCommand", "spd-lsp.serverAddress"].some((name) => event.affectsConfiguration(name))) {
         setImmediate(restart); // after the client has passed the change on: stopped, it would show an error
+      } else if (event.affectsConfiguration(SECTION) && session.client?.isRunning()) {
+        session.client.sendNotification("spd-lsp/options", session.wiring.options());
       }
     }),
+    vscode.workspace.onDidGrantWorkspaceTrust(() => session.client?.isRunning() || restart()),
   );
   await restart();
 }

@@ -12,6 +12,7 @@ import click
 from spd_lsp.evaluation.paper.commands import experiments
 from spd_lsp.evaluation.paper.subject import publish, tell
 from spd_lsp.progress import Report, resumable
+from spd_lsp.results import for_the_user_alone, out_option
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
 @click.group("eval")
 def evaluate() -> None:
     """Measure how good completions are, on repositories that no table and no model has seen."""
+    for_the_user_alone()
 
 
 for experiment in experiments.commands.values():  # those of the Superposed Decoding paper
@@ -34,12 +36,8 @@ def place_options(command: Callable[..., None]) -> Callable[..., None]:
     """What all commands that ask at places are told; what was asked is kept in --out, and shared by them."""
     for option in (
         click.option("--figures/--no-figures", default=True, help="Draw PNG figures (needs matplotlib)."),
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path, file_okay=False),
-            default=Path("eval-quality"),
-            show_default=True,
-            help="Folder of the results; holds pieces of the code. The same command again goes on.",
+        out_option(
+            "eval-quality", "Folder of the results; holds pieces of the code. The same command again goes on."
         ),
         click.option(
             "--training",

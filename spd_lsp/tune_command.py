@@ -11,6 +11,7 @@ import click
 from spd_lsp.checkpoints import lasting
 from spd_lsp.ngram_commands import example, open_registry
 from spd_lsp.progress import Report, resumable
+from spd_lsp.results import for_the_user_alone, out_option
 from spd_lsp.settings import Settings, UserError
 
 if TYPE_CHECKING:
@@ -33,13 +34,7 @@ FEWEST = 20  # places below which a choice would follow chance
 @click.option(
     "--places", type=click.IntRange(min=FEWEST), default=400, show_default=True, help="At most so many, of a REPO."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("tune"),
-    show_default=True,
-    help="Folder of the grid of a REPO; holds pieces of the code. The same command again goes on.",
-)
+@out_option("tune", "Folder of the grid of a REPO; holds pieces of the code. The same command again goes on.")
 @click.option("--dry-run", is_flag=True, help="Keep nothing.")
 @click.option("--undo", is_flag=True, help="Go back to what comes with spd-lsp: of a DOMAIN, or all settings.")
 @click.pass_obj
@@ -55,6 +50,7 @@ def tune(settings: Settings, /, names: tuple[str, ...], model: str, undo: bool, 
     it was worth it. Then the probability is chosen below which drafts are not offered. What is found serves
     wherever a setting is as it comes.
     """
+    for_the_user_alone()
     registry = open_registry(settings)
     known = {domain.name for domain in registry.domains()}
     repos = [Path(name) for name in names if name not in known and Path(name).is_dir()]

@@ -28,6 +28,7 @@ class Store:
         if not path.exists() or not path.stat().st_size:
             self.append({"run": dict(run)})
             return
+        path.chmod(0o600)  # earlier versions let everybody read it
         self.mend()
         found = next(read_records(path), {}).get("run", {})
         differing = [key for key in {*run, *found} if run.get(key) != found.get(key)]

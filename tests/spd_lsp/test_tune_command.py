@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,32 @@ def test_a_dry_run_keeps_nothing(data: Path) -> None:
 def test_the_name_of_a_table_is_no_folder_even_beside_one(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data)  # where each table has a folder of its name
     assert run(data, "ngrams", "tune", "mine", "--undo").output == "mine: had no weights for starter\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are others'")
+def test_what_holds_pieces_of_the_code_is_written_for_the_user_alone_and_not_into_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk_only(monkeypatch, ())
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "code").mkdir()
+    for name in "abcdefghijkl":
+        lines = [f"def {name}_{n}(first, second):\n    return first.part(second, {n})\n\n" for n in range(9)]
+        (tmp_path / "code" / f"{name}.py").write_text("\n".join(lines))
+    asked = ("ngrams", "tune", str(tmp_path / "code"), "--places", str(FEWEST), "--dry-run")
+    told = run(tmp_path / "data", *asked)
+    assert told.exit_code == 0, told.output
+    assert [*(tmp_path / "cwd").iterdir()] == []
+    [folder] = (tmp_path / "state" / "spd-lsp" / "tune").iterdir()
+    assert folder.name.startswith("code-")
+    assert str(folder / "tune.md") in told.output.replace("\n", "")
+    for path in [folder, *folder.iterdir()]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize("command", [["ngrams", "tune"], ["eval", "quality"], ["eval", "perplexity"]])
+def test_results_are_the_user_s_unless_a_folder_is_named(command: list[str]) -> None:
+    said = CliRunner().invoke(main, [*command, "--help"]).output
+    assert "the user's folder for results" in " ".join(said.split())

@@ -12,6 +12,7 @@ import click
 from spd_lsp.checkpoints import locate
 from spd_lsp.evaluation.paper.subject import built_in, judge_of, prepare, publish, read_sources, tell
 from spd_lsp.progress import track
+from spd_lsp.results import out_option
 from spd_lsp.settings import UserError
 
 experiments = click.Group()  # `spd-lsp eval` has them beside its own
@@ -21,13 +22,7 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """What every experiment is told: a model, a place for results, a seed."""
     for option in (
         click.option("--seed", default=0, show_default=True, help="Chooses files, places and samples."),
-        click.option(
-            "--out",
-            type=click.Path(file_okay=False, path_type=Path),
-            default=Path("results"),
-            show_default=True,
-            help="Folder for the table, the JSON file and the figure.",
-        ),
+        out_option("results", "Folder for the table, the JSON file and the figure."),
         click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps."),
         click.option(
             "--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder or an id."

@@ -75,9 +75,13 @@ class Plan:
 
 
 def prepare(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
-    """Lay down the plan and what each shard holds; a folder that has them keeps them."""
+    """Lay down the plan and what each shard holds; a folder that has them keeps them.
+
+    It is its owner's alone, also where all machines reach it: n-grams can be read as the code that they count.
+    """
+    work.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in ("shards", "facts", "samples", *STAGES):
-        (work / folder).mkdir(parents=True, exist_ok=True)
+        (work / folder).mkdir(exist_ok=True)
     if (work / PLAN).exists():
         return
     for rank, paths in enumerate(shards):

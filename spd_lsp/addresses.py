@@ -55,7 +55,7 @@ def read_address(address: str) -> Port | Path:
     if not address:
         return default_socket() if UNIX_SOCKETS else parse_port(DEFAULT_PORT)
     if ":" not in address or "/" in address:
-        return Path(address)
+        return Path(address).expanduser()  # editors' settings do not do it
     return parse_port(address)
 
 

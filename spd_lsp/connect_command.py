@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spd_lsp.addresses import DEFAULT_PORT, UNIX_SOCKETS, Port, default_socket, parse_port, read_address
+from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
     from spd_lsp.doors import Door
@@ -33,7 +34,9 @@ def door_at(socket: str | None, tcp: str | None, token_file: Path | None, unencr
     if socket is None and tcp is None:
         return None
     if socket is not None and UNIX_SOCKETS:
-        return SocketDoor(Path(socket).absolute() if socket else default_socket(), is_default=not socket)
+        return SocketDoor(
+            Path(socket).expanduser().absolute() if socket else default_socket(), is_default=not socket
+        )
     if socket is not None:
         click.echo("Python has no Unix sockets on this system: a port with a token takes their place", err=True)
     port = parse_port(tcp or DEFAULT_PORT)
@@ -54,8 +57,10 @@ def connect(address: str, token_file: Path | None, unencrypted: bool, check: boo
     if isinstance(where, Port):
         where.check(unencrypted)
         wire = join_port(where, token_file)
-    else:
+    elif UNIX_SOCKETS:
         wire = join_socket(where)
+    else:
+        raise UserError(f"expected HOST:PORT, found {address!r}: Python has no Unix sockets on this system")
     if check:
         wire.close()
     else:

@@ -211,7 +211,7 @@ def read_all(folder: Path) -> dict[str, dict[str, Any]]:
 def write_tuned(folder: Path, model: str, way: Mapping[str, Any]) -> None:
     """Keep settings and weights for a model, or forget them if there are none."""
     kept = {**read_all(folder), model: dict(way)}
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the registry's, which may not be there yet
     passing = folder / f"{FILE}.{os.getpid()}"
     passing.write_text(json.dumps({name: found for name, found in sorted(kept.items()) if found}, indent=1))
     passing.replace(folder / FILE)

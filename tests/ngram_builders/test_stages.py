@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,6 +160,16 @@ def test_too_many_tokens_for_a_count_are_refused(tmp_path: Path, monkeypatch: py
     prepare(tmp_path / "work", plan_of(2), [paths[:4], paths[4:]])
     with pytest.raises(UserError, match="fewer than 2\\^31 tokens"):
         work_through(tmp_path / "work", plan_of(2))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")
+def test_nobody_else_can_enter_the_folder_of_a_count(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        prepare(tmp_path / "work", plan_of(1), [lay_out(tmp_path / "code", TEXTS)])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "work").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_keeps_the_plan_it_has(tmp_path: Path) -> None:

@@ -417,6 +417,7 @@ def test_a_port_beyond_this_machine_still_wants_the_token(tmp_path):
         ("[::1]:2087", Port("::1", 2087)),
         ("/run/a:1/server.sock", Path("/run/a:1/server.sock")),
         ("server.sock", Path("server.sock")),
+        ("~/server.sock", Path.home() / "server.sock"),
     ],
 )
 def test_an_address_is_a_port_or_a_path(text: str, meant: Port | Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,12 @@ def test_what_is_kept_is_used_by_its_model_where_settings_are_as_they_come(tmp_p
     assert read_tuned(tmp_path / "new", "mine") == {}
     assert read_tuned(tmp_path / "new", "other") == {"candidates": 40}
     assert [path.name for path in (tmp_path / "new").iterdir()] == [FILE]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")
+def test_a_registry_that_tuning_made_is_its_owners_alone(tmp_path):
+    write_tuned(tmp_path / "new", "mine", {"candidates": 8})
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(

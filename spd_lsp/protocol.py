@@ -35,6 +35,7 @@ from spd_lsp.printable import printable
 __all__ = ["SpdProtocol", "log_to_stderr", "progress", "reply_to", "trail"]
 
 PATIENCE = 5.0  # seconds that a client has to answer a request of ours
+LONGEST_NAME = 1000  # characters of a method or an id, which answers and the log repeat
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class Malformed:
 
 def usable(msg_id: Any) -> str | int | None:
     """An id that an answer can name, else None. Example: [1] -> None."""
+    if isinstance(msg_id, str) and len(msg_id) > LONGEST_NAME:
+        return None
     return msg_id if isinstance(msg_id, (str, int, float)) else None  # type: ignore[return-value]
 
 
@@ -120,7 +123,7 @@ class SpdProtocol(LanguageServerProtocol):
         if "jsonrpc" not in data:
             return data
         asked, method = data.get("id"), data.get("method")
-        msg_id, fits = usable(asked), isinstance(method, (str, type(None)))
+        msg_id, fits = usable(asked), method is None or (isinstance(method, str) and len(method) <= LONGEST_NAME)
         if not fits or msg_id is not asked:
             log.warning("malformed message: its id or its method is no name")
             fault = JsonRpcInvalidRequest("expected a string as the method, and a string or a number as the id")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from spd_lsp import wire
+from spd_lsp.doors import SocketDoor
+from spd_lsp.listening import Sessions
+from spd_lsp.server import create_server
 from tests.spd_lsp.listeners import Listener, connected, editor_at, labels, listening, surroundings
-from tests.spd_lsp.lsp_client import PATIENCE, Editor, frame, until
+from tests.spd_lsp.lsp_client import PATIENCE, Editor, FakeCompleter, frame, until
 
 MEGABYTE = 1 << 20
 CODE = "import argparse\n\nparser = argparse."
@@ -82,24 +86,35 @@ async def test_a_message_of_the_largest_size_is_taken(server: Listener):
         assert "result" in await asyncio.wait_for(answer, PATIENCE)
 
 
-async def test_an_editor_that_never_reads_is_cut_off_before_it_costs_memory(server: Listener):
-    """Each error quotes the name that was asked for, so that little has to be sent for much to be unread."""
+async def test_an_editor_that_never_reads_is_cut_off_before_it_costs_memory(tmp_path: Path, monkeypatch, caplog):
+    """In this process and with a smaller bound: answers are small, and many are needed for much to be unread."""
+    monkeypatch.setattr(wire, "MOST_UNREAD", MEGABYTE // 4)
+    tmp_path.chmod(0o700)
+    door = SocketDoor(tmp_path / "server.sock", is_default=False)
+    sessions = Sessions(door, lambda: create_server(lambda settings, report: FakeCompleter()), 9)
+    async with await door.open(sessions.serve):
+        _, writer = await asyncio.open_unix_connection(door.path, limit=1)
+        writer.write(frame({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}))
+        request = frame({"jsonrpc": "2.0", "id": 1, "method": "spd-lsp/status"}) * 100
+        with suppress(ConnectionError):
+            for _ in range(400):
+                writer.write(request)
+                await asyncio.wait_for(writer.drain(), PATIENCE)
+        await until(lambda: not sessions.open)
+        writer.transport.abort()
+    assert "unread" in caplog.text
+
+
+async def test_a_name_of_absurd_length_is_neither_repeated_nor_logged(server: Listener):
     server.log.clear()
-    async with editor_at(server) as stays:
-        before = server.memory
-        async with connected(server) as (_, writer):
-            writer.write(frame({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}))
-            unread = {"jsonrpc": "2.0", "id": 1, "method": "no/" + "x" * MEGABYTE, "params": None}
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            try:
-                for _ in range(200):
-                    writer.write(frame(unread))
-                    await asyncio.wait_for(writer.drain(), PATIENCE)
-            except ConnectionError:
-                pass
-            await asyncio.to_thread(server.says, "unread")
-        assert server.memory - before < 100 * MEGABYTE
-        assert (await stays.status())["kind"] == "normal"
+    long = "y" * MEGABYTE
+    async with editor_at(server) as editor:
+        editor.send({"jsonrpc": "2.0", "id": 1, "method": long}, {"jsonrpc": "2.0", "id": long, "method": "no"})
+        code = await editor.expect(1)
+        assert len(str(code)) < 1000
+        await until(lambda: editor.refused)
+        assert (await editor.status())["kind"] == "normal"
+    assert not any("yyyy" in line for line in server.log)
 
 
 HELLO = {"processId": None, "rootUri": None, "capabilities": {}}

@@ -77,7 +77,7 @@ def settings_in_use(settings: Settings) -> Finding:
 
 
 def tuned(settings: Settings, name: str) -> Finding:
-    """What `spd-lsp tune` found for the model; it serves wherever a setting is at its default."""
+    """What `spd-lsp ngrams tune` found for the model; it serves wherever a setting is at its default."""
     folder = open_registry(settings).folder
     found = [f"{setting}={value!r}" for setting, value in read_tuned(folder, name).items()]
     found += ["weights of n-grams"] if read_weights(folder, name) else []

@@ -35,7 +35,7 @@ LONGEST = HIGHEST_ORDER - 1  # tokens of context
 LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # the paper's weights of orders 2 ... 6, appendix B
 # How much each order is believed beside the model: a row for each longest context seen. Fitted by expectation
 # maximisation for the starter model on packages that neither it nor any table had seen, for each on the others:
-# perplexity 16.7 without n-grams, 9.5 so. A stronger model wants less; `spd-lsp ngrams fit` finds out.
+# perplexity 16.7 without n-grams, 9.5 so. A stronger model wants less; `spd-lsp ngrams tune` finds out.
 ROWS = (
     (0.089,),
     (0.048, 0.090),

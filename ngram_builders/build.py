@@ -26,7 +26,6 @@ from ngram_builders.counts import ORDERS, check_orders
 from ngram_builders.domains import distinct, table_name
 from ngram_builders.errors import UserError
 from ngram_builders.files import Survey, language_of_name, shown, survey
-from ngram_builders.layout import set_weights
 from ngram_builders.masking import MARK, masked_lines
 from ngram_builders.owners import is_anothers, name_beside
 from ngram_builders.reading import Encode, Reading, Report, digest_of, languages_of, learn
@@ -230,26 +229,22 @@ class Job:
             )
         except (OSError, UserError) as error:
             raise full_disk(error, path.parent, task) or error from error
-        summary = self.weigh(path, task) or summary
+        self.assess(path, task)
         self.store.record(table_name(path), task.documents)
         return summary
 
-    def weigh(self, path: Path, task: Task) -> TableSummary | None:
-        """Fit how much each order is believed, write that into the table, and tell what the table is worth."""
-        self.report("weights", 0, 1)
+    def assess(self, path: Path, task: Task) -> None:
+        """Tell what the table is worth, beside others and alone."""
+        self.report("worth", 0, 1)
         beside = {}
         for name, other in self.beside.items():
             with suppress(UserError):  # a table that cannot serve is worth nothing
                 beside[name] = Table.open(other, self.terms.fingerprint).columns
         sample = chain.from_iterable(streams_of(sorted(task.digests), task, self.store, FEW))
         found = assess(Table.open(path).columns, sample, self.terms.orders, beside)
-        self.report("weights", 1, 1)
-        if found is None:
-            return None
-        if found.places >= TELLING:
+        self.report("worth", 1, 1)
+        if found is not None and found.places >= TELLING:
             self.perplexity.update(found.perplexity)
-        set_weights(path, found.weights)
-        return Table.open(path).summary
 
 
 def look_around(roots: Sequence[Path], language: str | None, report: Report) -> Survey:

@@ -43,7 +43,6 @@ __all__ = [
     "pack_header",
     "refusal",
     "replace_file",
-    "set_weights",
     "token_dtype",
 ]
 
@@ -61,7 +60,6 @@ REBUILD = "run: spd-lsp ngrams rebuild"
 Ints = npt.NDArray[np.integer]
 # Row: the highest order whose context was seen; column: the order that its weight is for; both from order 2 on.
 Weights = tuple[tuple[float, ...], ...]
-WEIGHTS_SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)
 
 DTYPES: Mapping[str, tuple[str, ...]] = {
     "directory": ("<u4",),
@@ -90,7 +88,6 @@ class TableSummary:
     entries: int  # what contexts hold: n-grams, and one entry more where some were pruned
     ngrams: int
     sources: dict[str, int]  # language -> files
-    weights: Weights | None  # of the orders, fitted on held-out files
     size: int  # bytes
 
 
@@ -209,32 +206,6 @@ def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, d
     return summary, columns, {name: crc for name, (_, _, _, crc) in sections.items()}
 
 
-def set_weights(path: Path, weights: Weights) -> None:
-    """Write weights into a table that nobody has open yet. The header keeps its length."""
-    with path.open("r+b") as file:
-        _, _, length, _ = PREFIX.unpack(file.read(PREFIX.size))
-        fields = msgpack.unpackb(file.read(length))
-        header = msgpack.packb({**fields, "weights": pack_weights(weights)})
-        assert len(header) == length
-        file.seek(0)
-        file.write(PREFIX.pack(MAGIC, VERSION, length, zlib.crc32(header)) + header)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def pack_weights(weights: Weights | None) -> bytes:
-    """Weights as bytes, always as many: zeros where nothing was fitted."""
-    return np.array(np.zeros(WEIGHTS_SHAPE) if weights is None else weights, dtype="<f8").tobytes()
-
-
-def read_weights(data: bytes) -> Weights | None:
-    """The weights, or None if none were fitted; ValueError if they cannot be weights."""
-    table = np.frombuffer(data, "<f8").reshape(WEIGHTS_SHAPE)
-    if not (np.isfinite(table).all() and (table >= 0).all() and (table.sum(axis=1) <= 1 + 1e-9).all()):
-        raise ValueError("weights")
-    return tuple(map(tuple, table.tolist())) if table.any() else None
-
-
 def take_file(path: Path, whole: bool) -> mmap.mmap | bytes:
     """The whole file, mapped or read."""
     try:
@@ -294,7 +265,6 @@ def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
         entries=int(fields["entries"]),
         ngrams=int(fields["ngrams"]),
         sources={str(language): int(files) for language, files in fields["sources"].items()},
-        weights=read_weights(fields["weights"]),
         size=size,
     )
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from ngram_builders.corpora import Document, documents
 from ngram_builders.counts import ORDER_SHIFT, Ids, Run, prune, stream
 from ngram_builders.errors import UserError
-from ngram_builders.layout import replace_file, set_weights
+from ngram_builders.layout import replace_file
 from ngram_builders.masking import masked_lines
 from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.spill import merged, read_run
@@ -244,8 +244,6 @@ def put_together(work: Path, plan: Plan) -> dict[str, Any]:
         sources=sum((Counter(facts["languages"]) for facts in counted), Counter()),
     )
     found = assess(Table.open(work / TABLE).columns, samples(work, plan), plan.orders)
-    if found is not None:
-        set_weights(work / TABLE, found.weights)
     told = found.perplexity if found is not None and found.places >= TELLING else {}
     return {"ngrams": summary.ngrams, "bytes": summary.size, "perplexity": told}
 

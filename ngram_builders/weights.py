@@ -65,7 +65,6 @@ class Observations:
 class Assessment:
     """What a build learned of its table from its own files, each judged without itself."""
 
-    weights: Weights
     places: int
     perplexity: dict[str, float]  # of which tables -> how many tokens a place is as uncertain as
 
@@ -145,7 +144,7 @@ def assess(
     beside: Mapping[str, Columns] | None = None,
     places: int = PLACES,
 ) -> Assessment | None:
-    """Fit a table's weights on documents it was counted from, each taken back while it is judged.
+    """What a table is worth on documents it was counted from, each taken back while it is judged.
 
     No more streams are taken than have so many places. Give them in an order that mixes files, such as by digest.
     beside: other tables that would serve the same files; the perplexity is told with and without them. None if
@@ -171,12 +170,9 @@ def assess(
         return None
     base = 1 / table.vocab_size
     joined = {name: join(parts) for name, parts in seen.items()}
-    fitted = {name: fit(found, base) for name, found in joined.items()}
     return Assessment(
-        # In four digits, so that a table's bytes do not hang on how a machine rounds.
-        tuple(tuple(round(w, 4) for w in row) for row in fitted["alone"]),
         min(told, places),
-        {name: perplexity(mixed(found, base, fitted[name])) for name, found in joined.items()},
+        {name: perplexity(mixed(found, base, fit(found, base))) for name, found in joined.items()},
     )
 
 

@@ -34,11 +34,9 @@ from ngram_builders.layout import (
     WIDE,
     Columns,
     TableSummary,
-    Weights,
     as_bytes,
     directory_bits,
     pack_header,
-    pack_weights,
     read_summary,
     replace_file,
     token_dtype,
@@ -241,7 +239,6 @@ def write_table(
     tokens: int,
     files: int,
     sources: Mapping[str, int],
-    weights: Weights | None = None,
 ) -> TableSummary:
     """Write a table of sorted pieces of whole contexts. The same counts give the same bytes, however cut.
 
@@ -266,7 +263,6 @@ def write_table(
                 "sources": dict(sorted(sources.items())),
                 "hash": "multilinear-fmix64",
                 "directories": places,
-                "weights": pack_weights(weights),
             }
             sections = [(name, scratch.section(name)) for name in DTYPES]
             types = {name: kinds[0] for name, kinds in DTYPES.items()} | {"tokens": token_dtype(vocab_size)}

@@ -113,13 +113,6 @@ def change_header(parts: Parts, random: Random) -> None:
     place[key] = pick(random, (*NUMBERS, *NONSENSE))
 
 
-def change_weights(parts: Parts, random: Random) -> None:
-    """Weights that are none."""
-    weights = np.zeros(64)
-    weights[random.integers(64)] = pick(random, (math.nan, math.inf, -0.1, 1.5, 0.5, 1e308))
-    parts[0]["weights"] = weights.tobytes()
-
-
 def repeat_a_token(parts: Parts, random: Random) -> None:
     """A row names one token again and again."""
     _, sections = parts
@@ -181,7 +174,7 @@ def join_rows(parts: Parts, random: Random) -> None:
 
 
 CHANGES: tuple[Callable[[Parts, Random], None], ...] = (
-    *(change_header, change_weights, repeat_a_token, disorder_a_row),
+    *(change_header, repeat_a_token, disorder_a_row),
     *(change_numbers, change_numbers, fill, change_length, join_rows),
 )
 

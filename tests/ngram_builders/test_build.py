@@ -22,7 +22,6 @@ from ngram_builders import counting, reading
 from ngram_builders.build import Summary, build, default_name, preview
 from ngram_builders.counts import count_streams, stream
 from ngram_builders.errors import UserError
-from ngram_builders.layout import set_weights
 from ngram_builders.registry import Registry
 from ngram_builders.store import FILE, Store
 from ngram_builders.tables import Table
@@ -106,19 +105,7 @@ def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
     facts = {"tokens": sum(map(len, texts)) + 3, "files": 3, "sources": {"go": 1, "python": 2}}
     write_table(expected, [counted], fingerprint="bytes", vocab_size=257, orders=orders, min_count={}, **facts)
     made = run(registry, repo).path
-    set_weights(expected, Table.open(made).summary.weights)
     assert made.read_bytes() == expected.read_bytes()
-
-
-def test_a_table_comes_with_weights_that_its_files_taught(registry: Registry, repo: Path) -> None:
-    """Code that repeats itself is told by the longest contexts, not by one byte and by chance."""
-    for name in "mno":
-        (repo / f"{name}.py").write_text(f"# {name}\n" + "value = compute(first, second)\n" * 40)
-    weights = Table.open(run(registry, repo).path).summary.weights
-    row = weights[4]  # where order 6 has seen the context
-    chance, after_one_byte, longest = 1 - sum(row), row[0], row[4]
-    assert chance < 0.05 > after_one_byte
-    assert longest > 0.2
 
 
 def test_a_build_tells_what_its_table_is_worth_alone_and_beside_others(
@@ -534,7 +521,7 @@ def test_many_files_are_encoded_in_batches_and_progress_is_told(tmp_path: Path, 
         "files",
         "bytes",
         "counting",
-        "weights",
+        "worth",
     ]
     assert [stage[1] for stage in stages if stage[0] == "files"] == [64, 128, 150]
 

@@ -14,13 +14,10 @@ import pytest
 from ngram_builders.counts import ORDERS, Run, merge, stream
 from ngram_builders.errors import UserError
 from ngram_builders.files import language_of_name
-from ngram_builders.layout import set_weights
-from ngram_builders.reading import digest_of
 from ngram_builders.spill import Counter as TokenCounter
 from ngram_builders.spill import read_run
 from ngram_builders.stages import STAGES, TABLE, Plan, facts_of, prepare, work_on, write_pieces
 from ngram_builders.tables import Table
-from ngram_builders.weights import assess
 from ngram_builders.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode, make_encode
 
@@ -84,10 +81,6 @@ def in_one_go(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, 
         files=len(texts),
         sources=Counter(texts.values()),
     )
-    in_order = sorted(texts, key=lambda text: digest_of(text.encode()))
-    found = assess(Table.open(path).columns, [stream(ids, END) for ids in encode(in_order)], orders)
-    assert found is not None
-    set_weights(path, found.weights)
     return path.read_bytes()
 
 

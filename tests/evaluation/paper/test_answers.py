@@ -95,4 +95,4 @@ def test_a_model_that_knows_the_answer_is_right_by_every_way(tokens: Tokens) -> 
 
 def test_the_report_has_a_row_for_each_way(tokens: Tokens) -> None:
     rows = [{"SPD": [0.0, 1.0, 1.0]}, {"SPD": [0.0, 0.0, 1.0]}]
-    assert "| SPD | 0.00 [0.00, 0.00] | 50.00" in summarise(rows, {"model": "m"}, 3).markdown()
+    assert "| SPD | 0.00 (0.00 to 0.00) | 50.00" in summarise(rows, {"model": "m"}, 3).markdown()

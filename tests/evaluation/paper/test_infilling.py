@@ -125,5 +125,5 @@ def test_a_program_runs_once_however_many_wrote_it(asker: Asker, task: Task) -> 
 def test_the_report_tells_what_the_sandbox_leaves_open(task: Task) -> None:
     solved = [{"greedy@none": [1.0, 1.0, 0.0, 0.0, 5.0]}, {"greedy@none": [0.0, 1.0, 0.0, 0.0, 7.0]}]
     report = summarise(solved, [task, task], {"model": "starter"}, {"reach the network": True}, 3)
-    assert "could reach the network" in report.markdown()
+    assert "could: reach the network" in report.markdown()
     assert "| greedy@none | 50.0 (50.0 to 50.0) | 100.0" in report.markdown()

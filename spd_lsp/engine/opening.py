@@ -96,7 +96,16 @@ def read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     network, loaded = opened
     demand_all_weights(network, loaded)
     demand_numbers(network)
+    if dtype == torch.float32:  # others go on to a GPU
+        keep_in_memory(network)
     return network
+
+
+def keep_in_memory(network: Any) -> None:
+    """Take weights that are mapped from their file into memory: cut short, the file would end this process."""
+    for tensor in (*network.parameters(), *network.buffers()):
+        if not tensor.untyped_storage().resizable():  # it is not torch's own
+            tensor.data = tensor.data.clone()
 
 
 def choose_threads(engine: Runner, size: int) -> None:

@@ -6,6 +6,7 @@ Each connection is a session of its own. The door says who may stay; here is onl
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -35,6 +36,7 @@ __all__ = ["MOST_SESSIONS", "SharedModel", "serve_at", "serve_stdio"]
 
 MOST_SESSIONS = 64
 MOST_STRANGERS = 64  # connections that have not proved yet that they may stay
+CALM = 1.0  # seconds for what a session started to end with it
 
 log = logging.getLogger(__name__)
 unsaid = logging.getLogger(f"{__name__}.pygls")  # tracebacks of what clients get wrong, which is said in one line
@@ -132,6 +134,12 @@ class Sessions:
                 await session(self.make(), reader, wire)
             finally:
                 self.open -= 1
+                asyncio.get_running_loop().call_later(CALM, self.collect)
+
+    def collect(self) -> None:
+        """Free what sessions left that refers to itself, if nobody waits meanwhile."""
+        if not self.open:
+            gc.collect()
 
     async def admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Whether the door lets a stranger in; too many at once are not asked."""
@@ -140,6 +148,8 @@ class Sessions:
         self.strangers += 1
         try:
             return await self.door.admits(reader, writer)
+        except OSError:
+            return False  # it has left already
         finally:
             self.strangers -= 1
 

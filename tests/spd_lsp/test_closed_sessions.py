@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
+from spd_lsp.doors import SocketDoor
+from spd_lsp.listening import Sessions
+from spd_lsp.server import SpdServer, create_server
 from tests.spd_lsp.listeners import ROOT, surroundings
-from tests.spd_lsp.lsp_client import PATIENCE
+from tests.spd_lsp.lsp_client import PATIENCE, Editor, FakeCompleter, opened, until
 
 SESSIONS = 12
 
@@ -87,3 +93,26 @@ def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: P
     assert not found["at_once"]["Completer"], "which holds the model's memory, and does not wait for a collection"
     grown = (found["sizes"][-1] - found["sizes"][3]) / (SESSIONS - 4)
     assert grown < 8, f"MB a session, even without a collection: {found['sizes']}"
+
+
+async def test_the_last_editor_that_leaves_takes_all_with_it(tmp_path: Path):
+    """Without waiting for the interpreter, which collects what refers to itself when it sees fit."""
+    made: list[weakref.ref[SpdServer]] = []
+
+    def make() -> SpdServer:
+        made.append(weakref.ref(server := create_server(lambda settings, report: FakeCompleter())))
+        return server
+
+    tmp_path.chmod(0o700)
+    door = SocketDoor(tmp_path / "server.sock", is_default=False)
+    gc.disable()
+    try:
+        async with await door.open(Sessions(door, make, 9).serve):
+            for _ in range(2):
+                editor = Editor(*await asyncio.open_unix_connection(door.path))
+                await opened(editor)
+                editor.listening.cancel()
+                editor.writer.close()
+                await until(lambda: made[-1]() is None)
+    finally:
+        gc.enable()

@@ -272,7 +272,7 @@ async def door(tmp_path: Path) -> tuple[asyncio.AbstractServer, Port, Path]:
     return await entry.open(sessions.serve), port, file
 
 
-async def exchange(port: Port, *said: bytes, answer: int = 0) -> bytes:
+async def exchange(port: Port, *said: bytes) -> bytes:
     """Everything that is answered until the server hangs up."""
     reader, writer = await asyncio.open_connection(port.host, port.number)
     writer.write(b"".join(said))

@@ -28,7 +28,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = "ngram_builders"
 SOURCES = ("kernel.c", "rows.h", "mapped.h")  # the first includes the others
 LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
-ZIG = "ziglang>=0.13"
+ZIG = "ziglang>=0.13,<1"
 SECONDS = 300  # zig compiles some of its own parts first
 # The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
 # library.

@@ -34,7 +34,7 @@ ANCHORS = tuple(sorted({anchor for one in FORMATS for anchor in one.anchors}))
 ANCHOR = re.compile("|".join(map(re.escape, ANCHORS)))
 COMPILED = tuple((one.name, one.anchors, re.compile(START + f"(?:{one.pattern})")) for one in FORMATS)
 # Anchors that no other text has, with enough behind them: a key whose end is not there yet.
-BEGUN = re.compile(rf"{START}(?:{'|'.join(re.escape(one) for one in ANCHORS if len(one) > 3)})[\w+/=.-]{{6,200}}$")
+BEGUN = re.compile(rf"{START}(?:{'|'.join(re.escape(one) for one in ANCHORS if len(one) > 3)})[\w+/=.-]{{6,60}}$")
 
 # A long run of letters may be a key if it has a digit, or begins as keys do that may have none.
 HINT = re.compile(
@@ -48,8 +48,10 @@ KEYS = ("api", "access", "auth", "private", "account", "encryption", "signing", 
 BEFORE_KEY = tuple(f"{kind}{mark}".encode() for kind in KEYS for mark in ("", "_"))
 
 PASSWORD = r"passw(?:or)?d|passwrd|passphrase|pwd|identified\s{1,4}by"
-NAME = rf"(?P<name>{PASSWORD}|secret|token|credentials?|(?:{'|'.join(KEYS)})[_-]?key)(?P<more>[\w-]{{0,40}})"
+NAME = rf"(?P<name>{PASSWORD}|secret|token|credentials?|(?:{'|'.join(KEYS)})[_-]?key)"
+NAME += r"(?P<more>[\w-]{0,40}(?![\w-]))"
 TYPE = r"(?:\s{0,4}:\s{0,4}[\w.]{1,30}(?:\[\w{1,20}\])?(?:\s?\|\s?\w{1,20})?(?=\s{0,4}=))?"  # x: str | None = ...
+IS_PASSWORD = re.compile(PASSWORD, re.IGNORECASE)
 VALUE_OF = r"""["'`]?\s{0,4},\s{0,4}["']?[vV]alue["']?\s{0,4}[:=]"""  # {"name": "...", "value": ...}
 QUOTED = re.compile(
     rf"{NAME}(?:{VALUE_OF}|[\"'`]?[\])]?{TYPE}\s{{0,12}}(?:=>|:=|[=!]==?|[=:,(])?)\s{{0,12}}[rbuRBU]{{0,2}}"
@@ -64,7 +66,7 @@ BARE = re.compile(
 URL = re.compile(r"://[^\s:@/\"'`<>{}$\\]{0,80}:(?P<value>[^\s@/\"'`<>{}$\\]{3,200})@[\w\[{%$<.-]")
 HEADER = re.compile(r"\b(?P<name>bearer|basic)(?P<more>)\s{1,4}(?P<value>[\w.=+/~-]{16,2000})", re.IGNORECASE)
 CURL = re.compile(
-    r"\bcurl\s.{0,400}?\s(?:-u|--user)[\s=]{0,4}[\"']?[^\s:\"'$<{]{1,80}:(?P<value>[^\s\"'$<{]{3,200})"
+    r"\bcurl\s.{0,200}?\s(?:-u|--user)[\s=]{0,4}[\"']?[^\s:\"'$<{]{1,80}:(?P<value>[^\s\"'$<{]{3,200})"
 )
 LITERAL = re.compile(r"[\"'`](?P<value>[A-Za-z0-9+/_-]{32,128}={0,2})[\"'`]")
 # What a line must have before the patterns above are worth their time.
@@ -137,7 +139,7 @@ def urls_in(line: str) -> Iterator[Secret]:
 def named(pattern: re.Pattern[str], line: str) -> Iterator[Secret]:
     """Values beside names that say what they are."""
     for found in pattern.finditer(line):
-        judge = is_password if re.match(PASSWORD, found["name"], re.IGNORECASE) else is_key
+        judge = is_password if IS_PASSWORD.match(found["name"]) else is_key
         if not ABOUT.fullmatch(found["more"]) and judge(found["value"]):
             yield at_value(found, f"value of a {found['name'].lower()}")
 

@@ -32,7 +32,8 @@ NEAR = 0.75  # share of the lines next to the cursor, whatever they are: nothing
 LINE = 16  # tokens; room kept for a line of usual length
 GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
 FEW = 8  # characters right of the cursor that a completion in the middle of a line may stand before
-CLOSING = re.compile(r"^\s*[)>}\]\"'`]*\s*[:{;,]?\s*$")
+CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
+WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +230,8 @@ def tail(line: str, room: int, step: int, cost: Cost) -> str:
     """The end of a line too long for the room, from the first word after a whole step."""
     starts = [0]
     for mark in range(max(0, len(line) - LONGEST_TOKEN * room) // step * step, len(line), step):
-        boundary = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$").search(line, mark)
-        starts.append(boundary.start() if boundary else len(line))
+        boundary = WORD.search(line, mark) if mark > starts[-1] or len(starts) == 1 else None
+        starts.append(boundary.start() if boundary else starts[-1])
     starts.append(len(line))
     fits = bisect_left(starts, True, hi=len(starts) - 1, key=lambda start: cost(line[start:]) <= room)
     return line[starts[fits] :]
@@ -239,7 +240,7 @@ def tail(line: str, room: int, step: int, cost: Cost) -> str:
 def expected(language: Language | None, source: str, cursor: int, page: Page, forced: bool) -> tuple[Shape, str]:
     """How long a completion at the cursor should be, and the indentation that goes with it."""
     right = page.right.rstrip("\r\n")
-    closing = bool(CLOSING.match(right))
+    closing = bool(CLOSING.fullmatch(right.strip()))
     if not forced and len(right.strip()) > FEW and not closing:
         return "nothing", indentation(page.left)
     if language is not None and closing and (indent := block_indent(language, source[:cursor], page)):

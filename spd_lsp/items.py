@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -17,11 +17,15 @@ from spd_lsp.printable import hides
 
 Shape = Literal["nothing", "line", "block"]
 
-# A short text six times in a row or a long one four times: the model has run into a loop.
-ENDLESS = re.compile(r"(.{3,9}?)\1{5}$|(.{10,}?)\2{3}$", re.DOTALL)
 CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
-LEXEME = re.compile(r"\w+|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|[^\w\s]")
+WORD = re.compile(r"\w+|[^\w\s]")  # or a sign
+REST_OF_STRING = {
+    "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*'"),
+    '"': re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\""),
+}
+REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
+TRIES = 8  # overlaps of a draft with the rest of its line that are judged; ordinary code has one or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,12 @@ class Place:
     @property
     def rest(self) -> str:
         """What stands behind the cursor on its line."""
-        return self.after.split("\n", 1)[0].strip()
+        return rest_of_line(self.after)
+
+
+def rest_of_line(after: str) -> str:
+    """What stands on the line that a text begins with, without white space around it."""
+    return after[: min(REACH, after.find("\n") % (len(after) + 1))].strip()
 
 
 def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
@@ -55,9 +64,16 @@ def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
     completions: dict[str, Completion] = {}
     for text, score in drafts:
         text = shown(text, place)
-        if text.strip() and not hides(text) and not ENDLESS.search(text) and text not in completions:
+        if text.strip() and not hides(text) and not is_endless(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
+
+
+def is_endless(text: str) -> bool:
+    """Whether it ends in a short text six times in a row or a long one four times: the model ran into a loop."""
+    backwards = text[::-1]
+    again = like_start(backwards, len(text) // 4 + 1)
+    return any(again[n] >= n * (5 if n < 10 else 3) for n in range(3, len(again)))
 
 
 def shown(text: str, place: Place) -> str:
@@ -82,7 +98,8 @@ def ending(text: str, place: Place) -> int | None:
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
     end = block_end(text, place.indent) if place.shape == "block" else line_end(text)
-    again = repeats(text[:end], place.left, place.rest) if place.rest else None
+    rest = place.rest
+    again = repeats(text[:end], place.left, rest) if rest else None
     return end if again is None else again
 
 
@@ -119,32 +136,70 @@ def repeats(text: str, left: str, rest: str) -> int | None:
 
     Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in xs]` at 2; `len(x)` before `)` nowhere.
     """
-    spare = dict(spare_closers(left, rest))
+    spare = dict(spare_closers(left[-REACH:], rest))
     if not any(closer in text for closer in spare):
         return None
-    begins = LEXEME.match(rest)
+    first = next((mark for _, mark in lexemes(rest)), "")
+    alike = in_common(text, rest)
     opened: Counter[str] = Counter()
     at, length = None, 0  # where most of the rest is said, and how much of it
-    for found in LEXEME.finditer(text):
-        mark = found[0]
-        if begins and mark == begins[0] and not opened.total():
-            same = in_common(text[found.start() :], rest)
-            at, length = (found.start(), same) if same > length else (at, length)
+    for start, mark in lexemes(text):
+        if mark == first and not opened.total() and alike[start] > length:
+            at, length = start, alike[start]
         if mark in CLOSED_BY:
             opened[CLOSED_BY[mark]] += 1
         elif opened[mark]:
             opened[mark] -= 1
         elif mark in spare:
             if not spare[mark]:
-                return found.start() if at is None else at
+                return start if at is None else at
             spare[mark] -= 1
             at, length = None, 0
     return None
 
 
-def in_common(a: str, b: str) -> int:
-    """How many characters two texts begin with alike."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+def lexemes(text: str) -> Iterator[tuple[int, str]]:
+    """Where each word, string and sign starts, and what it is. A quote that its line does not close is a sign.
+
+    Example: `f('a')` -> `f`, `(`, `'a'`, `)`.
+    """
+    end = 0
+    unclosed = {"'": 0, '"': 0}  # up to here no such quote is closed: none is looked for twice on a line
+    while found := WORD.search(text, end):
+        start, end = found.span()
+        mark = found[0]
+        if start >= unclosed.get(mark, len(text)):
+            if closed := REST_OF_STRING[mark].match(text, end):
+                end = closed.end()
+            else:
+                unclosed[mark] = text.find("\n", end) % (len(text) + 1)
+        yield start, text[start:end]
+
+
+def in_common(text: str, other: str) -> list[int]:
+    """At each place of a text, how many characters from there on the other text begins with.
+
+    Example: ("abcab", "abd") -> 2, 0, 0, 2, 0.
+    """
+    start = other[: len(text)]
+    return like_start([*start, None, *text], len(start) + 1 + len(text))[len(start) + 1 :]
+
+
+def like_start(items: Sequence[object], places: int) -> list[int]:
+    """At each of the first places, how many items from there on are as at the start.
+
+    Each item is compared about once, however often the start comes again (the Z algorithm).
+    """
+    found = [len(items)] * min(places, 1)
+    left = right = 0  # of the stretch known to be as at the start that reaches furthest
+    for at in range(1, places):
+        same = min(found[at - left], right - at) if at < right else 0
+        while at + same < len(items) and items[same] == items[at + same]:
+            same += 1
+        found.append(same)
+        if at + same > right:
+            left, right = at, at + same
+    return found
 
 
 @lru_cache(64)
@@ -162,7 +217,7 @@ def open_brackets(text: str) -> tuple[Counter[str], Counter[str]]:
     """The closing brackets that a text does not open, and those that it waits for. Example: `a)(` -> `)`, `)`."""
     closed: Counter[str] = Counter()
     waited: Counter[str] = Counter()
-    for mark in LEXEME.findall(text):
+    for _, mark in lexemes(text):
         if mark in CLOSED_BY:
             waited[CLOSED_BY[mark]] += 1
         elif waited[mark]:
@@ -177,28 +232,33 @@ def without_overlap(text: str, after: str, left: str = "") -> str:
 
     Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing; `info` before `or` stays.
     """
-    rest = after.split("\n", 1)[0].strip()
-    for n in range(min(len(rest), len(text)), 0, -1):
-        if text.endswith(rest[:n]) and stands_alone(text, rest, n, spare_closers(left, rest)):
+    if not (rest := rest_of_line(after)) or not text:
+        return text
+    last = text[-len(rest) :]
+    overlaps = [len(last) - at for at, same in enumerate(in_common(last, rest)) if at + same == len(last)]
+    if overlaps:
+        excess, spare = open_brackets(text)[0], spare_closers(left[-REACH:], rest)
+        excess.subtract(spare)
+    for n in overlaps[:TRIES]:
+        if stands_alone(text, rest, n, excess):
             return text[:-n].rstrip() if after[0].isspace() else text[:-n]
     return text
 
 
-def stands_alone(text: str, rest: str, n: int, spare: Mapping[str, int]) -> bool:
+def stands_alone(text: str, rest: str, n: int, excess: Counter[str]) -> bool:
     """Whether the last n characters, with which the rest begins, can go: no word and no pair is cut in two.
 
-    Closing brackets that the text does not open can go, but for the spare ones.
+    Closing brackets can go as far as they are in excess: the text does not open them, and nothing waits for them.
     Example: the `)` of `x)` can, that of `len(x)` cannot, nor the `o` of `info` before `or`.
     """
     kept, cut = text[:-n], text[-n:]
     if splits_word(kept, cut) or splits_word(cut, rest[n:]):
         return False
-    excess = open_brackets(text)[0]
-    if any(number > excess[mark] - spare.get(mark, 0) for mark, number in open_brackets(cut)[0].items()):
+    if any(number > excess[mark] for mark, number in open_brackets(cut)[0].items()):
         return False
     return all(cut.count(quote) % 2 == 0 or text.count(quote) % 2 for quote in "\"'`")
 
 
 def splits_word(first: str, second: str) -> bool:
     """Whether a word goes on from one text to the next."""
-    return bool(re.search(r"\w$", first) and re.match(r"\w", second))
+    return bool(re.search(r"\w$", first[-2:]) and re.match(r"\w", second))

@@ -226,7 +226,10 @@ RUBY = Language(
     bodies=words(
         "body_statement then else ensure do begin block_body do_block method singleton_method class module rescue"
     ),
-    opens=re.compile(r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||\bdef\b.*\))\s*(?:#.*)?$"),
+    # Only the first `def` is looked behind: trying each would take a time that is quadratic in the line's length.
+    opens=re.compile(
+        r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||^(?:(?!\bdef\b).)*\bdef\b.*\))\s*(?:#.*)?$"
+    ),
     filler="x",
     closers={
         **BRACKETS,
@@ -266,7 +269,9 @@ LUA = Language(
     import_line=re.compile(r"(?:local\b.*=\s*)?require\b"),
     wrappers={"variable_declaration": "", "assignment_statement": "", "expression_list": ""},
     bodies=words("block"),
-    opens=re.compile(r"(?:\b(?:then|do|else|repeat)|\bfunction\b[^()]*\([^()]*\))\s*(?:--.*)?$"),
+    opens=re.compile(
+        r"(?:\b(?:then|do|else|repeat)|\bfunction\b(?:(?!\bfunction\b)[^()])*\([^()]*\))\s*(?:--.*)?$"
+    ),
     filler="x()",
     closers={**BRACKETS, "function": "end", "do": "end", "then": "end", "repeat": "until x"},
 )

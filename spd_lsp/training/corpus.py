@@ -39,7 +39,8 @@ PERMISSIVE = re.compile(
 )
 RESTRICTIVE = re.compile(r"\b(A?GPL|LGPL|General Public|EPL|SSPL|Commons Clause|Proprietary)", re.IGNORECASE)
 GENERATED = re.compile(
-    r"@generated|auto(matically)?[- ]?generated|do not edit|^#.*\bgenerated (by|from|on)|generated from .* with",
+    r"@generated|auto(matically)?[- ]?generated|do not edit|^#.*\bgenerated (by|from|on)"
+    r"|generated from (?:(?!generated from ).)* with",
     re.IGNORECASE | re.MULTILINE,
 )
 GRANTS = {  # how the licences that are often left unnamed begin

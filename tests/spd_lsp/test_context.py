@@ -6,6 +6,7 @@ import argparse
 import random
 import re
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -339,3 +340,27 @@ def test_a_cursor_within_a_line_end_stands_before_it():
     assert plain("a\n\rb", 2) == ("a\n\nb", 2)
     assert plain("\r\n", -1) == ("\n", 0)
     assert plain("\r\n", 9) == ("\n", 1)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize(
+    "line",
+    [
+        " " * 64_000 + "x",
+        ")" * 64_000 + "x",
+        ") " * 32_000 + "x",
+        "def " * 16_000 + "x",
+        "function " * 7_000 + "x",
+    ],
+    ids=lambda line: line[:4],
+)
+def test_the_worst_line_takes_little_time(language, line):
+    """64 kB of blanks right of the cursor took minutes, in which no session of the server was answered."""
+    for cursor in (0, len(line)):
+        assert min(seconds_to_trim(line, cursor, language) for _ in range(3)) < 0.05
+
+
+def seconds_to_trim(source, cursor, language):
+    started = time.process_time()
+    trim(source, cursor, language, 500, len)
+    return time.process_time() - started

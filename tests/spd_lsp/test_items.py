@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -155,3 +156,25 @@ def test_probabilities_follow_the_scores():
 )
 def test_a_draft_ends_where_it_says_most_of_what_stands_there(text: str, left: str, after: str, expected: str):
     assert shown(text, Place("line", left, after, left)) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("\\'" * 32_000, "'" * 64_000, "'\"\\" * 21_000, "(" * 64_000, "a" * 64_000, "a)" * 32_000),
+        *("b" + "a" * 64_000, "a" * 64_000 + "b", ("aaaaaaaaab" * 6_400 + "c"), "a" * 31_999 + "b" + "a" * 32_000),
+    ],
+    ids=lambda line: f"{line[:4]} {line[31_998:32_000]} {line[-4:]}",
+)
+def test_the_worst_line_and_the_worst_draft_take_little_time(line: str):
+    """64 kB of them took up to minutes, in which no session of the server was answered."""
+    there, here = Place("line", "", line, "f(" + line), Place("line", "", ")", "f(")
+    works = [lambda: ending("x)", there), lambda: rank([("x(", -0.1)], there), lambda: rank([(line, -0.1)], here)]
+    for work in works:
+        assert min(seconds(work) for _ in range(3)) < 0.05
+
+
+def seconds(work) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started

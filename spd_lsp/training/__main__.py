@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +17,20 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bars
 
 from spd_lsp.settings import UserError
-from spd_lsp.terminal import console as standard_error
-from spd_lsp.terminal import guard_output
+from spd_lsp.terminal import console, guard_output
 from spd_lsp.tokens import Tokens
 from spd_lsp.training import recipe
-from spd_lsp.training.corpus import Source, requirements
+from spd_lsp.training.corpus.gather import read_listing
+from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.lengths import measure_lengths, measure_reach
 from spd_lsp.training.recipe import Recipe
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY
 from spd_lsp.training.train import Plan, Progress
 
 STARTER = Path(__file__).parents[1] / "starter"
-TOKENS = 17_000_000
-console = standard_error()
+TOKENS = 150_000_000
+DECAY = 15_000_000  # tokens
+LINES = 25  # steps between lines of a log
 
 
 class Steps(click.Group):
@@ -55,9 +59,15 @@ def chosen(command: Callable[..., None]) -> Callable[..., None]:
 def budget(command: Callable[..., None]) -> Callable[..., None]:
     """The options of training."""
     threads = click.option("--threads", default=1, show_default=True, help="Processor threads.")
-    minutes = click.option("--minutes", default=0.0, help="Be done after so many minutes at the latest.")
     tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
-    return tokens(minutes(threads(command)))
+    return tokens(threads(command))
+
+
+def falling(command: Callable[..., None]) -> Callable[..., None]:
+    """How long the rate falls at the end."""
+    return click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")(
+        command
+    )
 
 
 def spelling(command: Callable[..., None]) -> Callable[..., None]:
@@ -80,21 +90,36 @@ def target(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def following(name: str, plan: Plan) -> Iterator[Callable[[Progress, float], None]]:
-    """A progress bar; what is yielded hears of every step and its loss."""
+def following(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progress, float], None]]:
+    """A progress bar, or lines where nobody watches; what is yielded hears of every step and its loss."""
+    out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=console) as bars:
-        bar = bars.add_task(name, total=1.0)
-        began, first = time.monotonic(), -1
+    with Bars(*columns, console=out, disable=not out.is_terminal) as bars:
+        bar = bars.add_task(name, total=1.0 if plan else None)
+        began, first, losses = time.process_time(), -1, []
 
         def report(progress: Progress, loss: float) -> None:
             nonlocal first
             first = progress.tokens if first < 0 else first
-            speed = (progress.tokens - first) / (time.monotonic() - began)
-            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {loss:.3f}, {speed:.0f} tokens/s"
-            bars.update(bar, completed=progress.share(plan), description=text)
+            losses.append(loss)
+            speed = (progress.tokens - first) / (time.process_time() - began)
+            mean = sum(losses[-LINES:]) / len(losses[-LINES:])
+            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens a processor second"
+            bars.update(bar, completed=progress.share(plan) if plan else 0, description=text)
+            if not out.is_terminal and progress.step % LINES == 0:
+                out.print(
+                    f"{datetime.now(timezone.utc):%m-%d %H:%M:%S} step {progress.step}: {text}", soft_wrap=True
+                )
 
         yield report
+
+
+def stopping() -> Callable[[Progress], bool]:
+    """What becomes true when the process is asked to end: the step is finished and a checkpoint left."""
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: asked.set())
+    return lambda progress: asked.is_set()
 
 
 @click.group(cls=Steps, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -103,19 +128,35 @@ def main() -> None:
     guard_output()
 
 
+@contextmanager
+def gathering(listing: Path, more: int = 0) -> Iterator[Callable[[Source], None]]:
+    """A progress bar over the packages of a list; what is yielded hears of each."""
+    with Bars(console=console()) as bars:
+        bar = bars.add_task("corpus", total=sum(map(len, read_listing(listing).values())) + more)
+
+        def report(source: Source) -> None:
+            said = source.skipped or f"{source.files} files, {source.bytes / 1e6:.1f} MB"
+            bars.console.print(f"{source.language}: {source.name} {source.version}: {said}", soft_wrap=True)
+            bars.advance(bar)
+
+        yield report
+
+
 @main.command()
 @chosen
 def corpus(work: Path, seed: int) -> None:
-    """Fetch the packages of corpus.txt and keep their Python files."""
+    """Fetch the packages of corpus.txt and keep their sources."""
     make = Recipe(work=work, seed=seed)
-    with Bars(console=console) as bars:
-        bar = bars.add_task("corpus", total=len(requirements(make.listing)) + 1)
-
-        def report(source: Source) -> None:
-            bars.console.print(f"{source.name} {source.version}: {source.skipped or f'{source.files} files'}")
-            bars.advance(bar)
-
+    with gathering(make.listing, more=1) as report:
         recipe.make_corpus(make, report)
+
+
+@main.command()
+@chosen
+def judged(work: Path, seed: int) -> None:
+    """Fetch the packages of judged.txt, which nothing is learnt from: `spd-lsp eval quality` judges on them."""
+    with gathering(recipe.JUDGED) as report:
+        recipe.make_judged(Recipe(work=work, seed=seed), report)
 
 
 @main.command()
@@ -123,7 +164,7 @@ def corpus(work: Path, seed: int) -> None:
 @spelling
 def tokenizer(work: Path, seed: int, vocabulary: int, merges: str) -> None:
     """Learn the tokenizer."""
-    with console.status("learning the tokenizer"):
+    with console().status("learning the tokenizer"):
         recipe.make_tokenizer(Recipe(work=work, seed=seed, vocabulary=vocabulary, merges=merges))
 
 
@@ -134,7 +175,7 @@ def tokenizer(work: Path, seed: int, vocabulary: int, merges: str) -> None:
 )
 def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
     """Encode the corpus."""
-    with console.status("encoding the corpus"):
+    with console().status("encoding the corpus"):
         recipe.make_rows(Recipe(work=work, seed=seed, rows_bytes=source_bytes))
 
 
@@ -147,22 +188,33 @@ def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
     paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
     texts = [path.read_bytes().decode("utf-8", errors="replace") for path in paths]
     found = measure_lengths(texts, tokens)
-    console.print(f"{found.bytes / found.tokens:.3f} bytes a token")
-    console.print(f"{found.tokens / found.lines:.3f} tokens a line that is not blank")
+    console().print(f"{found.bytes / found.tokens:.3f} bytes a token")
+    console().print(f"{found.tokens / found.lines:.3f} tokens a line that is not blank")
     for where, (missed, places) in measure_reach(texts, tokens).items():
-        console.print(f"out of reach {where}: {missed} of {places} lines")
+        console().print(f"out of reach {where}: {missed} of {places} lines")
 
 
 @main.command()
 @chosen
 @budget
 @click.option("--batch", default=8, show_default=True, help="Rows a step; fewer make more of a short run.")
-def train(work: Path, seed: int, tokens: int, minutes: float, threads: int, batch: int = 8) -> None:
-    """Train, or go on training."""
+def train(work: Path, seed: int, tokens: int, threads: int, batch: int = 8) -> None:
+    """Train at a steady rate, or go on training, with more tokens if you like."""
     torch.set_num_threads(threads)
-    plan = Plan(tokens=tokens, minutes=minutes, seed=seed, rows_a_step=batch)
+    plan = Plan(tokens=tokens, seed=seed, rows_a_step=batch)
     with following("train", plan) as report:
-        recipe.make_weights(Recipe(work=work, seed=seed), plan, report)
+        recipe.make_weights(Recipe(work=work, seed=seed), plan, report, stopping())
+
+
+@main.command()
+@chosen
+@falling
+@click.option("--threads", default=1, show_default=True, help="Processor threads.")
+def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
+    """Go on from the last checkpoint of `train`, beside it, while the rate falls to 0: the best comes out."""
+    torch.set_num_threads(threads)
+    with following("decay") as report:
+        recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stopping())
 
 
 @main.command()
@@ -178,7 +230,6 @@ def phase(
     work: Path,
     seed: int,
     tokens: int,
-    minutes: float,
     threads: int,
     kind: str,
     start: Path,
@@ -187,23 +238,34 @@ def phase(
 ) -> None:
     """Go on from an exported model, on plain inputs or on superposed ones."""
     torch.set_num_threads(threads)
-    plan = recipe.phase_plan(tokens, minutes, seed, rate, decay_from)
+    plan = recipe.phase_plan(tokens, seed, rate, decay_from)
     with following(kind, plan) as report:
-        recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report)
+        recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report, stopping())
 
 
 @main.command()
 @chosen
 @target
-@click.option("--kind", type=click.Choice(["run", *recipe.PHASES]), default="run", show_default=True)
-def export(work: Path, seed: int, out: Path, kind: str = "run") -> None:
+@click.option("--kind", type=click.Choice(["decay", "run", *recipe.PHASES]), default="decay", show_default=True)
+def export(work: Path, seed: int, out: Path, kind: str = "decay") -> None:
     """Write the last checkpoint as a Hugging Face folder with its model card."""
-    with console.status("measuring and writing the model"):
+    with console().status("measuring and writing the model"):
         facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind)
-    for kind, loss in facts["validation"].items():
-        console.print(
-            f"{kind}: {loss['nats_per_token']:.3f} nats a token, {loss['bits_per_byte']:.3f} bits a byte"
-        )
+    for language, kinds in facts["validation"].items():
+        said = (f"{kind} {loss['bits_per_byte']:.3f}" for kind, loss in kinds.items())
+        console().print(f"{language}, bits a byte: {', '.join(said)}")
+
+
+@main.command()
+@chosen
+@click.argument("models", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
+    """Say how well exported models predict the files held out, in bits a byte: they may have other tokenizers."""
+    torch.set_num_threads(1)
+    for model in models:
+        for language, found in recipe.compare(Recipe(work=work, seed=seed), model).items():
+            said = f"{found.bits_a_byte:.4f} bits a byte, {found.nats_a_token:.4f} nats a token"
+            console().print(f"{model} {language}: {said}, {found.bytes:,} bytes", soft_wrap=True)
 
 
 @main.command()
@@ -211,28 +273,41 @@ def export(work: Path, seed: int, out: Path, kind: str = "run") -> None:
 @target
 def ngrams(work: Path, seed: int, out: Path) -> None:
     """Write the built-in n-gram domain of the corpus beside the model."""
-    with console.status("encoding all of the corpus") as status:
+    with console().status("encoding all of the corpus") as status:
         table = recipe.make_ngrams(
             Recipe(work=work, seed=seed), out, lambda order: status.update(f"counted order {order}")
         )
     size = table.size / 2**20
-    console.print(f"{table.ngrams:,} n-grams of {table.tokens:,} tokens in {table.files:,} files, {size:.1f} MiB")
+    console().print(
+        f"{table.ngrams:,} n-grams of {table.tokens:,} tokens in {table.files:,} files, {size:.1f} MiB"
+    )
 
 
 @main.command(name="all")
 @chosen
 @spelling
 @budget
+@falling
 @target
 @click.pass_context
 def run_all(
-    ctx: click.Context, /, work: Path, seed: int, out: Path, vocabulary: int, merges: str, **options: Any
+    ctx: click.Context,
+    /,
+    work: Path,
+    seed: int,
+    out: Path,
+    vocabulary: int,
+    merges: str,
+    decay: int,
+    threads: int,
+    **options: Any,
 ) -> None:
     """Every step in order; what is there already is not made again."""
     ctx.invoke(corpus, work=work, seed=seed)
     ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary, merges=merges)
     ctx.invoke(rows, work=work, seed=seed)
-    ctx.invoke(train, work=work, seed=seed, **options)
+    ctx.invoke(train, work=work, seed=seed, threads=threads, **options)
+    ctx.invoke(main.commands["decay"], work=work, seed=seed, decay=decay, threads=threads)
     for step in (export, ngrams):
         ctx.invoke(step, work=work, seed=seed, out=out)
 

@@ -24,7 +24,12 @@ SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four chara
 END_WEIGHT = 10.0
 STRETCH = (400, 3_400)  # characters around one gap, so that most documents fit in a context of 1,024 tokens
 # No gap ends inside a line whose rest is gone: where a suffix begins with a newline, an end is the end of a line.
-SHARES = {"rest": 0.6, "lines": 0.2, "part": 0.2}
+SHARES = {"rest": 0.5, "bracket": 0.1, "lines": 0.2, "part": 0.2}
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
+LONGEST_BRACKET = 300  # characters
+# A comment that a file begins with: `#` before a word or alone, so that `#include` is none.
+FIRST_COMMENT = re.compile(r"/\*.*?\*/|(?://|#(?=[ \n!#]))[^\n]*(?:\n[ \t]*(?://|#(?=[ \n!#]))[^\n]*)*", re.DOTALL)
+ABOUT_RIGHTS = re.compile(r"copyright|licen[cs]e|SPDX-|all rights reserved", re.IGNORECASE)
 JOINT = re.compile(r"\w+|[^\w\s]+|\s+")
 
 
@@ -46,9 +51,9 @@ class Document:
 
 
 def cut(text: str, rng: random.Random) -> Gap:
-    """Cut a middle out of text: the rest of a line, one to six lines, or a part of a line."""
+    """Cut a middle out of text: the rest of a line or of a bracket, one to six lines, or a part of a line."""
     kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
-    start, end = {"rest": rest_of_line, "lines": some_lines, "part": part_of_line}[kind](text, rng)
+    start, end = CUTS[kind](text, rng)
     return Gap(text[:start], text[start:end], text[end:])
 
 
@@ -76,6 +81,27 @@ def part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
     return start, rng.choice(joints) if joints else end
 
 
+def rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
+    """From a random place in a bracket to what closes it, which belongs to the suffix; else the rest of a line."""
+    start, end = pick_line(text, rng)
+    opening = [place for place in range(start, end) if text[place] in BRACKETS]
+    closing = closes(text, rng.choice(opening)) if opening else 0
+    if not closing:
+        return rest_of_line(text, rng)
+    opened = max(place for place in opening if closes(text, place) == closing)
+    return rng.randint(opened + 1, closing), closing
+
+
+def closes(text: str, opening: int) -> int:
+    """Where the bracket that opens at a place closes, 0 when that is far off. Strings are not told from code."""
+    depth, left, right = 0, text[opening], BRACKETS[text[opening]]
+    for place in range(opening, min(len(text), opening + LONGEST_BRACKET)):
+        depth += (text[place] == left) - (text[place] == right)
+        if not depth:
+            return place
+    return 0
+
+
 def pick_line(text: str, rng: random.Random) -> tuple[int, int]:
     """The bounds of a random line, without its newline; eight tries to find one that is not blank."""
     for _ in range(8):
@@ -85,6 +111,17 @@ def pick_line(text: str, rng: random.Random) -> tuple[int, int]:
         if text[start:end].strip():
             break
     return start, end
+
+
+CUTS = {"rest": rest_of_line, "bracket": rest_of_bracket, "lines": some_lines, "part": part_of_line}
+
+
+def without_rights(text: str) -> str:
+    """A text without the comments about rights that it begins with: they would be learnt again with every file."""
+    rest = text.lstrip()
+    while (found := FIRST_COMMENT.match(rest)) and ABOUT_RIGHTS.search(found[0]):
+        rest = text = rest[found.end() :].lstrip("\n")
+    return text
 
 
 def indentation(line: str) -> int:

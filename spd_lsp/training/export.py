@@ -18,6 +18,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.engine.recording import record as record_decoder
 from spd_lsp.training import checkpoint
+from spd_lsp.training.corpus.gather import LANGUAGES
 from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_of
 from spd_lsp.training.validation import KINDS, Measure, measure
 
@@ -39,10 +40,14 @@ def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[s
     return progress
 
 
-def measure_exported(out: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, Measure]:
-    """Validation loss of the stored weights, as a user's machine will read them."""
+def measure_exported(out: Path, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, Measure]]:
+    """Validation loss of the stored weights, as a user's machine will read them, by language and kind of row."""
     model = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32)
-    return {kind: measure(model, rows, kind, tokenizer) for kind in KINDS}
+    languages = [language for language in LANGUAGES if (held_out / language).is_dir()]
+    return {
+        language: {kind: measure(model, held_out / language, kind, tokenizer) for kind in KINDS}
+        for language in languages
+    }
 
 
 def eight_bits(weight: Tensor) -> Tensor:
@@ -74,24 +79,25 @@ def measure_storage(config: LlamaConfig, run: Path, rows: Path, tokenizer: Token
 def record(
     plan: Mapping[str, Any],
     progress: Mapping[str, Any],
-    measures: Mapping[str, Measure],
+    measures: Mapping[str, Mapping[str, Measure]],
     storage: Mapping[str, float],
     sources: Sequence[Mapping[str, Any]],
     tokenizer: Tokenizer,
+    config: LlamaConfig,
 ) -> dict[str, Any]:
     """Everything the card says, for machines."""
     losses = {
-        kind: {
-            "nats_per_token": round(found.nats_a_token, 4),
-            "bits_per_byte": round(found.bits_a_byte, 4),
-            "tokens": found.tokens,
-            "bytes": found.bytes,
-        }
-        for kind, found in measures.items()
+        language: {kind: loss_of(found) for kind, found in kinds.items()} for language, kinds in measures.items()
     }
     return {
         "plan": dict(plan),
         "progress": dict(progress),
+        "shape": {
+            "layers": config.num_hidden_layers,
+            "width": config.hidden_size,
+            "heads": config.num_attention_heads,
+            "inner": config.intermediate_size,
+        },
         "validation": losses,
         "storage": dict(storage),
         "tokenizer": {"vocabulary": tokenizer.get_vocab_size(), "merges": merges_of(tokenizer)},
@@ -99,18 +105,28 @@ def record(
     }
 
 
+def loss_of(found: Measure) -> dict[str, float]:
+    """A measured loss, for machines."""
+    return {
+        "nats_per_token": round(found.nats_a_token, 4),
+        "bits_per_byte": round(found.bits_a_byte, 4),
+        "tokens": found.tokens,
+        "bytes": found.bytes,
+    }
+
+
 def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     """Write MODEL_CARD.md and training.json; a `remark` in the run's plan.json is passed on to the card."""
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     card = CARD.read_text(encoding="utf-8").format(
+        shape=facts["shape"],
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
         tokenizer=spelling(facts["tokenizer"]),
         tokens=f"{in_all(facts, 'before', 'tokens') / 1e6:.1f}",
         commands=commands(facts),
-        minutes=round(in_all(facts, "before_seconds", "seconds") / 60),
+        hours=f"{in_all(facts, 'before_seconds', 'seconds') / 3600:.1f}",
         remark=facts["plan"].get("remark", ""),
-        plain=facts["validation"]["plain"],
-        gaps=facts["validation"]["gaps"],
+        losses="\n".join(loss_line(language, kinds) for language, kinds in facts["validation"].items()),
         storage="\n".join(storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
         sources="\n".join(source_line(source) for source in facts["sources"]),
     )
@@ -126,10 +142,12 @@ def commands(facts: Mapping[str, Any]) -> str:
     """How to make the model; a phase after the run works in a second folder, MORE, with rows of its own."""
     step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
     whole = f"{step} all --work DIR{chosen_spelling(facts['tokenizer'])}"
-    if plan.get("phase", "run") == "run":
-        return f"{whole} --tokens {progress['tokens']}"
+    if (phase := plan.get("phase", "run")) in ("run", "decay"):
+        stable = progress["tokens"] - plan.get("decay", 0)
+        return f"{whole} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
     work = f"--work MORE --seed {plan['seed']}"
-    rates = f"--rate {plan['matrix_rate']} --decay-from {plan['decay_from']}"
+    steady = 1 - plan["decay"] / plan["tokens"]
+    rates = f"--rate {plan['matrix_rate']} --decay-from {steady:.3f}"
     return "\n".join(
         (
             f"{whole} --tokens {progress['before']} --out START",
@@ -153,6 +171,12 @@ def chosen_spelling(found: Mapping[str, Any]) -> str:
     return size + ("" if found["merges"] == MERGES[0] else f" --merges {found['merges']}")
 
 
+def loss_line(language: str, kinds: Mapping[str, Mapping[str, float]]) -> str:
+    """A language's losses as a row of the card's table."""
+    losses = [f"{kinds[kind][unit]:.3f}" for kind in KINDS for unit in ("nats_per_token", "bits_per_byte")]
+    return f"| {language} | {' | '.join(losses)} | {kinds['plain']['tokens']:,} |"
+
+
 def storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
     """One way to store the weights as a row of the card's table."""
     size = facts["progress"]["parameters"] * {"float32": 4, "float16": 2}.get(name, 1) / 2**20
@@ -162,4 +186,5 @@ def storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
 def source_line(source: Mapping[str, Any]) -> str:
     """One package as a row of the card's table."""
     used = source["skipped"] or f"{source['files']} files, {source['bytes'] / 1e6:.1f} MB"
-    return f"| {source['name']} | {source['version']} | {source['licence']} | {used} | `{source['sha256']}` |"
+    name = f"{source['language']} | {source['name']} | {source['version']} | {source['licence']}"
+    return f"| {name} | {used} | `{source['sha256']}` |"

@@ -1,13 +1,17 @@
 """The steps of the recipe over one work folder: each reads what the one before left there and is done only once.
 
-corpus/ -> tokenizer/ -> rows/ -> run/ -> the exported folder -> a phase, superposed/ or longer/ -> exported again
+corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder -> a phase, superposed/ or longer/ -> again
+
+The run's rate stays high, so that it can always go on; what is exported comes from a decay of its last checkpoint.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +21,38 @@ from transformers import LlamaConfig
 from ngram_builders.tables import TableSummary
 from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
-from spd_lsp.training.corpus import Source, gather
+from spd_lsp.training import checkpoint
+from spd_lsp.training.corpus.gather import gather
+from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.export import export, measure_exported, measure_storage, record, write_card
 from spd_lsp.training.ngrams import encode_packages, write_domain
-from spd_lsp.training.rows import read, write_held_out, write_learnt
+from spd_lsp.training.rows import read, read_learnt, write_held_out, write_learnt
 from spd_lsp.training.selection import Selection, is_held_out, select
 from spd_lsp.training.superposed import superposed_loss
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
-from spd_lsp.training.train import Objective, Plan, Progress, plain_loss, starter_config, train
+from spd_lsp.training.train import (
+    SHAPE,
+    Objective,
+    Plan,
+    Progress,
+    Shape,
+    opened,
+    plain_loss,
+    starter_config,
+    train,
+)
+from spd_lsp.training.validation import Measure, measure_texts
 
-LISTING = Path(__file__).with_name("corpus.txt")
+LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
+JUDGED = LISTING.with_name("judged.txt")
 LENGTH = 1_024
-TOKENIZER_BYTES = 70_000_000  # of source text the merges are learnt from
-ROWS_BYTES = 100_000_000  # of source text that is encoded: 24 million tokens
-HELD_OUT_FILES = 120  # of those held out, for the loss
+TOKENIZER_BYTES = 60_000_000  # of source text the merges are learnt from
+ROWS_BYTES = 240_000_000  # of source text that is encoded
+HELD_OUT_FILES = 120  # of Python, for the loss
+HELD_OUT_OTHERS = 30  # of each other language
 PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
+Report = Callable[[Progress, float], None]
+Stop = Callable[[Progress], bool]
 SMALL_RATE = 0.006  # of matrices in a phase; embeddings learn at 0.3 of it, as in a run
 
 
@@ -47,11 +68,12 @@ class Recipe:
     length: int = LENGTH
     tokenizer_bytes: int = TOKENIZER_BYTES
     rows_bytes: int = ROWS_BYTES
+    shape: Shape = SHAPE
 
     def config(self) -> LlamaConfig:
         """The model's shape; the tokenizer of the work folder has the last word on its size."""
         tokens = open_tokenizer(self.needed("tokenizer/tokenizer.json", "tokenizer").parent)
-        return starter_config(tokens.get_vocab_size(), self.length)
+        return starter_config(tokens.get_vocab_size(), self.length, self.shape)
 
     def needed(self, name: str, step: str) -> Path:
         """A file that an earlier step left behind."""
@@ -62,9 +84,19 @@ class Recipe:
             )
         return path
 
-    def selection(self, size: int) -> Selection:
-        """The files of about so many bytes, evenly over the packages."""
+    def selection(self, size: int) -> dict[str, Selection]:
+        """The files of about so many bytes, by language, evenly over its packages."""
         return select(self.needed("corpus/sources.json", "corpus").parent, size, self.seed)
+
+    def held_out(self, chosen: Mapping[str, Selection]) -> dict[str, list[Path]]:
+        """Those of the files held out that are measured on, by language."""
+        most = dict.fromkeys(chosen, HELD_OUT_OTHERS) | {"python": HELD_OUT_FILES}
+        return {language: files.held_out[: most[language]] for language, files in chosen.items()}
+
+
+def never(progress: Progress) -> bool:
+    """Nobody stops the run."""
+    return False
 
 
 def make_corpus(recipe: Recipe, report: Callable[[Source], None]) -> None:
@@ -74,11 +106,19 @@ def make_corpus(recipe: Recipe, report: Callable[[Source], None]) -> None:
             report(source)
 
 
+def make_judged(recipe: Recipe, report: Callable[[Source], None]) -> None:
+    """Fetch and unpack what the model is judged on and never learns from, beside the corpus."""
+    if not (recipe.work / "judged" / "sources.json").exists():
+        for source in gather(JUDGED, recipe.work / "archives", recipe.work / "judged", library=False):
+            report(source)
+
+
 def make_tokenizer(recipe: Recipe) -> None:
     """Learn the tokenizer from a share of the corpus."""
     folder = recipe.work / "tokenizer"
     if not (folder / "tokenizer_config.json").exists():
-        texts = read(recipe.selection(recipe.tokenizer_bytes).learnt)
+        chosen = recipe.selection(recipe.tokenizer_bytes).values()
+        texts = read(path for language in chosen for package in language.learnt for path in package)
         save_tokenizer(learn_tokenizer(texts, recipe.vocabulary, recipe.merges), folder, recipe.length)
 
 
@@ -90,21 +130,41 @@ def make_rows(recipe: Recipe) -> None:
     tokens = open_tokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     chosen = recipe.selection(recipe.rows_bytes)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows.json").write_text(json.dumps({"source_bytes": recipe.rows_bytes}), encoding="utf-8")
-    write_held_out(read(chosen.held_out[:HELD_OUT_FILES]), tokens, recipe.length, recipe.seed, folder)
-    write_learnt(read(chosen.learnt), tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
+    for language, held_out in recipe.held_out(chosen).items():
+        write_held_out(read(held_out), tokens, recipe.length, recipe.seed, folder / "held_out" / language)
+    learnt = [read_learnt(chain.from_iterable(files.learnt)) for files in chosen.values()]
+    counts = write_learnt(learnt, tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
+    facts = {"source_bytes": recipe.rows_bytes, "rows": dict(zip(chosen, counts, strict=True))}
+    (folder / "rows.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
-def make_weights(recipe: Recipe, plan: Plan, report: Callable[[Progress, float], None]) -> None:
-    """Train until the plan's budget is spent, going on from the last checkpoint."""
+def make_weights(recipe: Recipe, plan: Plan, report: Report, stop: Stop = never) -> None:
+    """Train until the plan's budget is spent or someone stops it, going on from the last checkpoint."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     keep_plan(recipe.work / "run", plan)
-    train(recipe.config(), learnt, plan, recipe.work / "run", report)
+    train(recipe.config(), learnt, plan, recipe.work / "run", report, stop=stop)
 
 
-def make_phase(
-    recipe: Recipe, phase: str, start: Path, plan: Plan, report: Callable[[Progress, float], None]
-) -> None:
+def make_decay(recipe: Recipe, tokens: int, report: Report, stop: Stop = never) -> None:
+    """Go on from the run's last checkpoint in a folder of its own, the rate falling to 0 over so many tokens.
+
+    One that was interrupted is gone on with. The run stays as it is and can be gone on with, too.
+    """
+    folder, run = recipe.work / "decay", recipe.work / "run"
+    if not (folder / "plan.json").exists():
+        plan = Plan(**json.loads(recipe.needed("run/plan.json", "train").read_text(encoding="utf-8")))
+        spent = checkpoint.progress(run)["tokens"]
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (checkpoint.NAME, checkpoint.SMALL):
+            if (run / name).exists():
+                shutil.copyfile(run / name, folder / name)
+        keep_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
+    plan = Plan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
+    train(recipe.config(), learnt, plan, folder, report, stop=stop)
+
+
+def make_phase(recipe: Recipe, phase: str, start: Path, plan: Plan, report: Report, stop: Stop = never) -> None:
     """Go on from the exported model in start, on rows behind those it has seen; `longer` is more of the same."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     if not (facts := start / "training.json").exists():
@@ -115,7 +175,8 @@ def make_phase(
     plan = replace(plan, first_row=int(seen["before"]) // recipe.length)
     keep_plan(recipe.work / phase, plan)
     (recipe.work / phase / "start.json").write_text(json.dumps(seen), encoding="utf-8")
-    train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=PHASES[phase])
+    objective = PHASES[phase]
+    train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=objective, stop=stop)
 
 
 def so_far(progress: Mapping[str, float]) -> dict[str, float]:
@@ -126,55 +187,68 @@ def so_far(progress: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def phase_plan(tokens: int, minutes: float, seed: int, rate: float, decay_from: float) -> Plan:
+def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> Plan:
     """How a phase goes on from an exported model."""
     return Plan(
         tokens=tokens,
-        minutes=minutes,
         seed=seed,
         matrix_rate=rate,
         embedding_rate=round(0.3 * rate, 6),
-        warm_up=0.02,
-        decay_from=decay_from,
+        warm_up=tokens // 50,
+        decay=tokens - int(decay_from * tokens),
     )
 
 
 def keep_plan(folder: Path, plan: Plan) -> None:
-    """Note the plan of a new run; a run that was begun with another one is not mixed with this."""
+    """Note the plan of a new run; a run that was begun with another one is not mixed with this.
+
+    A run whose rate never falls may be given more tokens.
+    """
     path = folder / "plan.json"
-    wanted = json.dumps(asdict(plan), indent=1)
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(wanted, encoding="utf-8")
-    elif path.read_text(encoding="utf-8") != wanted:
-        raise UserError(
-            f"expected the settings that the run in {folder} was begun with (see plan.json), found others; "
-            "give the same ones to go on, or name another work folder"
-        )
+    if path.exists():
+        begun = Plan(**json.loads(path.read_text(encoding="utf-8")))
+        if begun != plan and (plan.decay or replace(begun, tokens=plan.tokens) != plan):
+            raise UserError(
+                f"expected the settings that the run in {folder} was begun with (see plan.json), found others; "
+                "give the same ones to go on, or name another work folder"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(plan), indent=1), encoding="utf-8")
 
 
-def make_starter(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any]:
+def make_starter(recipe: Recipe, out: Path, phase: str = "decay") -> dict[str, Any]:
     """Export a phase's last checkpoint, measure it as stored, write its card; what the card says is returned."""
-    run = recipe.needed(f"{phase}/checkpoint.safetensors", "train" if phase == "run" else "phase").parent
+    run = recipe.needed(
+        f"{phase}/{checkpoint.NAME}", {"run": "train", "decay": "decay"}.get(phase, "phase")
+    ).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
     progress = export(recipe.config(), run, folder, out)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
-    measures = measure_exported(out, rows, tokenizer)
-    storage = measure_storage(recipe.config(), run, rows, tokenizer)
+    measures = measure_exported(out, rows / "held_out", tokenizer)
+    storage = measure_storage(recipe.config(), run, rows / "held_out" / "python", tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
-    if phase != "run":
+    if phase in PHASES:
         progress |= json.loads((run / "start.json").read_text(encoding="utf-8"))
     plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {"phase": phase}
-    facts = record(plan, progress, measures, storage, sources, tokenizer)
+    facts = record(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)
     return facts
 
 
+def compare(recipe: Recipe, folder: Path) -> dict[str, Measure]:
+    """How well an exported model of whatever tokenizer predicts the files held out, by language."""
+    model, tokenizer = opened(folder), open_tokenizer(folder)
+    return {
+        language: measure_texts(model, read(held_out), tokenizer, recipe.length)
+        for language, held_out in recipe.held_out(recipe.selection(recipe.rows_bytes)).items()
+    }
+
+
 def make_ngrams(recipe: Recipe, out: Path, report: Callable[[int], None]) -> TableSummary:
     """Write the built-in `python` domain beside the model: all of the corpus but the files held out."""
-    corpus = recipe.needed("corpus/sources.json", "corpus").parent
+    corpus = recipe.needed("corpus/sources.json", "corpus").parent / "python"
     tokens = Tokens(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     folders = sorted(path for path in corpus.iterdir() if path.is_dir())
     packages = encode_packages(folders, lambda path: not is_held_out(path, corpus), tokens)

@@ -1,6 +1,7 @@
 """Rows of token ids on disk: documents go in, arrays [rows, length] come out, ready to be memory-mapped.
 
 Half of the tokens are rows of plain text, end to end; half are rows of documents with gaps, none of them broken.
+Files come package by package in the order of their names, so before a file in its row stands a neighbour's end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from spd_lsp.training.documents import Document, plain, with_gaps
+from spd_lsp.training.documents import Document, plain, with_gaps, without_rights
 
 Ids = npt.NDArray[np.uint16]
 
@@ -30,15 +31,20 @@ class Row:
 
 
 def read(paths: Iterable[Path]) -> Iterator[str]:
-    """The texts of the corpus files, line ends as they are."""
+    """The texts of the corpus files."""
     for path in paths:
         yield path.read_bytes().decode("utf-8")
+
+
+def read_learnt(paths: Iterable[Path]) -> Iterator[str]:
+    """The texts of the corpus files as they are learnt from."""
+    return map(without_rights, read(paths))
 
 
 def encode(
     texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
 ) -> tuple[array[int], list[Document]]:
-    """Half of the texts as one plain stream, half as shuffled documents with gaps."""
+    """Half of the texts as one plain stream, half as documents with gaps, both in the order of the texts."""
     rng = random.Random(seed)
     stream = array("H")
     gaps: list[Document] = []
@@ -47,7 +53,6 @@ def encode(
             stream.extend(plain(text, tokenizer).ids)
         else:
             gaps += with_gaps(text, tokenizer, length, rng)
-    rng.shuffle(gaps)
     return stream, gaps
 
 
@@ -74,26 +79,35 @@ def gap_rows(gaps: Iterable[Document], filler: Iterator[int], length: int) -> It
         yield Row(ids, measured + [False] * missing)
 
 
-def arrange(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int) -> tuple[list[Row], list[Row]]:
+def arrange(
+    texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
+) -> tuple[Iterator[Row], Iterator[Row]]:
     """Rows of plain text and rows with gaps. A quarter of the plain stream is set apart to fill these up."""
     stream, gaps = encode(texts, tokenizer, length, seed)
     apart = len(stream) // 4
-    return list(plain_rows(stream[apart:], length)), list(gap_rows(gaps, iter(stream[:apart]), length))
+    return plain_rows(stream[apart:], length), gap_rows(gaps, iter(stream[:apart]), length)
 
 
-def write_learnt(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int, path: Path) -> int:
-    """Write the training rows, shuffled, as ids [rows, length]; the number of tokens is returned."""
-    plain_part, gap_part = arrange(texts, tokenizer, length, seed)
-    rows = [row.ids for row in plain_part + gap_part]
-    random.Random(seed).shuffle(rows)
+def write_learnt(
+    languages: Iterable[Iterable[str]], tokenizer: Tokenizer, length: int, seed: int, path: Path
+) -> list[int]:
+    """Write the training rows of each language, shuffled, as ids [rows, length]; returned: rows of each."""
+    parts = [
+        [np.array(row.ids, dtype=np.uint16) for rows in arrange(texts, tokenizer, length, seed) for row in rows]
+        for texts in languages
+    ]
+    rows = np.stack([row for part in parts for row in part])
+    np.random.default_rng(seed).shuffle(rows)
     beside = path.with_name(f"new.{path.name}")
-    np.save(beside, np.asarray(rows, dtype=np.uint16))
+    np.save(beside, rows)
     beside.replace(path)
-    return len(rows) * length
+    return list(map(len, parts))
 
 
 def write_held_out(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int, folder: Path) -> None:
     """Write the held-out rows, plain and with gaps apart: ids and measured, both [rows, length]."""
-    for name, rows in zip(("plain", "gaps"), arrange(texts, tokenizer, length, seed), strict=True):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, found in zip(("plain", "gaps"), arrange(texts, tokenizer, length, seed), strict=True):
+        rows = list(found)
         np.save(folder / f"{name}.ids.npy", np.asarray([row.ids for row in rows], dtype=np.uint16))
         np.save(folder / f"{name}.measured.npy", np.asarray([row.measured for row in rows], dtype=np.bool_))

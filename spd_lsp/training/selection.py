@@ -1,6 +1,7 @@
 """Which corpus files are learnt from and which are held out: a corpus folder goes in, lists of paths come out.
 
-A run on a CPU sees a fraction of the corpus, so every package gives about the same share. It reads no texts.
+A run on a CPU sees a fraction of the corpus, so every language gives its share and, within it, every package about
+the same. It reads no texts.
 """
 
 from __future__ import annotations
@@ -11,34 +12,51 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spd_lsp.training.corpus.gather import LANGUAGES
+
 HELD_OUT = 3  # of 256: about one file in a hundred
+SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Files to learn from, in a shuffled order, and files that are only ever measured on."""
+    """Files of one language: to learn from, by package and in the order of their names, and only to measure on."""
 
-    learnt: list[Path]
+    learnt: list[list[Path]]
     held_out: list[Path]
 
 
-def select(corpus: Path, budget: int, seed: int) -> Selection:
-    """Choose files of about budget bytes in all, evenly over the packages. The same seed gives the same files."""
+def select(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
+    """Choose files of about budget bytes in all, by language. The same seed gives the same files."""
+    languages = [language for language in LANGUAGES if (corpus / language).is_dir()]
+    whole = sum(SHARES[language] for language in languages)
+    return {
+        language: select_language(corpus / language, int(budget * SHARES[language] / whole), seed)
+        for language in languages
+    }
+
+
+def select_language(folder: Path, budget: int, seed: int) -> Selection:
+    """Choose files of about budget bytes of one language, evenly over its packages."""
     rng = random.Random(seed)
-    packages = sorted(path for path in corpus.iterdir() if path.is_dir())
-    files = {package: sorted(package.rglob("*.py")) for package in packages}
-    held_out = [path for paths in files.values() for path in paths if is_held_out(path, corpus)]
-    learnable = [[path for path in paths if not is_held_out(path, corpus)] for paths in files.values()]
+    packages = [files_of(package) for package in sorted(path for path in folder.iterdir() if path.is_dir())]
+    held_out = [path for paths in packages for path in paths if is_held_out(path, folder)]
+    learnable = [[path for path in paths if not is_held_out(path, folder)] for paths in packages]
     cap = even_share([sum(path.stat().st_size for path in paths) for paths in learnable], budget)
-    learnt = [path for paths in learnable for path in take(paths, cap, rng)]
+    learnt = [sorted(take(paths, cap, rng)) for paths in learnable]
     rng.shuffle(learnt)
     rng.shuffle(held_out)
     return Selection(learnt, held_out)
 
 
-def is_held_out(path: Path, corpus: Path) -> bool:
-    """Whether a file is held out; its name alone decides, so that it stays out of every run."""
-    name = path.relative_to(corpus).as_posix()
+def files_of(folder: Path) -> list[Path]:
+    """Every file below a folder, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def is_held_out(path: Path, folder: Path) -> bool:
+    """Whether a file of a language's folder is held out; its name alone decides, so it stays out of every run."""
+    name = path.relative_to(folder).as_posix()
     return hashlib.sha256(name.encode()).digest()[0] < HELD_OUT
 
 

@@ -22,26 +22,26 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
+REFILL = 20  # steps: about as far as the optimisers remember
 Rows = npt.NDArray[np.uint16]
 Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # of a row, at a step: what is to fall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long and how fast to learn."""
+    """How long and how fast to learn. Everything counts tokens, nothing the clock: a run may be paused at will."""
 
-    tokens: int  # the budget; the learning rate reaches 0 when it is spent
-    minutes: float = 0.0  # a second budget, 0 for none: whichever is nearer its end drives the schedule
+    tokens: int  # the budget; a stable run (decay 0) may be given a larger one later
     rows_a_step: int = 8
     matrix_rate: float = 0.02
     embedding_rate: float = 0.006
-    warm_up: float = 0.02  # share of the budget
-    decay_from: float = 0.3  # share of the budget
+    warm_up: int = 200_000  # tokens until the rate is full
+    decay: int = 0  # the last so many tokens, over which the rate falls to 0
     clip: float = 1.0
     seed: int = 0
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
     low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
-    checkpoint_minutes: float = 3.0
+    checkpoint_minutes: float = 10.0
     first_row: int = 0  # rows before it were learnt from in an earlier phase
 
 
@@ -51,24 +51,37 @@ class Progress:
 
     step: int = 0
     tokens: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # processor time
+    resumed: int = 0  # the step at which it last began without the optimisers' memory, 0 if it never did
 
     def share(self, plan: Plan) -> float:
         """How much of the budget is spent, 0 to 1."""
-        timed = self.seconds / (60 * plan.minutes) if plan.minutes else 0.0
-        return min(1.0, max(self.tokens / plan.tokens, timed))
+        return min(1.0, self.tokens / plan.tokens)
 
 
-def starter_config(vocabulary: int, length: int) -> LlamaConfig:
-    """The shape of the starter model: 4.9 million parameters with 16,384 tokens."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The size of a model: width, width of the feed-forward, layers and heads."""
+
+    width: int = 256
+    inner: int = 704
+    layers: int = 6
+    heads: int = 4
+
+
+SHAPE = Shape()
+
+
+def starter_config(vocabulary: int, length: int, shape: Shape = SHAPE) -> LlamaConfig:
+    """The shape of the starter model: 9.0 million parameters with 16,384 tokens."""
     return LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=192,
-        intermediate_size=512,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=48,
+        hidden_size=shape.width,
+        intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        head_dim=shape.width // shape.heads,
         max_position_embeddings=length,
         rms_norm_eps=1e-6,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
@@ -107,11 +120,15 @@ def optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
     }
 
 
-def rate(share: float, plan: Plan) -> float:
-    """The learning rate's factor: up to 1, constant, then straight down to 0. Example: share 0.65 gives 0.5."""
-    if share < plan.warm_up:
-        return max(share, 0.001) / plan.warm_up
-    return min(1.0, (1.0 - share) / (1.0 - plan.decay_from))
+def rate(progress: Progress, plan: Plan) -> float:
+    """The learning rate's factor: up to 1, constant, then straight down to 0 over the last `decay` tokens.
+
+    A run that goes on without its optimisers' memory begins small again, for the few steps that fill it.
+    """
+    rise = min(1.0, (progress.tokens + 1) / plan.warm_up) if plan.warm_up else 1.0
+    if progress.resumed:
+        rise = min(rise, (progress.step - progress.resumed + 1) / REFILL)
+    return min(rise, (plan.tokens - progress.tokens) / plan.decay) if plan.decay else rise
 
 
 def set_rates(found: dict[str, Optimizer], factor: float) -> None:
@@ -175,25 +192,27 @@ def train(
     *,
     start: Path | None = None,
     objective: Objective = plain_loss,
-    stop_after: int = 0,
+    stop: Callable[[Progress], bool] = lambda progress: False,
 ) -> LlamaForCausalLM:
     """Learn until the budget is spent, from the last checkpoint in folder if there is one.
 
     Without one it begins with the exported model in `start`, or with fresh weights. `report` hears of every step
-    and its loss. After `stop_after` steps, if given, it stops as if interrupted.
+    and its loss. When `stop` says so after a step, a checkpoint is left and the run can be gone on with.
     """
     model = opened(start) if start else build(config, plan.seed)
     found = optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, found))
-    first, began, saved = progress.step, time.monotonic() - progress.seconds, time.monotonic()
-    while progress.share(plan) < 1.0 and (not stop_after or progress.step - first < stop_after):
-        set_rates(found, rate(progress.share(plan), plan))
+    began, saved = time.process_time() - progress.seconds, time.monotonic()
+    while progress.share(plan) < 1.0:
+        set_rates(found, rate(progress, plan))
         ids = batch(rows, progress.step, plan.rows_a_step, plan.first_row)
         loss = take_step(model, found, ids, plan, objective, progress.step)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
-        progress.seconds = time.monotonic() - began
+        progress.seconds = time.process_time() - began
         report(progress, loss)
+        if stop(progress):
+            break
         if time.monotonic() - saved > 60 * plan.checkpoint_minutes:
             checkpoint.save(folder, model, found, progress)
             saved = time.monotonic()

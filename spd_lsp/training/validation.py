@@ -6,8 +6,10 @@ The rows say which of their tokens count: all of a plain row, only the middle of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from spd_lsp.training.documents import plain
+from spd_lsp.training.rows import plain_rows
 from spd_lsp.training.tokenizer import SPECIAL
 
 KINDS = ("plain", "gaps")  # the held-out rows, by file name
@@ -51,8 +55,22 @@ def widths(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
 
 def measure(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, most: int = 0) -> Measure:
     """Loss of a model on the held-out rows of one kind, or on the first `most` of them."""
-    ids = np.load(folder / f"{kind}.ids.npy")[: most or None]  # [N, L]
-    counted = np.load(folder / f"{kind}.measured.npy")[: most or None]  # [N, L]
+    ids = np.load(folder / f"{kind}.ids.npy")[: most or None]
+    counted = np.load(folder / f"{kind}.measured.npy")[: most or None]
+    return measure_rows(model, ids, counted, tokenizer)
+
+
+def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Measure:
+    """Loss of a model on texts end to end, in rows of its own tokens: models of other tokens compare by byte."""
+    stream = array("H", chain.from_iterable(plain(text, tokenizer).ids for text in texts))
+    ids = np.array([row.ids for row in plain_rows(stream, length)], dtype=np.uint16)
+    return measure_rows(model, ids, np.ones(ids.shape, dtype=np.bool_), tokenizer)
+
+
+def measure_rows(
+    model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], counted: npt.NDArray[np.bool_], tokenizer: Tokenizer
+) -> Measure:
+    """Loss of a model on those tokens of rows [N, L] that count."""
     width = widths(tokenizer)
     nats, tokens, size = 0.0, 0, 0
     for losses, row, wanted in zip(token_losses(model, ids), ids, counted, strict=True):

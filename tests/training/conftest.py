@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaConfig
 
 from spd_lsp.training.tokenizer import learn_tokenizer, open_tokenizer, save_tokenizer
-from spd_lsp.training.train import starter_config
+from spd_lsp.training.train import Shape, starter_config
 
 VOCABULARY = 320
 LENGTH = 48
@@ -39,14 +39,20 @@ def tokenizer(tokenizer_folder: Path) -> Tokenizer:
 @pytest.fixture
 def config() -> LlamaConfig:
     torch.set_num_threads(1)
-    shape = starter_config(VOCABULARY, LENGTH).to_dict()
-    return LlamaConfig(**shape | {"hidden_size": 16, "intermediate_size": 24, "head_dim": 4})
+    return starter_config(VOCABULARY, LENGTH, Shape(width=16, inner=24, layers=4, heads=4))
 
 
 @pytest.fixture
 def manifest() -> list[dict[str, object]]:
     """What the corpus step notes of two packages."""
-    kept = {"name": "kept", "version": "1.0", "licence": "MIT", "archive": "kept.whl", "sha256": "ab" * 32}
+    kept = {
+        "name": "kept",
+        "language": "python",
+        "version": "1.0",
+        "licence": "MIT",
+        "archive": "kept.whl",
+        "sha256": "ab" * 32,
+    }
     return json.loads(
         json.dumps(
             [

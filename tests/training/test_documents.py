@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import (
+    BRACKETS,
     END_ID,
     PREFIX_ID,
     SUFFIX_ID,
@@ -18,13 +19,15 @@ from spd_lsp.training.documents import (
     filled,
     part_of_line,
     plain,
+    rest_of_bracket,
     rest_of_line,
     some_lines,
     stretches,
     with_gaps,
+    without_rights,
 )
 
-TEXTS = st.text(alphabet="ab \n\té=(", max_size=300)
+TEXTS = st.text(alphabet="ab \n\té=()", max_size=300)
 SEEDS = st.integers(0, 1000)
 
 
@@ -117,3 +120,33 @@ def test_a_text_without_code_can_be_cut_too(tokenizer: Tokenizer, text: str) -> 
     for seed in range(50):
         gap = cut(text, random.Random(seed))
         assert gap.before + gap.middle + gap.after == text
+
+
+@pytest.mark.parametrize(
+    ("text", "learnt"),
+    [
+        ("/* Copyright 2020 Someone.\n * Licensed to all. */\n\n#include <a.h>\n", "#include <a.h>\n"),
+        ("// SPDX-License-Identifier: MIT\n// and more\npackage a\n", "package a\n"),
+        ("#!/usr/bin/env python\n# Copyright 2020 Someone\n\nx = 1\n", "x = 1\n"),
+        ("// Copyright 2020 Someone\n\n/* Licence: MIT */\nint x;\n", "int x;\n"),
+        ("# What this is for.\nx = 1\n", "# What this is for.\nx = 1\n"),
+        ("#define LICENCE 1\n", "#define LICENCE 1\n"),
+        ("x = 1  # copyright\n", "x = 1  # copyright\n"),
+    ],
+)
+def test_only_comments_about_rights_at_the_head_are_not_learnt(text: str, learnt: str) -> None:
+    assert without_rights(text) == learnt
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_the_rest_of_a_bracket_ends_where_it_closes_or_is_the_rest_of_a_line(text: str, seed: int) -> None:
+    start, end = rest_of_bracket(text, random.Random(seed))
+    assert 0 <= start <= end <= len(text)
+    assert end == len(text) or text[end] == "\n" or text[end] in BRACKETS.values()
+
+
+def test_the_rest_of_a_bracket_may_take_several_lines() -> None:
+    text = "f(\n    one,\n    two,\n)\n"
+    found = {rest_of_bracket(text, random.Random(seed)) for seed in range(60)}
+    assert {end for _, end in found} >= {text.index(")")}
+    assert all(2 <= start <= end for start, end in found if end == text.index(")"))

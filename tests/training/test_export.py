@@ -17,7 +17,8 @@ from spd_lsp.training.rows import write_held_out
 from spd_lsp.training.train import Plan, train
 from spd_lsp.training.validation import Measure
 
-LOSSES = {"plain": Measure(nats=30.0, tokens=10, bytes=40), "gaps": Measure(nats=20.0, tokens=10, bytes=30)}
+KINDS = {"plain": Measure(nats=30.0, tokens=10, bytes=40), "gaps": Measure(nats=20.0, tokens=10, bytes=30)}
+LOSSES = {"python": KINDS, "rust": KINDS}
 
 
 @pytest.fixture
@@ -51,15 +52,17 @@ def test_the_stored_weights_are_measured(
     sources: list[str],
     tmp_path: Path,
 ) -> None:
-    write_held_out(sources, tokenizer, 300, 0, tmp_path)
+    folder = tmp_path / "python"
+    write_held_out(sources, tokenizer, 300, 0, folder)
     for kind in ("plain", "gaps"):
         for part in ("ids", "measured"):
-            path = tmp_path / f"{kind}.{part}.npy"
+            path = folder / f"{kind}.{part}.npy"
             np.save(path, np.load(path)[:2, -48:])
     losses = measure_exported(exported[0], tmp_path, tokenizer)
-    assert losses["plain"].nats_a_token == pytest.approx(np.log(320), rel=0.2)
-    storage = measure_storage(config, tmp_path / "run", tmp_path, tokenizer)
-    assert storage["float16"] == pytest.approx(losses["plain"].nats_a_token, abs=1e-4)
+    assert [*losses] == ["python"]
+    assert losses["python"]["plain"].nats_a_token == pytest.approx(np.log(320), rel=0.2)
+    storage = measure_storage(config, tmp_path / "run", folder, tokenizer)
+    assert storage["float16"] == pytest.approx(losses["python"]["plain"].nats_a_token, abs=1e-4)
     assert storage["int8, a scale a row"] == pytest.approx(storage["float32"], abs=0.01)
 
 
@@ -71,15 +74,19 @@ def test_eight_bits_are_off_by_half_a_step_of_their_row_at_most() -> None:
 
 
 def test_the_card_names_every_source_and_the_losses(
-    exported: tuple[Path, dict[str, Any]], manifest: list[dict[str, Any]], tokenizer: Tokenizer
+    exported: tuple[Path, dict[str, Any]],
+    manifest: list[dict[str, Any]],
+    tokenizer: Tokenizer,
+    config: LlamaConfig,
 ) -> None:
     out, progress = exported
-    facts = record({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest, tokenizer)
+    facts = record({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest, tokenizer, config)
     write_card(out, facts)
     card = (out / "MODEL_CARD.md").read_text()
-    assert f"| kept | 1.0 | MIT | 3 files, 1.5 MB | `{'ab' * 32}` |" in card
+    assert f"| python | kept | 1.0 | MIT | 3 files, 1.5 MB | `{'ab' * 32}` |" in card
     assert "its licence is unknown" in card
-    assert "| plain code | 3.000 | 1.082 | 10 |" in card
+    assert "| rust | 3.000 | 1.082 | 2.000 | 0.962 | 10 |" in card
+    assert "Llama: 4 layers, width 16, 4 heads, feed-forward 24" in card
     assert "byte-level BPE, 320 tokens; no token holds text before a newline, none crosses a word" in card
     assert f"all --work DIR --vocabulary 320 --tokens {progress['tokens']}" in card
     assert "| float16 | 0." in card

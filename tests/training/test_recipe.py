@@ -11,11 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.settings import UserError
-from spd_lsp.training import recipe, selection
+from spd_lsp.training import checkpoint, recipe, selection
 from spd_lsp.training.__main__ import main
+from spd_lsp.training.corpus.gather import LANGUAGES
 from spd_lsp.training.recipe import (
     Recipe,
+    compare,
     keep_plan,
+    make_decay,
     make_ngrams,
     make_phase,
     make_rows,
@@ -23,7 +26,9 @@ from spd_lsp.training.recipe import (
     make_tokenizer,
     make_weights,
 )
-from spd_lsp.training.train import Plan
+from spd_lsp.training.train import Plan, Progress, Shape
+
+TINY = Shape(width=16, inner=24, layers=2, heads=2)
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def work(
     """A work folder after its first step; of so few files more are held out."""
     monkeypatch.setattr(selection, "HELD_OUT", 64)
     for number in range(150):
-        path = tmp_path / "corpus" / f"package{number % 3}" / f"module{number}.py"
+        path = tmp_path / "corpus" / LANGUAGES[number % 2] / f"package{number % 3}" / f"module{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sources[number % len(sources)][:3000])
     (tmp_path / "corpus" / "sources.json").write_text(json.dumps(manifest))
@@ -41,17 +46,20 @@ def work(
 
 
 def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300)
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
     plan = Plan(tokens=1200, rows_a_step=2, low="float32")
     make_tokenizer(make)
     make_rows(make)
     steps: list[int] = []
     make_weights(make, plan, lambda progress, loss: steps.append(progress.step))
+    make_decay(make, 600, lambda progress, loss: steps.append(progress.step))
     facts = make_starter(make, work / "out")
-    assert steps == [1, 2]
-    assert facts["plan"]["tokens"] == facts["progress"]["tokens"] == 1200
-    assert facts["validation"]["gaps"]["tokens"] > 0
-    assert make_ngrams(make, work / "out", lambda order: None).files > 100
+    assert steps == [1, 2, 3]
+    assert facts["plan"]["tokens"] == facts["progress"]["tokens"] == 1800
+    assert [*facts["validation"]] == ["python", "typescript"]
+    assert facts["validation"]["typescript"]["gaps"]["tokens"] > 0
+    assert {*compare(make, work / "out")} == {"python", "typescript"}
+    assert make_ngrams(make, work / "out", lambda order: None).files > 50
     assert {path.name for path in (work / "out").iterdir()} == {
         "config.json",
         "generation_config.json",
@@ -67,12 +75,12 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
 
 @pytest.mark.parametrize("phase", ["superposed", "longer"])
 def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, phase: str) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300)
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
     plan = Plan(tokens=1200, rows_a_step=2, low="float32")
     make_tokenizer(make)
     make_rows(make)
     make_weights(make, plan, lambda progress, loss: None)
-    make_starter(make, work / "start")
+    make_starter(make, work / "start", "run")
     make_phase(make, phase, work / "start", plan, lambda progress, loss: None)
     facts = make_starter(make, work / "out", phase)
     assert facts["plan"]["first_row"] == 4
@@ -101,7 +109,7 @@ def test_lengths_are_told_of_what_lies_in_folders(work: Path, tmp_path: Path) ->
 
 
 def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300)
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
     make_tokenizer(make)
     make_rows(make)
     with pytest.raises(UserError, match=r"training\.json"):
@@ -109,7 +117,7 @@ def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
 
 
 def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300)
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
     for step in (make_tokenizer, make_rows):
         step(make)
         before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
@@ -117,7 +125,9 @@ def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
         assert before == {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("step", "before"), [("tokenizer", "corpus"), ("train", "rows"), ("export", "train")])
+@pytest.mark.parametrize(
+    ("step", "before"), [("tokenizer", "corpus"), ("train", "rows"), ("export", "decay"), ("decay", "train")]
+)
 def test_a_missing_step_is_named_in_one_line(tmp_path: Path, step: str, before: str) -> None:
     result = CliRunner().invoke(main, [step, "--work", str(tmp_path)])
     assert result.exit_code == 1
@@ -129,16 +139,45 @@ def test_a_run_is_not_gone_on_with_other_settings(tmp_path: Path) -> None:
     keep_plan(tmp_path, Plan(tokens=10))
     keep_plan(tmp_path, Plan(tokens=10))
     with pytest.raises(UserError, match=r"plan\.json"):
-        keep_plan(tmp_path, Plan(tokens=11))
+        keep_plan(tmp_path, Plan(tokens=10, matrix_rate=0.1))
+
+
+def test_a_run_whose_rate_stays_may_be_given_more_tokens(tmp_path: Path) -> None:
+    keep_plan(tmp_path, Plan(tokens=10))
+    keep_plan(tmp_path, Plan(tokens=20))
+    assert json.loads((tmp_path / "plan.json").read_text())["tokens"] == 20
+    keep_plan(tmp_path / "falling", Plan(tokens=10, decay=5))
+    with pytest.raises(UserError, match=r"plan\.json"):
+        keep_plan(tmp_path / "falling", Plan(tokens=20, decay=5))
+
+
+def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) -> None:
+    """The run can be gone on with as if there had been no decay."""
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+    make_tokenizer(make)
+    make_rows(make)
+    make_weights(make, Plan(tokens=1200, rows_a_step=2, low="float32"), lambda progress, loss: None)
+    before = (work / "run" / checkpoint.NAME).read_bytes()
+    steps: list[int] = []
+
+    def interrupt(progress: Progress, loss: float) -> None:
+        steps.append(progress.step)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_decay(make, 1200, interrupt)
+    make_decay(make, 9999, lambda progress, loss: steps.append(progress.step))
+    assert steps == [3, 3, 4]
+    assert (work / "run" / checkpoint.NAME).read_bytes() == before
 
 
 def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    for name in ("corpus", "tokenizer", "rows", "weights"):
+    for name in ("corpus", "tokenizer", "rows", "weights", "decay"):
         monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name: done.append(name))
     monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
     table = SimpleNamespace(size=0, ngrams=0, tokens=0, files=0)
     monkeypatch.setattr(recipe, "make_ngrams", lambda *given: done.append("ngrams") or table)
     result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0
-    assert done == ["corpus", "tokenizer", "rows", "weights", "starter", "ngrams"]
+    assert done == ["corpus", "tokenizer", "rows", "weights", "decay", "starter", "ngrams"]

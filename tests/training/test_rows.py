@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import Document
-from spd_lsp.training.rows import arrange, gap_rows, write_held_out, write_learnt
+from spd_lsp.training.rows import arrange, encode, gap_rows, read, read_learnt, write_held_out, write_learnt
 
 DOCUMENTS = st.lists(
     st.integers(1, 12).flatmap(
@@ -37,7 +37,7 @@ def test_without_text_to_fill_up_with_rows_end() -> None:
 
 
 def test_both_kinds_of_rows_are_full(tokenizer: Tokenizer, sources: list[str]) -> None:
-    plain, gaps = arrange(sources * 3, tokenizer, 1024, seed=1)
+    plain, gaps = map(list, arrange(sources * 3, tokenizer, 1024, seed=1))
     assert plain
     assert gaps
     assert {len(row.ids) for row in plain + gaps} == {1024}
@@ -50,7 +50,7 @@ def test_the_same_texts_and_seed_give_the_same_bytes(
 ) -> None:
     paths = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
     for path, seed in zip(paths, (1, 1, 2), strict=True):
-        write_learnt(sources * 3, tokenizer, 1024, seed, path)
+        assert len(write_learnt([sources * 3, sources], tokenizer, 1024, seed, path)) == 2
     first, second, third = (path.read_bytes() for path in paths)
     assert first == second != third
     assert np.load(paths[0], mmap_mode="r").dtype == np.uint16
@@ -62,3 +62,17 @@ def test_held_out_rows_come_with_what_is_measured(
     write_held_out(sources * 3, tokenizer, 1024, 0, tmp_path)
     for kind in ("plain", "gaps"):
         assert np.load(tmp_path / f"{kind}.ids.npy").shape == np.load(tmp_path / f"{kind}.measured.npy").shape
+
+
+def test_gaps_of_a_row_are_of_neighbours(tokenizer: Tokenizer, sources: list[str]) -> None:
+    """Documents come in the order of the texts, so those of one text stand side by side."""
+    _, gaps = encode([f"x{number}\n" * 900 for number in range(9)], tokenizer, 1024, seed=1)
+    numbers = [tokenizer.decode(document.ids).split("x")[-1].strip() for document in gaps]
+    assert len(set(numbers)) > 2
+    assert numbers == sorted(numbers)
+
+
+def test_comments_about_rights_are_not_learnt_again_with_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("# Copyright 2020 Someone\n# All rights reserved.\n\nx = 1\n")
+    assert list(read_learnt([tmp_path / "a.py"])) == ["x = 1\n"]
+    assert next(read([tmp_path / "a.py"])).startswith("# Copyright")

@@ -1,4 +1,4 @@
-"""Packages give even shares; what is held out is held out in every run."""
+"""Languages give their shares and packages even ones; what is held out is held out in every run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.training.selection import even_share, is_held_out, select
+from spd_lsp.training.selection import even_share, is_held_out, select, select_language
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """A giant of 600 files and a dwarf of 5."""
-    for package, files in (("giant", 600), ("dwarf", 5)):
-        (tmp_path / package).mkdir()
+    """A giant of 600 files and a dwarf of 5, in one language, and 300 files in each of two others."""
+    packages = (("python/giant", 600), ("python/dwarf", 5), ("typescript/script", 300), ("go/gone", 300))
+    for package, files in packages:
+        (tmp_path / package).mkdir(parents=True)
         for number in range(files):
             (tmp_path / package / f"m{number}.py").write_text("x" * 99 + "\n")
     return tmp_path
@@ -29,9 +30,24 @@ def test_the_cap_spends_the_budget_as_far_as_there_is_text(sizes: list[int], bud
 
 
 def test_a_giant_does_not_crowd_out_a_dwarf(corpus: Path) -> None:
-    chosen = select(corpus, budget=5_000, seed=0).learnt
-    assert sum(path.parent.name == "dwarf" for path in chosen) == 5
-    assert 40 <= len(chosen) <= 55
+    giant, dwarf = sorted(select_language(corpus / "python", 5_000, seed=0).learnt, key=len, reverse=True)
+    assert len(dwarf) == 5
+    assert 35 <= len(giant) <= 50
+
+
+def test_languages_give_their_shares_of_what_there_is(corpus: Path) -> None:
+    chosen = select(corpus, 16_000, seed=0)
+    sizes = {language: sum(map(len, files.learnt)) for language, files in chosen.items()}
+    assert list(chosen) == ["python", "typescript", "go"]
+    assert sizes["python"] == pytest.approx(100, abs=3)
+    assert sizes["typescript"] == pytest.approx(50, abs=3)
+    assert sizes["go"] == pytest.approx(10, abs=3)
+
+
+def test_files_come_package_by_package_neighbours_side_by_side(corpus: Path) -> None:
+    for package in select_language(corpus / "python", 10**9, seed=0).learnt:
+        assert package == sorted(package)
+        assert len({path.parent for path in package}) == 1
 
 
 def test_the_same_seed_gives_the_same_files(corpus: Path) -> None:
@@ -40,8 +56,9 @@ def test_the_same_seed_gives_the_same_files(corpus: Path) -> None:
 
 
 def test_no_run_learns_what_any_run_holds_out(corpus: Path) -> None:
-    everything = select(corpus, 10**9, seed=0)
-    other = select(corpus, 10**9, seed=7)
-    assert set(everything.learnt).isdisjoint(other.held_out)
+    folder = corpus / "python"
+    everything = select_language(folder, 10**9, seed=0)
+    other = select_language(folder, 10**9, seed=7)
+    assert {path for package in everything.learnt for path in package}.isdisjoint(other.held_out)
     assert set(everything.held_out) == set(other.held_out) != set()
-    assert all(is_held_out(path, corpus) for path in everything.held_out)
+    assert all(is_held_out(path, folder) for path in everything.held_out)

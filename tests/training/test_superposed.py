@@ -26,7 +26,7 @@ from spd_lsp.training.superposed import (
 from spd_lsp.training.train import Plan, build, train
 
 ROWS = np.random.default_rng(0).integers(5, 320, size=(4, 48)).astype(np.uint16)
-PLAN = Plan(tokens=40 * 2 * 48, rows_a_step=2, embedding_rate=0.02, low="float32")
+PLAN = Plan(tokens=40 * 2 * 48, rows_a_step=2, warm_up=96, decay=3000, embedding_rate=0.02, low="float32")
 SPANS = Spans(
     places=torch.tensor([3, 4, 5, 20, 21]),
     starts=torch.tensor([3, 3, 3, 20, 20]),
@@ -151,7 +151,14 @@ def test_a_model_learns_to_read_mixtures_and_a_stopped_run_goes_on(config: Llama
     )
     assert losses[-1] < losses[0] - 1
     for _ in range(2):
-        parts = train(config, ROWS[:2], PLAN, tmp_path / "parts", objective=superposed_loss, stop_after=20)
+        parts = train(
+            config,
+            ROWS[:2],
+            PLAN,
+            tmp_path / "parts",
+            objective=superposed_loss,
+            stop=lambda progress: progress.step % 20 == 0,
+        )
     assert torch.equal(whole.model.embed_tokens.weight, parts.model.embed_tokens.weight)
     mixed, plain = measure_superposed(whole, ROWS[:2])
     assert plain < mixed < np.log(320)

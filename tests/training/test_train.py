@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +15,20 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.train import Plan, Progress, batch, build, optimisers, rate, train, weigh
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
-PLAN = Plan(tokens=6 * 2 * 48, rows_a_step=2, low="float32")
+PLAN = Plan(tokens=6 * 2 * 48, rows_a_step=2, warm_up=96, decay=400, low="float32")
+
+
+def after(steps: int) -> Callable[[Progress], bool]:
+    """Stop after so many more steps."""
+    left = iter(range(steps))
+    next(left)
+    return lambda progress: next(left, None) is None
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(config: LlamaConfig, tmp_path: Path) -> None:
     whole = train(config, ROWS, PLAN, tmp_path / "whole")
     for _ in range(3):
-        parts = train(config, ROWS, PLAN, tmp_path / "parts", stop_after=2)
+        parts = train(config, ROWS, PLAN, tmp_path / "parts", stop=after(2))
     for name, parameter in whole.named_parameters():
         assert torch.equal(parameter, parts.get_parameter(name)), name
 
@@ -39,21 +48,21 @@ def test_another_seed_gives_other_weights(config: LlamaConfig) -> None:
 
 def test_the_loss_falls_on_rows_seen_often(config: LlamaConfig, tmp_path: Path) -> None:
     losses: list[float] = []
-    plan = Plan(tokens=60 * 2 * 48, rows_a_step=2, embedding_rate=0.02, low="float32")
+    plan = Plan(tokens=60 * 2 * 48, rows_a_step=2, warm_up=96, decay=4000, embedding_rate=0.02, low="float32")
     train(config, ROWS[:2], plan, tmp_path, lambda progress, loss: losses.append(loss))
     assert losses[0] == pytest.approx(np.log(320), abs=0.2)
     assert losses[-1] < losses[0] - 1
 
 
 def test_a_checkpoint_brings_back_weights_optimisers_and_progress(config: LlamaConfig, tmp_path: Path) -> None:
-    model = train(config, ROWS, PLAN, tmp_path, stop_after=2)
+    model = train(config, ROWS, PLAN, tmp_path, stop=after(2))
     fresh = build(config, seed=9)
     found = optimisers(fresh, PLAN)
     progress = checkpoint.load(tmp_path, fresh, found)
     assert (progress["step"], progress["tokens"]) == (2, 2 * 2 * 48)
     assert all(torch.equal(p, fresh.get_parameter(name)) for name, p in model.named_parameters())
     assert all(optimiser.state_dict()["state"] for optimiser in found.values())
-    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.NAME]
+    assert {path.name for path in tmp_path.iterdir()} == {checkpoint.NAME, checkpoint.SMALL}
 
 
 def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig) -> None:
@@ -63,17 +72,50 @@ def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig
 
 
 @pytest.mark.parametrize(
-    ("share", "factor"), [(0.0, 0.05), (0.01, 0.5), (0.02, 1.0), (0.3, 1.0), (0.65, 0.5), (1.0, 0.0)]
+    ("tokens", "factor"), [(0, 0.01), (49, 0.5), (99, 1.0), (700, 1.0), (800, 1.0), (900, 0.5), (1000, 0.0)]
 )
-def test_the_rate_warms_up_stays_and_falls_to_nothing(share: float, factor: float) -> None:
-    assert rate(share, PLAN) == pytest.approx(factor)
+def test_the_rate_warms_up_stays_and_falls_to_nothing(tokens: int, factor: float) -> None:
+    plan = Plan(tokens=1000, warm_up=100, decay=200)
+    assert rate(Progress(tokens=tokens), plan) == pytest.approx(factor)
 
 
-def test_the_budget_nearer_its_end_drives_the_schedule() -> None:
-    plan = Plan(tokens=1000, minutes=10)
-    assert Progress(tokens=500, seconds=60).share(plan) == pytest.approx(0.5)
-    assert Progress(tokens=500, seconds=540).share(plan) == pytest.approx(0.9)
-    assert Progress(tokens=500, seconds=6000).share(plan) == 1.0
+def test_without_a_decay_the_rate_stays_however_long_the_run_is() -> None:
+    assert rate(Progress(tokens=999), Plan(tokens=1000, warm_up=100)) == 1.0
+
+
+def test_a_run_without_its_optimisers_memory_begins_small_again() -> None:
+    plan = Plan(tokens=10**9, warm_up=100)
+    steps = [Progress(tokens=10**6, step=step, resumed=50) for step in (50, 59, 69, 100)]
+    assert [rate(progress, plan) for progress in steps] == pytest.approx([0.05, 0.5, 1.0, 1.0])
+
+
+def test_a_run_goes_on_from_weights_alone(config: LlamaConfig, tmp_path: Path) -> None:
+    """What another machine is sent: a fifth of the bytes, the same place in the rows."""
+    there = train(config, ROWS, PLAN, tmp_path, stop=after(2))
+    exact = tmp_path / checkpoint.NAME
+    assert (tmp_path / checkpoint.SMALL).stat().st_size < exact.stat().st_size / 2
+    exact.unlink()
+    fresh = build(config, seed=9)
+    progress = checkpoint.load(tmp_path, fresh, optimisers(fresh, PLAN))
+    assert (progress["step"], progress["resumed"]) == (2, 2)
+    for name, parameter in there.named_parameters():
+        assert torch.allclose(parameter, fresh.get_parameter(name), rtol=1e-3, atol=1e-6), name
+    seen: list[int] = []
+    train(config, ROWS, PLAN, tmp_path, lambda progress, loss: seen.append(progress.step))
+    assert seen == [3, 4, 5, 6]
+
+
+def test_time_that_a_run_is_stopped_for_changes_nothing(config: LlamaConfig, tmp_path: Path) -> None:
+    """Its schedule counts tokens, and what it notes of time is the processor's."""
+    began = time.process_time()
+    seen: list[float] = []
+
+    def report(progress: Progress, loss: float) -> None:
+        time.sleep(0.1)
+        seen.append(progress.seconds)
+
+    train(config, ROWS, PLAN, tmp_path, report)
+    assert seen[-1] <= time.process_time() - began
 
 
 def test_rows_come_in_order_and_start_over() -> None:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaConfig
 
 from spd_lsp.training.train import build
-from spd_lsp.training.validation import Measure, measure, widths
+from spd_lsp.training.validation import Measure, measure, measure_texts, widths
 
 
 @given(text=st.text())
@@ -49,3 +49,14 @@ def test_losses_are_said_a_token_and_a_byte() -> None:
     loss = Measure(nats=8 * math.log(2), tokens=4, bytes=16)
     assert loss.nats_a_token == pytest.approx(2 * math.log(2))
     assert loss.bits_a_byte == pytest.approx(0.5)
+
+
+def test_texts_are_measured_end_to_end_every_token_but_the_first_of_a_row(
+    config: LlamaConfig, tokenizer: Tokenizer
+) -> None:
+    texts = ["x = 1\n" * 40, "y = 2\n" * 40]
+    tokens = sum(len(tokenizer.encode(text).ids) + 1 for text in texts)
+    found = measure_texts(build(config, 0), texts, tokenizer, 48)
+    assert found.tokens == tokens // 48 * 47
+    assert found.nats_a_token == pytest.approx(math.log(320), abs=0.3)
+    assert 0 < found.bytes < sum(map(len, texts))

@@ -1,0 +1,96 @@
+"""Debian source packages: a requirement goes in, upstream's files of one language and their licences come out.
+
+Debian says of every file what licence it has (debian/copyright, https://www.debian.org/doc/packaging-manuals/
+copyright-format/1.0/), so files under another licence than a permissive one are left out one by one. A package
+that does not say it in that form gives nothing. Nothing is built or run.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from spd_lsp.training.corpus.licences import is_wholly_permissive
+from spd_lsp.training.corpus.package import Package, Source, fetched, unpacked
+
+SUFFIXES = {
+    "go": (".go",),
+    "rust": (".rs",),
+    "c": (".c", ".h"),
+    "cpp": (".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".ipp"),
+    "java": (".java",),
+}
+MACHINE_READABLE = re.compile(r"^Format:.*copyright-format", re.MULTILINE)
+STANZA = re.compile(r"\n[ \t]*\n")
+NAMED = re.compile(r"^(?P<field>[\w-]+):[ \t]*(?P<value>.*(?:\n[ \t].*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Files, as patterns of their names, and the licence they are under."""
+
+    patterns: tuple[str, ...]
+    licence: str
+
+    def covers(self, name: str) -> bool:
+        """Whether a file is one of them; `*` stands for slashes too, and names may lie deeper here."""
+        return any(
+            fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"*/{pattern}")
+            for pattern in self.patterns
+        )
+
+
+def open_debian(requirement: str, archives: Path, language: str) -> Package:
+    """A package, fetched unless it is there: binary where it is named `...-dev`, else its source package."""
+    into = archives / requirement
+    if requirement.partition("=")[0].endswith("-dev"):
+        archive = described = fetched(
+            ["apt-get", "download", "-qq", requirement], requirement, into, "*.deb", "apt-get"
+        )[0]
+    else:
+        command = ["apt-get", "source", "-qq", "--download-only", requirement]
+        described = fetched(command, requirement, into, "*.debian.tar.*", "apt-get with deb-src lines")[0]
+        archive = min(into.glob("*.orig.tar.*[z2]"))
+    grants = read_grants(copyright_of(described))
+    name, version = requirement.split("=")
+    source = Source(
+        name=name,
+        version=version,
+        licence=", ".join(sorted({grant.licence for grant in grants if is_wholly_permissive(grant.licence)})),
+        archive=archive.name,
+        sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
+        language=language,
+    )
+    return Package(source, lambda: permitted_files(archive, SUFFIXES[language], grants))
+
+
+def copyright_of(archive: Path) -> str:
+    """What Debian writes about a package's licences."""
+    found = unpacked(archive, lambda name: PurePosixPath(name).name == "copyright")
+    return found[0][1].decode("utf-8", "replace") if found else ""
+
+
+def read_grants(text: str) -> list[Grant]:
+    """The licence of each group of files, in order: the last that covers a file holds. Nothing of other forms."""
+    if not MACHINE_READABLE.search(text):
+        return []
+    stanzas = [{m["field"].lower(): m["value"] for m in NAMED.finditer(part)} for part in STANZA.split(text)]
+    return [
+        Grant(tuple(stanza["files"].split()), stanza["license"].splitlines()[0].strip())
+        for stanza in stanzas
+        if "files" in stanza and stanza.get("license", "").strip()
+    ]
+
+
+def permitted_files(archive: Path, suffixes: tuple[str, ...], grants: list[Grant]) -> list[tuple[str, bytes]]:
+    """Upstream's files with one of the suffixes whose licence is permissive, in a stable order."""
+    return unpacked(archive, lambda name: name.endswith(suffixes) and is_permitted(name, grants))
+
+
+def is_permitted(name: str, grants: list[Grant]) -> bool:
+    """Whether the licence that holds for a file is permissive."""
+    held = next((grant.licence for grant in reversed(grants) if grant.covers(name)), "")
+    return is_wholly_permissive(held)

@@ -1,0 +1,100 @@
+"""Python packages: a requirement goes in, a description and its Python files come out. Nothing is built."""
+
+from __future__ import annotations
+
+import email.message
+import email.parser
+import hashlib
+import platform
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from ngram_builders import programs
+from spd_lsp.training.corpus.licences import granted
+from spd_lsp.training.corpus.package import Package, Source, fetched
+
+STANDARD_LIBRARY = "python-stdlib"
+LEFT_OUT_OF_LIB = frozenset({"site-packages", "test"})
+
+
+def open_wheel(requirement: str, archives: Path) -> Package:
+    """A package's wheel, fetched unless it is there."""
+    wheel = download(requirement, archives)
+    return Package(describe(wheel), lambda: wheel_files(wheel))
+
+
+def download(requirement: str, folder: Path, python: str = "3.13") -> Path:
+    """Fetch one wheel without its dependencies, or return the one fetched before. Nothing is built or run."""
+    into = folder / requirement  # with its version: another pin is another archive
+    platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "any")
+    command = programs.python("pip", "download", "--quiet", "--no-deps", "--only-binary=:all:")
+    command += ["--python-version", python, *(f"--platform={p}" for p in platforms), "--dest", ".", requirement]
+    return fetched(command, requirement, into, "*.whl", "pip")[0]
+
+
+def describe(wheel: Path) -> Source:
+    """Name, version, licence and checksum of a wheel, from its own metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1)
+        metadata = email.parser.Parser().parsestr(archive.read(name).decode("utf-8"))
+        licence = licence_of(metadata) or licence_granted(archive)
+    return Source(
+        name=str(metadata["Name"]),
+        version=str(metadata["Version"]),
+        licence=licence,
+        archive=wheel.name,
+        sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
+    )
+
+
+def licence_of(metadata: email.message.Message) -> str:
+    """The licence as the package states it: expression, else classifiers, else the first line of the text."""
+    if expression := metadata["License-Expression"]:
+        return str(expression)
+    classifiers = [str(c) for c in metadata.get_all("Classifier", []) if str(c).startswith("License ::")]
+    if classifiers:
+        return ", ".join(c.split(" :: ")[-1] for c in classifiers)
+    return next((line.strip() for line in str(metadata["License"] or "").splitlines() if line.strip()), "")
+
+
+def licence_granted(archive: zipfile.ZipFile) -> str:
+    """The licence that a wheel's licence file grants, when the metadata names none."""
+    names = (name for name in archive.namelist() if ".dist-info/" in name and "LICEN" in name.upper())
+    for name in names:
+        if licence := granted(archive.read(name).decode("utf-8", "replace")):
+            return f"{licence} (by its {PurePosixPath(name).name} file)"
+    return ""
+
+
+def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
+    """The Python files of a wheel, in a stable order."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in sorted(archive.namelist()):
+            if name.endswith(".py"):
+                yield name, archive.read(name)
+
+
+def standard_library() -> Package:
+    """The interpreter's own library; its checksum covers every file's name and content, in order."""
+    lib = Path(sysconfig.get_path("stdlib"))
+    digest = hashlib.sha256()
+    for name, content in library_files(lib):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    source = Source(
+        name=STANDARD_LIBRARY,
+        version=platform.python_version(),
+        licence="PSF-2.0",
+        archive=f"Lib of {platform.python_implementation()} {platform.python_version()}",
+        sha256=digest.hexdigest(),
+    )
+    return Package(source, lambda: library_files(lib))
+
+
+def library_files(lib: Path) -> Iterator[tuple[str, bytes]]:
+    """The interpreter's own modules, without what was installed beside them and without its tests."""
+    for path in sorted(lib.rglob("*.py")):
+        name = path.relative_to(lib)
+        if name.parts[0] not in LEFT_OUT_OF_LIB:
+            yield name.as_posix(), path.read_bytes()

@@ -1,0 +1,52 @@
+"""Of an npm package, what a person wrote is read, and not what a compiler made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spd_lsp.training.corpus.npm import describe, source_files, written
+from tests.training.archives import make_tar
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (["src/a.ts", "dist/a.js", "dist/a.d.ts", "src/a.d.ts"], ["src/a.ts"]),
+        (
+            ["lib/a.js", "lib/b.js", "lib/c.js", "lib/d.js", "types/index.ts"],
+            ["lib/a.js", "lib/b.js", "lib/c.js", "lib/d.js"],
+        ),
+        (["lib/a.js", "test/types/a.ts", "test/types/b.ts"], ["lib/a.js"]),
+        (["actions/a.ts", "_esm/a.js", "actions/a.d.ts"], ["actions/a.ts"]),
+        (["src/a.ts", "lib/a.js", "lib/a.mjs"], ["src/a.ts"]),
+        (["src/a.js", "lib/a.js"], ["src/a.js"]),
+        (["compat/src/a.js", "src/b.js", "dist/b.js"], ["compat/src/a.js", "src/b.js"]),
+        (["lib/a.js", "umd/a.js", "a.min.js"], ["lib/a.js"]),
+        (["src/a.ts", "src/a.js"], ["src/a.ts"]),
+    ],
+)
+def test_sources_are_told_from_builds_by_their_names(names: list[str], kept: list[str]) -> None:
+    assert written(names) == kept
+
+
+@pytest.mark.parametrize(
+    ("stated", "licence"),
+    [
+        ('"license": "MIT"', "MIT"),
+        ('"license": {"type": "ISC"}', "ISC"),
+        ('"licenses": [{"type": "MIT"}, {"type": "GPL-2.0"}]', "MIT OR GPL-2.0"),
+        ('"main": "index.js"', ""),
+    ],
+)
+def test_a_licence_is_read_in_every_form(tmp_path: Path, stated: str, licence: str) -> None:
+    facts = f'{{"name": "a", "version": "1", {stated}}}'
+    assert describe(make_tar(tmp_path / "a.tgz", {"package/package.json": facts})).licence == licence
+
+
+def test_files_come_sorted_and_without_the_archive_s_folder(tmp_path: Path) -> None:
+    archive = make_tar(
+        tmp_path / "a.tgz", {"package/src/b.ts": "b\n", "package/src/a.ts": "a\n", "package/a.md": "-"}
+    )
+    assert source_files(archive) == [("src/a.ts", b"a\n"), ("src/b.ts", b"b\n")]

@@ -48,22 +48,6 @@ class Fitted:
     fitted: float  # judged by weights from the other half of the text
 
 
-def fit_beside(
-    model: Reader,
-    pools: Sequence[Sequence[Columns]],
-    shares: Sequence[float],
-    streams: Iterable[Ids],
-    orders: Sequence[int],
-    places: int = PLACES,
-    report: Callable[[int, int], None] = lambda done, total: None,
-) -> Fitted | None:
-    """Weights for `pools` beside a model, from documents that are taken back from the first pool while judged.
-
-    None if there is too little text. Each half of the text is judged by weights from the other half.
-    """
-    return judge([*read_beside(model, pools, shares, streams, orders, places, report)])
-
-
 def read_beside(
     model: Reader,
     pools: Sequence[Sequence[Columns]],
@@ -73,7 +57,7 @@ def read_beside(
     places: int = PLACES,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Read]:
-    """What orders and model say of documents, each taken back from the first pool meanwhile."""
+    """What orders and model say of documents that the first pool was counted from, each taken back meanwhile."""
     told = 0
     for window, stream in windows(streams):
         taken = columns_of(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
@@ -94,7 +78,10 @@ def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
 
 
 def judge(read: Sequence[Read]) -> Fitted | None:
-    """Fit on everything; tell what that gains by fitting on one half and judging the other. None of too little."""
+    """Weights fitted on all that was read, and what they gain: each half of it judged by weights from the other.
+
+    None if there is too little.
+    """
     if sum(len(p_model) for _, p_model in read) < FEWEST:
         return None
     whole, base = joined(read)

@@ -103,7 +103,7 @@ def fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitte
     """Load the model, let it read, and fit."""
     from ngram_builders.tables import Table
     from spd_lsp.checkpoints import STARTER, built_in_domains, locate
-    from spd_lsp.fitting import FEWEST, fit_beside
+    from spd_lsp.fitting import FEWEST, judge, read_beside
     from spd_lsp.interpolation import BUILT_IN_WEIGHT
     from spd_lsp.tokens import Tokens
 
@@ -116,7 +116,7 @@ def fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitte
     network = load(folder, device)
     built_in = built_in_domains(folder) if model == STARTER else {}
     beside = [Table.open(path).columns for language, path in built_in.items() if language in domain.languages]
-    fitted = fit_beside(
+    read = read_beside(
         network,
         [[table.columns], *([columns] for columns in beside)],
         [domain.weight, *(BUILT_IN_WEIGHT for _ in beside)],
@@ -124,6 +124,7 @@ def fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitte
         domain.orders,
         report=lambda done, total: report("fit", done, total),
     )
+    fitted = judge([*read])
     if fitted is None:
         raise UserError(
             f"expected {FEWEST} tokens or more of what n-gram table {domain.name} was built from, found less; "

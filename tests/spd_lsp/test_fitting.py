@@ -7,7 +7,7 @@ import pytest
 
 from ngram_builders.counts import ORDERS, count_streams
 from ngram_builders.writer import columns_of
-from spd_lsp.fitting import FEWEST, fit_beside
+from spd_lsp.fitting import FEWEST, judge, read_beside
 
 VOCABULARY = 500
 
@@ -33,7 +33,7 @@ def streams(documents, phrases=80, seed=0):
 
 def fitted(model, documents, **options):
     table = columns_of(count_streams(documents, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
-    return fit_beside(model, [[table]], [0.7], documents, ORDERS, **options)
+    return judge([*read_beside(model, [[table]], [0.7], documents, ORDERS, **options)])
 
 
 def share_of_ngrams(found):

@@ -23,6 +23,7 @@ from spd_lsp.drafts import Model, Start
 from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.coverage import coverage
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Way, samples
+from spd_lsp.evaluation.paper.passages import some_of
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
@@ -63,10 +64,7 @@ def read_questions(path: Path, limit: int | None = None, seed: int = 0) -> list[
         ) from error
     if not questions:
         raise UserError(f"expected questions in {path}, found none; name another file")
-    if limit is None or limit >= len(questions):
-        return questions
-    chosen = np.random.default_rng(seed).choice(len(questions), limit, replace=False)
-    return [questions[i] for i in sorted(chosen.tolist())]
+    return some_of(questions, limit, seed)
 
 
 def read_question(row: Mapping[str, Any]) -> Question:

@@ -23,6 +23,7 @@ import numpy as np
 
 from spd_lsp.evaluation.arms import Arm, Asker
 from spd_lsp.evaluation.bootstrap import Interval, means
+from spd_lsp.evaluation.paper.passages import some_of
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.interpolation import Mixture
 from spd_lsp.settings import UserError
@@ -91,10 +92,7 @@ def read_tasks(path: Path, limit: int | None = None, seed: int = 0) -> list[Task
         ) from error
     if not tasks:
         raise UserError(f"expected tasks in {path}, found none; name a file of infilling tasks")
-    if limit is None or limit >= len(tasks):
-        return tasks
-    chosen = np.random.default_rng(seed).choice(len(tasks), limit, replace=False)
-    return [tasks[i] for i in sorted(chosen.tolist())]
+    return some_of(tasks, limit, seed)
 
 
 def read_task(found: Mapping[str, Any], path: Path) -> Task:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from spd_lsp.settings import UserError
 from spd_lsp.tokens import Tokens
 
 Ids = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 
 HELD_OUT = 6  # one file in so many is asked about, the others are counted
 
@@ -109,3 +111,11 @@ def draw_places(
         Passage(root.name, path.resolve().relative_to(root).as_posix(), tuple(ids), at)
         for _, path, ids, at in chosen
     ]
+
+
+def some_of(items: list[Item], limit: int | None, seed: int) -> list[Item]:
+    """All, or so many drawn at random, in their order."""
+    if limit is None or limit >= len(items):
+        return items
+    chosen = np.random.default_rng(seed).choice(len(items), limit, replace=False)
+    return [items[i] for i in sorted(chosen.tolist())]

@@ -94,7 +94,7 @@ def vocabulary(folder: Path) -> int | None:
     try:
         described = json.loads((folder / "config.json").read_bytes())
         known = described.get("vocab_size", (described.get("text_config") or {}).get("vocab_size"))
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
     return known if isinstance(known, int) else None
 

@@ -203,7 +203,7 @@ def read_all(folder: Path) -> dict[str, dict[str, Any]]:
     """Everything kept, by model."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return {model: way for model, way in found.items() if isinstance(way, dict)} if isinstance(found, dict) else {}
 

@@ -43,7 +43,7 @@ def numbers_in(path: Path) -> int:
                 return 0
             tensors = json.loads(file.read(length))
         return sum(math.prod(tensor["shape"]) for name, tensor in tensors.items() if name != "__metadata__")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error):
         return 0
 
 

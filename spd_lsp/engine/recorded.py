@@ -36,7 +36,16 @@ def open_recorded(folder: Path, report: Callable[[str], None]) -> Runner | None:
         record = json.loads(path.read_text(encoding="utf-8"))
         engine = NumpyRunner(read_decoder(folder, record))
         found = fault(engine, Expected(record["probe"], np.array(record["logits"]), record["columns"]))
-    except (OSError, ValueError, KeyError, TypeError, IndexError, SafetensorError, Unlike) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        RecursionError,
+        SafetensorError,
+        Unlike,
+    ) as error:
         found = f"{type(error).__name__}: {error}"
     if found:
         report(f"{path} does not fit the weights ({found}); reading them with torch")

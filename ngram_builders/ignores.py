@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ __all__ = ["GIT", "IGNORE_FILES", "Glimpse", "Ignores", "git_folder", "outer_ign
 
 GIT = ".git"
 IGNORE_FILES = (".gitignore", ".spdignore")
+FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+LARGEST = 1 << 20  # bytes of an ignore file that are read
 PLAIN_BRACKETS = re.compile(r"\[[^][/\\]*\]")
 
 
@@ -152,15 +155,24 @@ class Ignores:
 
 def read_layer(file: str, folder: str) -> Layer | None:
     """The rules of one ignore file for the paths below a folder, None if there are none."""
-    try:
-        lines = Path(file).read_text(encoding="utf-8-sig", errors="replace").splitlines()
-    except OSError:
-        return None
+    lines = read_rules(file).decode("utf-8-sig", errors="replace").splitlines()
     rules = tuple(rule for number, line in enumerate(lines, 1) if (rule := Rule.of(number, line)))
     if not rules:
         return None
     base = folder if folder.endswith(os.sep) else folder + os.sep
     return Layer(file, base, rules, Glimpse(rule.last_part for rule in rules))
+
+
+def read_rules(file: str) -> bytes:
+    """What an ignore file says at its start; nothing if it is no plain file, or a link in the tree."""
+    nofollow = getattr(os, "O_NOFOLLOW", 0) if Path(file).name in IGNORE_FILES else 0
+    try:
+        descriptor = os.open(file, FLAGS | nofollow)
+        with os.fdopen(descriptor, "rb") as opened:
+            plain = stat.S_ISREG(os.fstat(descriptor).st_mode)  # reading a pipe would wait, a device never ends
+            return opened.read(LARGEST) if plain else b""
+    except OSError:
+        return b""
 
 
 def git_folder(repository: str) -> Path:

@@ -233,6 +233,7 @@ def load_completer(
     from spd_lsp.completer import Completer
     from spd_lsp.interpolation import ROWS, Domains
     from spd_lsp.live import Live
+    from spd_lsp.parsing import PARSERS
     from spd_lsp.rebuild import Rebuilder
     from spd_lsp.retokenise import Retokeniser
     from spd_lsp.tokens import Tokens
@@ -241,6 +242,7 @@ def load_completer(
     folder = locate(settings.model, report)
     tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
     check_tokens(tokens, vocabulary(folder), folder)
+    PARSERS.start()
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)

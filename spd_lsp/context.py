@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tree_sitter import Node
-
 from ngram_builders.sources import line_feeds
-from spd_lsp.languages import LANGUAGES, Language, parse
-from spd_lsp.outline import Part, Role, is_documentation, outline
+from spd_lsp.languages import LANGUAGES, Language
+from spd_lsp.outline import Part, Role
+from spd_lsp.parsing import begins_body, outline
 
 Shape = Literal["nothing", "line", "block"]
 Cost = Callable[[str], int]
@@ -284,33 +283,3 @@ def is_filled(indent: str, below: Sequence[str]) -> bool:
     """Whether the next line with text already stands in a body indented like this."""
     following = next((line for line in below if line.strip()), "")
     return len(indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))
-
-
-def begins_body(language: Language, text: str, indent: str) -> bool | None:
-    """Whether a statement written next would be the first of a body; None where the syntax is too broken."""
-    text = text.rstrip(" \t") + "\n" + indent
-    root = parse(language, text + language.filler + "\n").root_node
-    at = len(text.encode("utf-8", "replace"))
-    node = root.descendant_for_byte_range(at, at + 1)
-    while node is not None and (parent := node.parent) is not None:
-        if node.is_error or parent.is_error:
-            return None
-        before = content_before(language, node)
-        if parent.type in language.bodies:
-            return before is None or not before.is_named
-        if before is not None:
-            return False
-        node = parent
-    return False
-
-
-def content_before(language: Language, node: Node) -> Node | None:
-    """What stands before a node in its parent, apart from comments, documentation and separators."""
-    before = node.prev_sibling
-    while before is not None and (
-        before.type in language.comments
-        or before.type in {";", "\n"}
-        or (before.prev_named_sibling is None and is_documentation(language, before))
-    ):
-        before = before.prev_sibling
-    return before

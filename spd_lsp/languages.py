@@ -17,7 +17,12 @@ from tree_sitter import Node, Parser, Tree
 
 from ngram_builders.files import language_of
 
-__all__ = ["LANGUAGES", "Language", "language_of", "parse"]
+__all__ = ["LANGUAGES", "Language", "TooHard", "language_of", "parse"]
+
+# What a parser may take for a text, in hundreds of its steps, each some 0.03 ms. Code, broken code included, takes
+# one for some eighty bytes; text that is made for it takes thousands of times as many.
+LEAST, BYTES_EACH = 1_000, 16
+PIECE = 4_096  # bytes that a parser is given at once; it comes again wherever it goes back
 
 BRACKETS = {
     "{": "}", "(": ")", "[": "]", "[[": "]]", "((": "))", "{|": "|}",
@@ -304,16 +309,46 @@ def grammar(module: str, entry: str) -> Grammar:
     return Grammar(getattr(importlib.import_module(module), entry)())
 
 
+class TooHard(Exception):
+    """The parser would take far longer for this text than for code."""
+
+
 def parse(language: Language, text: str) -> Tree:
-    """The syntax tree of a text, broken or not. What the text leaves open is closed behind its end."""
-    parser = Parser(grammar(language.module, language.entry))
+    """The syntax tree of a text, broken or not. What the text leaves open is closed behind its end.
+
+    Raises `TooHard`, always for the same texts. Some texts make a grammar's own code run for ever, or overflow its
+    stack, and nothing here can stop it: a server has text parsed in another process (see `parsing`).
+    """
     source = text.encode("utf-8", "replace")
-    tree = parser.parse(source)
+    tree = read(language, source)
     if tree.root_node.has_error and (closing := missing_closers(language, tree.root_node)):
         closed = source + b"\n" + closing.encode()
         tree.edit(len(source), len(source), len(closed), end_of(source), end_of(source), end_of(closed))
-        tree = parser.parse(closed, tree)
+        tree = read(language, closed, tree)
     return tree
+
+
+def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
+    """The tree of a source, with what an edited tree of it says already."""
+    parser = Parser(grammar(language.module, language.entry))
+    room = LEAST + len(source) // BYTES_EACH
+
+    def piece(start: int, point: object) -> bytes:  # a tree asks for it as well, and bears nothing but bytes
+        nonlocal room
+        room -= 1
+        return source[start : start + PIECE]
+
+    def is_over(start: int, is_broken: bool) -> bool:
+        nonlocal room
+        room -= 1
+        return room < 0
+
+    try:
+        if before is None:
+            return parser.parse(piece, progress_callback=is_over)
+        return parser.parse(piece, before, progress_callback=is_over)
+    except ValueError as stopped:
+        raise TooHard from stopped
 
 
 def end_of(source: bytes) -> tuple[int, int]:

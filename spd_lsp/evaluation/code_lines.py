@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from tree_sitter import Node
 
-from spd_lsp.languages import LANGUAGES, Language, parse
+from spd_lsp.languages import LANGUAGES, Language, TooHard, parse
 from spd_lsp.outline import is_documentation
 
 __all__ = ["CODE", "COMMENT", "LEXEME", "STRING", "Line", "code_lines"]
@@ -69,8 +70,9 @@ def kinds_of(text: str, language: Language) -> Kinds:
     """What each character of a text belongs to. -> [characters]"""
     source = np.frombuffer(text.encode("utf-8", "replace"), dtype=np.uint8)
     kinds = np.zeros(len(source), dtype=np.uint8)  # by bytes, as the tree has it
-    for node, kind in marked(parse(language, text).root_node, language):
-        kinds[node.start_byte : node.end_byte] = kind
+    with suppress(TooHard):  # all of it is code then
+        for node, kind in marked(parse(language, text).root_node, language):
+            kinds[node.start_byte : node.end_byte] = kind
     of_characters: Kinds = kinds[(source & 0xC0) != 0x80]
     return of_characters
 

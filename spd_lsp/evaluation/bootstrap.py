@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["REPETITIONS", "Draws", "Interval", "mean", "means"]
+__all__ = ["REPETITIONS", "Draws", "Floats", "Interval", "mean", "means"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spd_lsp.confidence import LEAST
+from spd_lsp.evaluation.bootstrap import Floats
 from spd_lsp.evaluation.store import Record
 from spd_lsp.settings import UserError
 
 __all__ = ["Seen", "as_line", "fit", "gap", "loss", "observed", "said", "said_elsewhere"]
-
-Floats = npt.NDArray[np.float64]
 
 PARTS = 10  # of the drafts, by what is said of them, that `gap` looks at
 PENALTY = 1e-3  # on the squares of the weights, which have no end where p tells right from wrong without fault

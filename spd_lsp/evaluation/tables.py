@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spd_lsp.evaluation.arms import Arm
-from spd_lsp.evaluation.bootstrap import Draws, Interval
+from spd_lsp.evaluation.bootstrap import Draws, Floats, Interval
 from spd_lsp.evaluation.metrics import METRICS, expected_exact
 from spd_lsp.evaluation.places import LENGTHS, PRIMARY, STRATA, length_of
 from spd_lsp.evaluation.prior import SEEN
@@ -21,7 +20,6 @@ from spd_lsp.evaluation.store import Record
 
 __all__ = ["COSTS", "Cost", "Results", "Score", "complete_records", "metric_names"]
 
-Floats = npt.NDArray[np.float64]
 Pairs = Callable[[Record, str], tuple[float, float]]  # of a place and an arm's label: part and whole
 
 TIMES = ("wall_ms", "cpu_ms")

@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ngram_builders.counts import ORDERS
 from ngram_builders.layout import Weights
@@ -21,7 +20,7 @@ from ngram_builders.registry import WEIGHT
 from spd_lsp.checkpoints import STARTER, built_in_domains
 from spd_lsp.confidence import share_right
 from spd_lsp.evaluation.arms import FULL, Arm
-from spd_lsp.evaluation.bootstrap import Draws, Interval
+from spd_lsp.evaluation.bootstrap import Draws, Floats, Interval
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
 from spd_lsp.evaluation.quality import Plan, measure
@@ -34,8 +33,6 @@ from spd_lsp.settings import Settings
 from spd_lsp.tuning import FITTED, GLANCE, Tuned, Walk, descend, odd, threshold
 
 __all__ = ["NAME", "Outcome", "named", "walk_grid"]
-
-Floats = npt.NDArray[np.float64]
 
 NAME = "tune"
 

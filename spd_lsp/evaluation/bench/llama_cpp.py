@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spd_lsp.drafts import Floats
 from spd_lsp.evaluation.bench.gguf_file import Unlike, write
 
 __all__ = ["LlamaCpp", "Unlike"]
 
-Floats = npt.NDArray[np.floating[Any]]
 Ids = npt.NDArray[np.int64]
 
 SIZES = struct.Struct("4I")  # how a context's settings begin: positions, batch, part of a batch, rows

@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from spd_lsp.drafts import Floats
 from spd_lsp.engine.description import read_config
 from spd_lsp.settings import UserError
-
-Floats = npt.NDArray[np.floating[Any]]
 
 MEASURES = ("superposed", "same history", "best draft", "another text")
 # What may stand for all drafts. A perfectly linear model gives softmax(sum_i gamma_i f(z_i)), the normalised

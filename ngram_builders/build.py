@@ -92,6 +92,7 @@ def build(
     registry: Registry,
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
+    min_files: int = 1,
     language: str | None = None,
     model: str = "",
     fresh: bool = False,
@@ -103,17 +104,28 @@ def build(
     encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. What is as
     it was at the last build is neither read nor tokenised nor counted, unless all is to be fresh. model is only
     written down, so that the same build can be asked for again. beside: tables that serve the same files; the
-    summary tells what each is worth.
+    summary tells what each is worth. min_files: what fewer distinct texts say cannot be read back from the table.
     """
     started, began_ns = time.perf_counter(), time.time_ns()
     orders = check_orders(orders)
     least = {order: min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders}
     terms = Terms(
-        fingerprint=fingerprint, vocab_size=vocab_size, end_of_text=end_of_text, orders=orders, min_count=least
+        fingerprint=fingerprint,
+        vocab_size=vocab_size,
+        end_of_text=end_of_text,
+        orders=orders,
+        min_count=least,
+        min_files=min_files,
     )
     chosen = look_around(roots, language, report)
     name = default_name(roots, registry, model, fingerprint) if domain is None else check_name(domain)
-    recipe = {"orders": list(orders), "min_count": list(least.values()), "language": language, "model": model}
+    recipe: dict[str, Any] = {
+        "orders": list(orders),
+        "min_count": list(least.values()),
+        "language": language,
+        "model": model,
+    }
+    recipe |= {"min_files": min_files} if min_files > 1 else {}
     with registry.building(name) as home:
         if fresh:
             remove(home / FILE)
@@ -195,11 +207,12 @@ class Job:
             table = Table.open(domain.path, self.terms.fingerprint)
             had = table.summary
             least = [self.terms.min_count[order] for order in self.terms.orders]
-            if documents and (had.orders, list(had.min_count), had.vocab_size) == (
-                self.terms.orders,
-                least,
-                self.terms.vocab_size,
-            ):
+            if documents and (
+                had.orders,
+                list(had.min_count),
+                had.vocab_size,
+                domain.recipe.get("min_files", 1),
+            ) == (self.terms.orders, least, self.terms.vocab_size, self.terms.min_files):
                 table.verify()  # what is damaged must not be copied into a sound table
                 return Earlier(table, documents)
         return None

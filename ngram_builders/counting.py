@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.counts import Ids, Run, merge, negate, stream
-from ngram_builders.spill import Counter, apply_change
+from ngram_builders.spill import Counter, apply_change, shared
 from ngram_builders.store import Document, Store
 from ngram_builders.tables import Table
 
@@ -35,6 +35,7 @@ class Terms:
     end_of_text: int
     orders: tuple[int, ...]
     min_count: Mapping[int, int]  # order -> least count
+    min_files: int = 1  # texts that must have an n-gram
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,12 @@ def count(task: Task, earlier: Earlier | None, store: Store, folder: Path, repor
     """The n-grams of all documents, in sorted pieces of whole contexts; what memory does not hold, folder does."""
     change = None if earlier is None else change_since(earlier, task)
     if earlier is None or change is None:
-        return counted(task.digests, task, store, folder, report).runs()
+        runs = counted(task.digests, task, store, folder, report).runs()
+        least = task.terms.min_files
+        if least == 1:
+            return runs
+        files = counted(task.digests, task, store, folder, report, once=True).runs()
+        return shared(runs, files, least, task.terms.vocab_size)
     added, removed = (counted(digests, task, store, folder, report) for digests in change)
     difference = merge([*added.runs(), *(negate(run) for run in removed.runs())])
     return apply_change(earlier.table.runs(), difference, task.terms.vocab_size)
@@ -79,7 +85,7 @@ def count(task: Task, earlier: Earlier | None, store: Store, folder: Path, repor
 
 def change_since(earlier: Earlier, task: Task) -> tuple[list[bytes], list[bytes]] | None:
     """The texts that came and those that went; None if a table cannot be changed by them, or not quickly."""
-    if any(least > 1 for least in task.terms.min_count.values()):
+    if task.terms.min_files > 1 or any(least > 1 for least in task.terms.min_count.values()):
         return None
     before, now = {document.digest for document in earlier.documents}, set(task.digests)
     added, removed = sorted(now - before), sorted(before - now)
@@ -89,10 +95,14 @@ def change_since(earlier: Earlier, task: Task) -> tuple[list[bytes], list[bytes]
     return (added, removed) if changed <= min(CHANGED * earlier.table.summary.tokens, CHANGED_TOKENS) else None
 
 
-def counted(digests: Sequence[bytes], task: Task, store: Store, folder: Path, report: Report) -> Counter:
-    """The counts of some texts."""
+def counted(
+    digests: Sequence[bytes], task: Task, store: Store, folder: Path, report: Report, *, once: bool = False
+) -> Counter:
+    """The counts of some texts; `once` in each of them."""
     terms, total = task.terms, task.tokens(digests)
-    counter = Counter(folder, orders=terms.orders, vocab_size=terms.vocab_size, memory=MEMORY, block=BLOCK)
+    counter = Counter(
+        folder, orders=terms.orders, vocab_size=terms.vocab_size, memory=MEMORY, block=BLOCK, once=once
+    )
     for streams in streams_of(digests, task, store):
         counter.add(streams)
         report("counting", counter.tokens, total)

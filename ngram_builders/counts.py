@@ -29,6 +29,7 @@ __all__ = [
     "check_ids",
     "check_orders",
     "count_streams",
+    "drop",
     "group_starts",
     "hash_bits",
     "hash_contexts",
@@ -216,10 +217,14 @@ def prune(run: Run, least: Mapping[int, int], vocab_size: int) -> Run:
     by_tag = np.array([max(1, least.get(order, 1)) for order in range(2, HIGHEST_ORDER + 1)], dtype=np.int32)
     if not len(run) or by_tag.max() == 1:
         return run
+    return drop(run, run.counts < by_tag[(run.records >> np.uint64(ORDER_SHIFT)).astype(np.intp)], vocab_size)
+
+
+def drop(run: Run, dropped: npt.NDArray[np.bool_], vocab_size: int) -> Run:
+    """A run without some of its n-grams, whose mass goes to the OTHER entry of their context; whole contexts."""
     bits = np.uint64(token_bits(vocab_size))
     rest_of = np.uint64(other(vocab_size))
-    dropped = run.counts < by_tag[(run.records >> np.uint64(ORDER_SHIFT)).astype(np.intp)]
-    dropped |= (run.records & rest_of) == rest_of  # what was dropped before is added to what is dropped now
+    dropped = dropped | ((run.records & rest_of) == rest_of)  # and what was dropped before
     context = run.records >> bits
     starts = group_starts(context)
     mass = np.add.reduceat(np.where(dropped, run.counts, 0), starts, dtype=np.int32)  # per context

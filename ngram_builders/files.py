@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ngram_builders.errors import UserError
 from ngram_builders.ignores import GIT, IGNORE_FILES, Glimpse, Ignores, git_folder, outer_ignores
+from ngram_builders.secret_files import SECRET_NAMES, is_secret, may_be_secret
 from ngram_builders.sources import (
     GENERATED,
     LARGEST,
@@ -31,7 +32,6 @@ from ngram_builders.sources import (
 
 __all__ = [
     "LARGEST",
-    "SECRET_NAMES",
     "UNREADABLE",
     "Found",
     "Survey",
@@ -133,11 +133,6 @@ SKIPPED_FOLDERS = frozenset(
     )
 )
 SKIPPED_FOLDER_ENDS = (".egg-info", ".dist-info", ".xcodeproj")
-SECRET_NAMES = words(
-    ".env* *.env *.pem *.key *.crt *.cer *.der *.p12 *.pfx *.jks *.keystore *.kdbx *.gpg *.asc *.ppk "
-    "id_rsa* id_dsa* id_ecdsa* id_ed25519* credentials* secret.* secrets.* .netrc _netrc .npmrc .pypirc "
-    ".htpasswd .pgpass .git-credentials"
-)
 GENERATED_NAMES = words(
     "*_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart "
     "*.freezed.dart *.g.cs *.designer.cs *.generated.* *_generated.* "
@@ -239,7 +234,7 @@ def inner_fault(folder: str, names: Iterable[str], top: str) -> str | None:
 
 def file_verdict(entry: os.DirEntry[str], ignores: Ignores, wanted: frozenset[str] | None) -> Found | str:
     """A file's state, or why it does not count. Its name is asked first, and its content not at all."""
-    if (fault := name_fault(entry.name.lower(), entry.is_symlink())) is not None:
+    if (fault := name_fault(entry.path, entry.name.lower(), entry.is_symlink())) is not None:
         return fault
     if (ignored := ignores.fault(entry.path, entry.name)) is not None:
         return ignored
@@ -254,10 +249,10 @@ def file_verdict(entry: os.DirEntry[str], ignores: Ignores, wanted: frozenset[st
     )
 
 
-def name_fault(name: str, is_link: bool) -> str | None:
-    """Why a file of this lower-case name does not count, or None."""
+def name_fault(path: str, name: str, is_link: bool) -> str | None:
+    """Why a file at this path, of this lower-case name, does not count, or None."""
     suspect = SUSPECT(name)
-    if suspect and matches(name, SECRET_NAMES):
+    if (suspect or may_be_secret(path)) and is_secret(path):
         return SECRET
     if is_link:
         return SYMLINK
@@ -292,7 +287,7 @@ def why(path: Path, root: Path) -> tuple[str | None, str | None]:
             folder = str(Path(folder, part))
             if (fault := outer_fault(folder, part, ignores)) is not None:
                 return fault, ignores.rule(folder, part, is_folder=True) if fault.startswith("ignored") else None
-    if (fault := name_fault(file.name.lower(), file.is_symlink())) is not None:
+    if (fault := name_fault(str(file), file.name.lower(), file.is_symlink())) is not None:
         return fault, None
     if (fault := ignores.fault(str(file), file.name)) is not None:
         return fault, ignores.rule(str(file), file.name)
@@ -314,11 +309,6 @@ def language_of_name(name: str) -> str | None:
 def akin(language: str) -> frozenset[str]:
     """The languages whose code is written alike, itself included: typescript -> javascript, vue ..."""
     return next((kin for kin in KIN if language in kin), frozenset({language}))
-
-
-def is_secret(path: PurePath) -> bool:
-    """Whether a file's name says that it holds keys or passwords: .env.local, id_rsa, server.pem."""
-    return matches(path.name.lower(), SECRET_NAMES)
 
 
 def shown(path: str | PurePath) -> str:

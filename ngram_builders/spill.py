@@ -12,10 +12,10 @@ from typing import IO
 
 import numpy as np
 
-from ngram_builders.counts import Ids, Run, count_streams, merge, token_bits
+from ngram_builders.counts import Ids, Run, count_streams, drop, merge, token_bits
 from ngram_builders.errors import UserError
 
-__all__ = ["Counter", "apply_change", "merged", "read_run", "write_run"]
+__all__ = ["Counter", "apply_change", "merged", "read_run", "shared", "write_run"]
 
 MEMORY = 192 * 2**20  # bytes of runs that a counter holds before it spills them
 BLOCK = 1_000_000  # tokens counted at once
@@ -30,13 +30,22 @@ class Counter:
     """
 
     def __init__(
-        self, folder: Path, *, orders: Sequence[int], vocab_size: int, memory: int = MEMORY, block: int = BLOCK
+        self,
+        folder: Path,
+        *,
+        orders: Sequence[int],
+        vocab_size: int,
+        memory: int = MEMORY,
+        block: int = BLOCK,
+        once: bool = False,
     ) -> None:
+        """once: an n-gram counts once in a stream, however often it stands there."""
         self.folder = folder
         self.orders = orders
         self.vocab_size = vocab_size
         self.memory = memory
         self.block = block
+        self.once = once
         self.tokens = 0  # counted so far, one end-of-text per stream included
         self.waiting: list[Ids] = []
         self.unread = 0  # tokens that wait
@@ -54,7 +63,11 @@ class Counter:
 
     def count_waiting(self) -> None:
         """Turn what waits into a run, and merge neighbours of like size: each n-gram is merged log(runs) times."""
-        self.held.append(count_streams(self.waiting, orders=self.orders, vocab_size=self.vocab_size))
+        if self.once:
+            runs = [count_streams([one], orders=self.orders, vocab_size=self.vocab_size) for one in self.waiting]
+            self.held.append(merge([Run(run.records, np.ones_like(run.counts)) for run in runs]))
+        else:
+            self.held.append(count_streams(self.waiting, orders=self.orders, vocab_size=self.vocab_size))
         self.waiting, self.unread = [], 0
         while len(self.held) > 1 and len(self.held[-2]) < 2 * len(self.held[-1]):
             self.held[-2:] = [merge(self.held[-2:])]
@@ -87,6 +100,24 @@ def store(file: IO[bytes], run: Run) -> Run:
     file.flush()
     records = np.memmap(file, np.uint64, "r", 0, (len(run),))
     return Run(records, np.memmap(file, np.int32, "r", 8 * len(run), (len(run),)))
+
+
+def shared(pieces: Iterable[Run], files: Iterable[Run], least: int, vocab_size: int) -> Iterator[Run]:
+    """Sorted pieces of counts without n-grams that fewer files have than that many.
+
+    files: for every n-gram, in sorted pieces too, how many have it.
+    """
+    coming = iter(files)
+    held = merge([])
+    for piece in pieces:
+        if not len(piece):
+            continue
+        while (not len(held) or held.records[-1] < piece.records[-1]) and (more := next(coming, None)) is not None:
+            held = Run(np.concatenate([held.records, more.records]), np.concatenate([held.counts, more.counts]))
+        few = held.counts[np.searchsorted(held.records, piece.records)] < least
+        yield drop(piece, few, vocab_size)
+        rest = int(np.searchsorted(held.records, piece.records[-1], side="right"))
+        held = Run(held.records[rest:], held.counts[rest:])
 
 
 def write_run(path: Path, run: Run) -> None:

@@ -31,6 +31,14 @@ MANY = 50_000  # n-grams
 @click.option(
     "--min-count", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Drop rarer n-grams."
 )
+@click.option(
+    "--min-files",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Drop what fewer files say.",
+)
 @click.option("--engine", type=click.Choice(ENGINES), default=ENGINES[0], show_default=True, help="What counts.")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="Whose tokens are counted.")
 @click.option("--fresh", is_flag=True, help="Use nothing that earlier builds kept.")
@@ -95,6 +103,8 @@ def count(
         "report": report,
     }
     if engine == "datatrove":
+        if options.pop("min_files", 1) > 1:
+            raise UserError("expected --min-files with --engine local, found datatrove; leave one of the two out")
         return count_in_tasks(repos, domain, lasting(model), where={**WHERE, **where}, **facts, **options)
     if where:
         option = "--" + next(iter(where)).replace("_", "-")

@@ -171,17 +171,39 @@ def remove_domains(settings: Settings, names: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.argument("file", type=FILE)
 @click.option("--replace", is_flag=True, help="Overwrite the file if it is there.")
+@click.option("--files", "names_files", is_flag=True, help="List the files whose code it counts.")
 @click.pass_obj
-def export_domain(settings: Settings, name: str, file: Path, replace: bool) -> None:
+def export_domain(settings: Settings, name: str, file: Path, replace: bool, names_files: bool) -> None:
     """Write a table to one file, to give away; a folder takes it as NAME.ngt.
 
-    The file counts what the code says, token by token, and has no paths in it.
+    The file counts what the code says, token by token. It has no paths and no lines with secrets in it, and yet
+    the code can be read back from it: give it only to people who may read that code.
     """
     from ngram_builders.exchange import export_table
     from spd_lsp.ngram_listing import megabytes
 
-    target = export_table(open_registry(settings), name, file, replace=replace)
+    registry = open_registry(settings)
+    target = export_table(registry, name, file, replace=replace)
     click.echo(f"exported {name} to {target} ({megabytes(target.stat().st_size)})")
+    for line in describe_readers(registry.find(name), names_files):
+        click.echo(line)
+
+
+def describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
+    """What someone can make of an exported table."""
+    from ngram_builders.files import shown
+    from ngram_builders.store import read_contents
+
+    contents = read_contents(domain.path.parent, domain.path.name, domain.fingerprint)
+    least = domain.recipe.get("min_files") or 1
+    share = f"what at least {least} of them say" if least > 1 else "most of their code"
+    told = "" if names_files or contents is None else "; --files lists them"
+    files = f"{domain.files:,} file{'s' * (domain.files != 1)}"
+    yield f"whoever has it can read back {share}: it counts {files}{told}"
+    if contents is not None and contents.is_old:
+        yield f"it was built before secrets were masked as now; first run: spd-lsp ngrams rebuild {domain.name}"
+    if names_files:
+        yield from sorted(map(shown, contents.files)) if contents else ["which files these are is not known here"]
 
 
 @ngrams.command("import", epilog=example("import team.ngt --domain team"))

@@ -126,6 +126,7 @@ def asked(domain: Domain) -> dict[str, Any]:
     return {
         "orders": tuple(orders),
         "min_count": dict(zip(orders, least, strict=True)),
+        "min_files": int(domain.recipe.get("min_files") or 1),
         "language": domain.recipe.get("language"),
     }
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders import counting, reading
+from ngram_builders import counting, reading, spill
 from ngram_builders.build import Summary, build, default_name, preview
 from ngram_builders.counts import count_streams, stream
 from ngram_builders.errors import UserError
@@ -173,6 +174,54 @@ def test_orders_and_pruning_are_passed_on(registry: Registry, repo: Path, tmp_pa
     assert (table.summary.orders, table.summary.min_count) == ((2, 3), (1, 2))
     (repo / "d.py").write_text("import os\n")
     assert run(registry, repo, **options).path.read_bytes() == fresh_bytes(tmp_path, repo, **options)
+
+
+def held_by(texts: Sequence[str], least: int) -> dict[int, int]:
+    """Record -> count of the n-grams that so many of the texts have, by dictionaries."""
+    grams = [
+        [tuple(ids[i : i + order]) for order in (2, 3, 4, 5, 6) for i in range(len(ids) - order + 1)]
+        for ids in ([END, *text.encode(), END] for text in texts)
+    ]
+    counts = Counter(gram for one in grams for gram in one)
+    kept = {gram for gram in counts if sum(gram in set(one) for one in grams) >= least}
+    found: Counter[int] = Counter()
+    for gram, count in counts.items():
+        record = int(count_streams([np.array(gram)], orders=(len(gram),), vocab_size=257).records[0])
+        if gram in kept:
+            found[record] = count
+        elif any(gram[:-1] == other[:-1] for other in kept):
+            found[record | 0xFFFF] += count
+    return found
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_with_min_files_the_table_holds_what_so_many_distinct_texts_say(
+    registry: Registry, repo: Path, tmp_path: Path, least: int
+) -> None:
+    """Against a count by dictionaries; a copy is no second file; updates give the bytes of fresh builds."""
+    shutil.rmtree(repo)
+    repo.mkdir()
+    texts = ["import os\nx = 1\nx = 1\n", "import os\nx = 2\n", "import re\nx = 1\n", "import re\n"]
+    for name, text in zip("abcde", [*texts[:3], texts[0], texts[3]], strict=True):
+        (repo / f"{name}.py").write_bytes(text.encode())
+    pieces = list(Table.open(run(registry, repo, min_files=least).path).runs())
+    found = {int(record): int(n) for one in pieces for record, n in zip(one.records, one.counts, strict=True)}
+    assert found == held_by(texts, least)
+    for edit, options in (("x = 2\n", {}), ("y = 2\n", {"min_files": least}), ("x = 1\n", {"min_files": least})):
+        (repo / "f.py").write_bytes(edit.encode())
+        made = run(registry, repo, **options)
+        assert made.path.read_bytes() == fresh_bytes(tmp_path, repo, **options)
+    assert not run(registry, repo, min_files=least).changed
+    assert registry.find("repo").recipe["min_files"] == least
+
+
+def test_files_are_counted_alike_in_pieces(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        (repo / f"n{number}.py").write_text("".join(f"v{i % 7} = {number * i % 11}\n" for i in range(40)))
+    whole = fresh_bytes(tmp_path, repo, min_files=2)
+    monkeypatch.setattr(spill.merged, "__defaults__", (300,))
+    with patch.object(counting, "MEMORY", 20_000), patch.object(counting, "BLOCK", 500):
+        assert fresh_bytes(tmp_path, repo, min_files=2) == whole
 
 
 EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none() | st.text("ab \n", max_size=30))

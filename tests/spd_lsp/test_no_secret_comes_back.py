@@ -99,6 +99,40 @@ def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
     assert not [piece for piece in pieces() if any(piece in text for text in texts)]
 
 
+def test_an_export_says_that_code_can_be_read_back_and_names_the_files(data: Path, shop: Path) -> None:
+    told = run(data, "ngrams", "export", "shop", str(data / "again.ngt"))
+    assert told.endswith(
+        "whoever has it can read back most of their code: it counts 4 files; --files lists them\n"
+    )
+    *_, told, first, second, third, last = run(
+        data, "ngrams", "export", "shop", str(data / "more.ngt"), "--files"
+    ).splitlines()
+    assert told.endswith("it counts 4 files")
+    assert [first, second, third, last] == sorted(str(path) for path in shop.glob("*.py"))
+    assert str(shop).encode() not in (data / "more.ngt").read_bytes()
+    run(data, "ngrams", "import", str(data / "more.ngt"), "--domain", "taken")
+    told = run(data, "ngrams", "export", "taken", str(data / "taken.ngt"), "--files")
+    assert told.endswith("it counts 4 files\nwhich files these are is not known here\n")
+
+
+def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back(tmp_path: Path) -> None:
+    folder = tmp_path / "team"
+    folder.mkdir()
+    for number, own in enumerate(("the_only_mention = somewhere", "nobody(else).says()", "x = alone_here")):
+        (folder / f"m{number}.py").write_text(f"{CODE}{own}\n")
+    tokens = Tokens(STARTER)
+    said = []
+    for options in ([], ["--min-files", "2"]):
+        run(tmp_path / "data", "build-ngrams", str(folder), *options)
+        told = run(tmp_path / "data", "ngrams", "export", "team", str(tmp_path / "team.ngt"), "--replace")
+        table = Table.open(tmp_path / "team.ngt")
+        said.append(" ".join(tokens.bytes_of(ids).decode(errors="replace") for ids in walks(table, tokens)))
+    assert "can read back what at least 2 of them say: it counts 3 files" in told
+    for own in ("only_mention", "nobody(else)", "alone_here"):
+        assert own in said[0] and own not in said[1]
+    assert "return os.popen(url)" in said[1]
+
+
 def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop: Path, tmp_path: Path) -> None:
     run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
     file = Registry(tmp_path).find("shop").path.parent / FILE

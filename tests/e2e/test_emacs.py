@@ -58,7 +58,7 @@ def test_a_project_can_neither_bring_the_server_nor_choose_its_tables(tmp_path: 
     trap = Trap(tmp_path)
     (trap.folder / ".git").mkdir()
     (trap.folder / "app.py").write_text("import os\nprint(os.")
-    said = f"(:spd-lsp (:dataDir {quoted(str(tmp_path / 'evil'))} :device \"meta\" :drafts 2))"
+    said = f'(:spd-lsp (:dataDir {quoted(str(tmp_path / "evil"))} :device "meta" :drafts 2))'
     (trap.folder / ".dir-locals.el").write_text(f"((nil . ((eglot-workspace-configuration . {said}))))\n")
     script = tmp_path / "drive.el"
     script.write_text(DRIVE.replace("{configuration!r}", quoted(str(ROOT / "editors" / "emacs" / "spd-lsp.el"))))

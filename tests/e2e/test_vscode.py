@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -31,6 +32,7 @@ from tests.e2e.vscode import (
     until,
     vscode,
 )
+from tests.spd_lsp.hostile import Trap
 
 MISSING = [
     part
@@ -191,3 +193,24 @@ def test_an_address_without_a_server_is_told_and_can_be_mended(open_window: Open
     configure(window.folder, SETTINGS)
     window.shows(RUNS)
     assert len(window.open_menu()) == DRAFTS
+
+
+def test_a_folder_that_is_not_trusted_runs_nothing_and_chooses_nothing(
+    browser: Any, extensions: Path, tmp_path: Path
+):
+    """Restricted Mode, a PATH that leads into the folder, and a folder that says what a hostile one would."""
+    trap = Trap(tmp_path)
+    hostile = {"serverCommand": [str(trap.folder / "spd-lsp")], "device": "meta", "model": "evil/model"}
+    (trap.folder / ".vscode").mkdir()
+    (trap.folder / ".vscode" / "settings.json").write_text(
+        json.dumps({f"spd-lsp.{key}": value for key, value in {**hostile, "drafts": DRAFTS}.items()})
+    )
+    path = os.pathsep.join([".", "", str(trap.folder), str(tmp_path), os.environ["PATH"]])
+    with vscode(browser, extensions, tmp_path, trap.folder, PATH=path) as open_one:
+        window = open_one(TEXT, {"spd-lsp.serverCommand": []})
+        window.page.locator(".statusbar-item:has-text('Restricted Mode')").wait_for()
+        window.press(".")
+        assert len(window.open_menu()) == DRAFTS
+        assert [arguments for _, arguments in window.servers()] == ["serve"]
+    ours = set(trap.sprung) & {"spd_lsp", "program spd-lsp", "program python3", "sitecustomize", "numpy", "json"}
+    assert not ours

@@ -106,8 +106,9 @@ def running(log: Path, *command: str, **environment: str) -> Iterator[None]:
 class Window:
     """One window of VS Code with one file open in it."""
 
-    def __init__(self, page: Any, folder: Path, text: str) -> None:
-        self.page, self.folder, self.file = page, folder, folder / "work" / "storage.py"
+    def __init__(self, page: Any, folder: Path, text: str, workspace: Path | None = None) -> None:
+        self.page, self.folder, self.workspace = page, folder, workspace
+        self.file = (workspace or folder / "work") / "storage.py"
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(text)
 
@@ -195,24 +196,31 @@ def install(folder: Path) -> Path:
 
 
 @contextmanager
-def vscode(browser: Any, extensions: Path, folder: Path) -> Iterator[Callable[..., Window]]:
-    """VS Code; what it gives opens the window. No error may be left by the end, and no server."""
+def vscode(
+    browser: Any, extensions: Path, folder: Path, workspace: Path | None = None, **environment: str
+) -> Iterator[Callable[..., Window]]:
+    """VS Code; what it gives opens the window. No error may be left by the end, and no server.
+
+    Windows have the workspace open, if there is one, and do not trust it.
+    """
     windows: list[Window] = []
     port = free_port()
     command = ["node", str(SERVER), "--host", "127.0.0.1", "--port", str(port), "--without-connection-token"]
-    command += ["--accept-server-license-terms", "--telemetry-level", "off", "--disable-workspace-trust"]
+    command += ["--accept-server-license-terms", "--telemetry-level", "off"]
+    command += ["--force-disable-user-env"]  # else PATH would be that of a new shell
+    command += [] if workspace else ["--disable-workspace-trust"]
     command += ["--server-data-dir", str(folder / "server"), "--user-data-dir", str(folder / "user")]
     command += ["--extensions-dir", str(extensions)]
 
     def open_window(text: str, settings: dict[str, Any], icon: str = RUNS) -> Window:
         configure(folder, settings)
         page = browser.new_context(viewport={"width": 1200, "height": 760}).new_page()
-        windows.append(window := Window(page, folder, text))
+        windows.append(window := Window(page, folder, text, workspace))
         show(window, port)
         window.shows(icon)
         return window
 
-    with running(folder / "vscode.log", *command, **surroundings(folder)):
+    with running(folder / "vscode.log", *command, **surroundings(folder), **environment):
         until("VS Code answers", lambda: answers(port))
         try:
             yield open_window
@@ -273,6 +281,9 @@ def show(window: Window, port: int) -> None:
     wanted = json.dumps([["openFile", file], ["gotoLineMode", "true"]])
     window.page.set_default_timeout(PATIENCE * 1000)
     window.page.add_init_script(WATCH)
-    window.page.goto(f"http://127.0.0.1:{port}/?payload={quote(wanted)}", wait_until="domcontentloaded")
+    place = f"folder={quote(str(window.workspace))}&" if window.workspace else ""
+    window.page.goto(f"http://127.0.0.1:{port}/?{place}payload={quote(wanted)}", wait_until="domcontentloaded")
+    if window.workspace:
+        window.page.locator(".monaco-dialog-box .monaco-button", has_text="No, I don't trust the authors").click()
     window.page.locator(f".statusbar-item:has-text('Ln {row}, Col {column}')").wait_for()
     window.page.locator(".editor-instance .monaco-editor.focused").wait_for()

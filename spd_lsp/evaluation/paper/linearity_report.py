@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from spd_lsp.drafts import Floats
 from spd_lsp.evaluation.bootstrap import Interval, means
-from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Floats, Trace
+from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Trace
 from spd_lsp.evaluation.report_writer import Report, Table
 
 Traces = Mapping[float, Sequence[Trace]]  # temperature -> one trace a passage

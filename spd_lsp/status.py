@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from spd_lsp.printable import printable
+
 __all__ = ["LOADING", "OFF", "READY", "Status"]
 
 LOADING = "the model is loading"
@@ -30,8 +32,8 @@ class Status:
         return {
             "busy": busy or self.kind == "loading",
             "kind": self.kind,
-            "message": self.message if enabled else OFF,
-            "reason": self.reason,
+            "message": printable(self.message) if enabled else OFF,
+            "reason": printable(self.reason),
             "lastPasses": self.passes,
             "lastMilliseconds": round(self.seconds * 1000),
         }

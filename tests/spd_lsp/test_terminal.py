@@ -108,6 +108,13 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
         assert not any(map(hides, offered))
         told = [message["message"] for message in editor.told("window/showMessage")]
         assert told and not any(map(hides, told)), told
+    hostile = ("serve", "--device", "cpu", "--model", f"./{TITLE}\u202e")
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *hostile) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        status = await editor.status()
+        assert status["kind"] == "error"
+        assert not hides(status["message"])
 
 
 def test_commands_write_utf_8_where_the_environment_says_nothing_better(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rich.progress import Progress as Bars
 from spd_lsp.settings import UserError
 from spd_lsp.terminal import console, guard_output
 from spd_lsp.tokens import Tokens
-from spd_lsp.training import recipe
+from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import read_listing
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.lengths import measure_lengths, measure_reach
@@ -281,6 +281,23 @@ def ngrams(work: Path, seed: int, out: Path) -> None:
     console().print(
         f"{table.ngrams:,} n-grams of {table.tokens:,} tokens in {table.files:,} files, {size:.1f} MiB"
     )
+
+
+@main.command()
+@chosen
+@click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
+def pack(work: Path, seed: int, archive: Path) -> None:
+    """Write the run's weights, plan and tokenizer into one file, to go on elsewhere."""
+    size = handover.pack(work, archive)
+    console().print(f"{archive}: {size / 2**20:.1f} MiB", soft_wrap=True)
+
+
+@main.command()
+@chosen
+@click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def unpack(work: Path, seed: int, archive: Path) -> None:
+    """Take a run over from the file that `pack` wrote; then come `corpus`, `rows` and `train`."""
+    handover.unpack(archive, work)
 
 
 @main.command(name="all")

@@ -1,0 +1,81 @@
+"""A run travels in one file and goes on where it was; no other file is taken for one."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from spd_lsp.settings import UserError
+from spd_lsp.training import checkpoint
+from spd_lsp.training.handover import pack, unpack
+from spd_lsp.training.recipe import keep_plan
+from spd_lsp.training.train import Plan, train
+
+ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
+PLAN = Plan(tokens=4 * 2 * 48, rows_a_step=2, warm_up=0, low="float32")
+
+
+@pytest.fixture
+def work(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> Path:
+    """A work folder after two of four steps."""
+    work = tmp_path / "work"
+    train(config, ROWS, PLAN, work / "run", stop=lambda progress: progress.step == 2)
+    keep_plan(work / "run", PLAN)
+    (work / "tokenizer").symlink_to(tokenizer_folder)
+    (work / "corpus").mkdir()
+    (work / "corpus" / "sources.json").write_text("[]")
+    return work
+
+
+def test_a_packed_run_goes_on_elsewhere(work: Path, config: LlamaConfig, tmp_path: Path) -> None:
+    size = pack(work, tmp_path / "run.tar.xz")
+    assert size == (tmp_path / "run.tar.xz").stat().st_size < (work / "run" / checkpoint.NAME).stat().st_size
+    unpack(tmp_path / "run.tar.xz", tmp_path / "there")
+    there = tmp_path / "there"
+    assert (there / "tokenizer" / "tokenizer.json").read_bytes() == (
+        work / "tokenizer/tokenizer.json"
+    ).read_bytes()
+    assert json.loads((there / "run" / "plan.json").read_text()) == asdict(PLAN)
+    assert not (there / "corpus").exists()
+    steps: list[int] = []
+    train(config, ROWS, PLAN, there / "run", lambda progress, loss: steps.append(progress.step))
+    assert steps == [3, 4]
+
+
+def test_weights_travel_with_eight_significant_bits() -> None:
+    weights = torch.randn(1000) * torch.logspace(-3, 1, 1000)
+    assert torch.allclose(checkpoint.coarse(weights).float(), weights, rtol=2**-8 + 2**-11, atol=1e-6)
+
+
+def test_a_run_is_not_put_upon_another(work: Path, tmp_path: Path) -> None:
+    pack(work, tmp_path / "run.tar.xz")
+    with pytest.raises(UserError, match="found one"):
+        unpack(tmp_path / "run.tar.xz", work)
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"expected run/weights\.safetensors in .*training train --work"):
+        pack(tmp_path, tmp_path / "run.tar.xz")
+
+
+@pytest.mark.parametrize("kind", ["cut", "other", "text"])
+def test_another_file_is_refused_in_one_sentence(work: Path, tmp_path: Path, kind: str) -> None:
+    archive = tmp_path / "run.tar.xz"
+    pack(work, archive)
+    if kind == "cut":
+        archive.write_bytes(archive.read_bytes()[:2000])
+    elif kind == "text":
+        archive.write_text("no archive")
+    else:
+        with tarfile.open(archive, "w:xz") as packed:
+            packed.add(work / "run" / "plan.json", "../plan.json")
+    with pytest.raises(UserError, match="expected a run that `pack` wrote"):
+        unpack(archive, tmp_path / "there")
+    assert not (tmp_path / "plan.json").exists()

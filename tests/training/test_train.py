@@ -99,7 +99,7 @@ def test_a_run_goes_on_from_weights_alone(config: LlamaConfig, tmp_path: Path) -
     progress = checkpoint.load(tmp_path, fresh, optimisers(fresh, PLAN))
     assert (progress["step"], progress["resumed"]) == (2, 2)
     for name, parameter in there.named_parameters():
-        assert torch.allclose(parameter, fresh.get_parameter(name), rtol=1e-3, atol=1e-6), name
+        assert torch.allclose(parameter, fresh.get_parameter(name), rtol=5e-3, atol=1e-6), name
     seen: list[int] = []
     train(config, ROWS, PLAN, tmp_path, lambda progress, loss: seen.append(progress.step))
     assert seen == [3, 4, 5, 6]

@@ -5,6 +5,7 @@ The rules of `.gitignore` end where a repository inside the repository begins; t
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -14,12 +15,16 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from ngram_builders.globs import Glob, in_turn, star_runs
+
 __all__ = ["GIT", "IGNORE_FILES", "Glimpse", "Ignores", "git_folder", "outer_ignores"]
 
 GIT = ".git"
 IGNORE_FILES = (".gitignore", ".spdignore")
 FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 LARGEST = 1 << 20  # bytes of an ignore file that are read
+MOST_RULES, LONGEST_RULE = 10_000, 4_096  # rules of a file, and characters of a rule, that are followed
+FEW_STARS = 2  # with more, pathspec's expressions take a power of a name's length, which may be hours
 PLAIN_BRACKETS = re.compile(r"\[[^][/\\]*\]")
 
 
@@ -27,7 +32,8 @@ class Glimpse:
     """Whether a name can match one of many globs at all: quicker than asking each, and never a wrong no."""
 
     def __init__(self, globs: Iterable[str]) -> None:
-        names, starts, ends, others = set(), set(), set(), set()
+        names, starts, ends = set(), set(), set()
+        others: set[tuple[str, ...]] = set()
         for glob in globs:
             rough = PLAIN_BRACKETS.sub("*", glob).replace("?", "*")
             parts = ["", ""] if any(letter in rough for letter in "[]\\") else rough.split("*")
@@ -38,9 +44,11 @@ class Glimpse:
             elif len(parts) == 2 and not parts[0]:
                 ends.add(parts[1])
             else:
-                others.add(".*".join(map(re.escape, parts)))
+                others.add(tuple(map(re.escape, parts)))
         self.names, self.starts, self.ends = frozenset(names), tuple(starts), tuple(ends)
-        self.others = re.compile("|".join(sorted(others)), re.DOTALL) if others else None
+        groups = itertools.accumulate((len(parts) - 1 for parts in sorted(others)), initial=1)
+        each = [in_turn(parts, first) for parts, first in zip(sorted(others), groups, strict=False)]
+        self.others = re.compile("|".join(each), re.DOTALL) if each else None
 
     def __call__(self, name: str) -> bool:
         """Whether to look closer."""
@@ -61,18 +69,21 @@ class Rule:
     takes_back: bool
     folders_only: bool
     glob: str
-    spec: GitIgnoreSpec  # of the glob alone
+    spec: GitIgnoreSpec | Glob  # of the glob alone
 
     @classmethod
     def of(cls, number: int, line: str) -> Rule | None:
         """A line as a rule, None if it is none."""
         text = line.rstrip() + " " * line.rstrip().endswith("\\")
         glob = text.removeprefix("!").rstrip("/")
-        if not glob.strip() or line.startswith("#"):
+        if not glob.strip() or line.startswith("#") or len(line) > LONGEST_RULE:
             return None
+        spec: GitIgnoreSpec | Glob
         try:
             spec = GitIgnoreSpec.from_lines([f"!{glob}"])  # the mark keeps a glob with # from being a comment
-        except ValueError:
+            if star_runs(glob) > FEW_STARS:
+                spec = Glob(glob)
+        except (ValueError, re.error):
             return None
         return cls(number, text, text.startswith("!"), text.endswith("/"), glob, spec)
 
@@ -92,6 +103,8 @@ class Rule:
 
     def fits(self, path: str) -> bool:
         """Whether the path or one above it fits the glob."""
+        if isinstance(self.spec, Glob):
+            return self.spec.fits(path)
         return self.spec.check_file(path).include is not None
 
 
@@ -156,7 +169,8 @@ class Ignores:
 def read_layer(file: str, folder: str) -> Layer | None:
     """The rules of one ignore file for the paths below a folder, None if there are none."""
     lines = read_rules(file).decode("utf-8-sig", errors="replace").splitlines()
-    rules = tuple(rule for number, line in enumerate(lines, 1) if (rule := Rule.of(number, line)))
+    every = (rule for number, line in enumerate(lines, 1) if (rule := Rule.of(number, line)))
+    rules = tuple(itertools.islice(every, MOST_RULES))
     if not rules:
         return None
     base = folder if folder.endswith(os.sep) else folder + os.sep
@@ -180,13 +194,18 @@ def git_folder(repository: str) -> Path:
     place = Path(repository, GIT)
     try:
         if place.is_file():
-            told = place.read_text(encoding="utf-8", errors="surrogateescape").partition("gitdir:")[2].strip()
-            place = Path(repository, told)
-            common = place / "commondir"  # of a worktree: the repository that it is a tree of
-            return place / common.read_text(encoding="utf-8").strip() if common.is_file() else place
+            place = Path(repository, path_in(place).partition("gitdir:")[2].strip())
+            common = path_in(place / "commondir").strip()  # of a worktree: the repository that it is a tree of
+            return place / common if common else place
     except OSError:
         pass
     return place
+
+
+def path_in(file: Path) -> str:
+    """The path that a small file tells; nothing if there is no such file."""
+    told = read_rules(str(file))[:LONGEST_RULE].decode("utf-8", errors="surrogateescape")
+    return "" if "\0" in told else told
 
 
 def outer_ignores(top: str, markers: Sequence[str]) -> Ignores:

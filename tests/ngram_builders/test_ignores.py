@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from ngram_builders.files import survey, why
-from ngram_builders.ignores import Glimpse, git_folder
+from ngram_builders.globs import Glob, star_runs
+from ngram_builders.ignores import FEW_STARS, Glimpse, git_folder
 
 CODE = "x = 1\n"
 GLOB = st.text("ab.*?[]!\\", max_size=6)
@@ -137,3 +140,53 @@ def test_an_ignore_file_that_is_none_is_passed_over_at_once(tmp_path, kind):
     else:
         file.symlink_to("/dev/zero" if kind == "device" else "rules")
     assert [path.name for path in survey(tmp_path).sources] == ["a.py"]
+
+
+STARRED = st.lists(st.sampled_from(["a*b*c*", "*a*", "**", "*", "b*", "*.py", "[ab]*", "?*", "c"]), min_size=1)
+NAMES = st.lists(st.sampled_from(["a", "b", "ab", "abc", "axbyc", "c.py"]), min_size=1, max_size=5)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STARRED, st.booleans(), NAMES)
+def test_a_glob_with_many_stars_means_what_pathspec_says(parts: list[str], rooted: bool, names: list[str]) -> None:
+    glob, path = "/" * rooted + "/".join(parts), "/".join(names)
+    assume(star_runs(glob) > FEW_STARS)
+    said = GitIgnoreSpec.from_lines([glob]).match_file(path)
+    assert Glob(glob).fits(path) == said, (glob, path)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "*a" * 99 + "b",
+        "a*" * 99 + "b/",
+        "**/" + "*a" * 60 + "b",
+        "a/**/" * 40 + "b",
+        "*a*a*b\n" * 999,
+        "[a]*" * 50 + "b",
+    ],
+    ids=lambda rule: f"{rule[:5]} {len(rule)}",
+)
+def test_no_ignore_file_takes_longer_than_reading_it(tmp_path: Path, rule: str) -> None:
+    """`*a*a*a*b` took hours for one long name."""
+    plant(tmp_path, {".gitignore": rule, "a" * 250 + ".py": CODE, "/".join(["a" * 100] * 8) + "/x.py": CODE})
+    started = time.process_time()
+    assert sources(tmp_path)
+    assert time.process_time() - started < 5.0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_an_ignore_file_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    plant(tmp_path, {"a.py": CODE, "pipe/a.py": CODE, "device/a.py": CODE, "link/a.py": CODE, "rules": "*.py\n"})
+    os.mkfifo(tmp_path / "pipe" / ".gitignore")
+    (tmp_path / "device" / ".gitignore").symlink_to("/dev/zero")
+    (tmp_path / "link" / ".gitignore").symlink_to(tmp_path / "rules")
+    os.mkfifo(tmp_path / "pipe" / ".git")
+    (tmp_path / "device" / ".git").symlink_to("/dev/zero")
+    assert sources(tmp_path) == ["a.py", "device/a.py", "link/a.py", "pipe/a.py"]
+
+
+def test_of_an_endless_ignore_file_the_beginning_is_read(tmp_path: Path) -> None:
+    plant(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
+    os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no room on the disk
+    assert sources(tmp_path) == ["a.py"]

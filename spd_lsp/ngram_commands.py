@@ -196,10 +196,10 @@ def describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
 
     contents = read_contents(domain.path.parent, domain.path.name, domain.fingerprint)
     least = domain.recipe.get("min_files") or 1
-    share = f"what at least {least} of them say" if least > 1 else "most of their code"
-    told = "" if names_files or contents is None else "; --files lists them"
-    files = f"{domain.files:,} file{'s' * (domain.files != 1)}"
-    yield f"whoever has it can read back {share}: it counts {files}{told}"
+    one = domain.files == 1
+    share = f"what at least {least} files say" if least > 1 else f"most of {'its' if one else 'their'} code"
+    told = "" if names_files or contents is None else f"; --files lists {'it' if one else 'them'}"
+    yield f"whoever has it can read back {share}: it counts {domain.files:,} file{'' if one else 's'}{told}"
     if contents is not None and contents.is_old:
         yield f"it was built before secrets were masked as now; first run: spd-lsp ngrams rebuild {domain.name}"
     if names_files:

@@ -16,6 +16,7 @@ from ngram_builders.store import FILE, Store
 from ngram_builders.tables import Table
 from spd_lsp.cli import main
 from spd_lsp.tokens import Tokens
+from spd_lsp.withholding import REASON
 from tests.conftest import STARTER
 from tests.planted import lines, private_key
 from tests.spd_lsp.lsp_client import at
@@ -127,7 +128,7 @@ def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back
         told = run(tmp_path / "data", "ngrams", "export", "team", str(tmp_path / "team.ngt"), "--replace")
         table = Table.open(tmp_path / "team.ngt")
         said.append(" ".join(tokens.bytes_of(ids).decode(errors="replace") for ids in walks(table, tokens)))
-    assert "can read back what at least 2 of them say: it counts 3 files" in told
+    assert "can read back what at least 2 files say: it counts 3 files" in told
     for own in ("only_mention", "nobody(else)", "alone_here"):
         assert own in said[0] and own not in said[1]
     assert "return os.popen(url)" in said[1]
@@ -155,6 +156,7 @@ async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(dat
         options = {"drafts": 5, "maxTokens": 48}
         editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": options}})
         offered: list[str] = []
+        reasons: set[str] = set()
         for number, (line, secret) in enumerate(lines().values()):
             uri = (shop / f"new{number}.py").as_uri()
             start = line[: line.index(secret)]
@@ -165,8 +167,10 @@ async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(dat
                 rows = text.split("\n")
                 place = {**at(len(rows) - 1, len(rows[-1])), "textDocument": {"uri": uri}}
                 answer = await editor.request(COMPLETION, place)
+                reasons.add((await editor.status())["reason"])
                 before = rows[-1][-PIECE:]
                 offered += [before + item["textEdit"]["newText"] for item in answer["items"]]
                 editor.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
         assert len(offered) > len(lines())
+        assert REASON in reasons
         assert not [text for text in offered if any(piece in text for piece in pieces())]

@@ -104,6 +104,11 @@ def test_lines_with_secrets_are_told_by_number_and_kind_and_never_printed(run, s
     assert not any(secret[:10] in text or key[40:60] in text for text in said)
 
 
+def test_min_files_is_of_the_local_engine(run, shop):
+    told = run(shop, "--min-files", "2", "--engine", "datatrove", status=1)
+    assert "expected --min-files with --engine local, found datatrove" in told
+
+
 @pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
 def test_a_build_a_dry_run_and_why_agree_on_what_is_a_duplicate(run, tmp_path, twin):
     folder = tmp_path / "twins"

@@ -396,6 +396,15 @@ def spoken(live: Live, file: Path) -> str:
     return b"".join(tokens().bytes_of(ids.tolist()) for ids in document.streams).decode()
 
 
+def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path):
+    contents = Snapshot(sorted(repository.glob("*.py")))
+    domain = domain_of(repository)
+    live = live_over((domain, contents))
+    assert live.outgrown() == []
+    contents.is_old = True
+    assert live.outgrown() == [domain]
+
+
 def test_an_accepted_line_with_a_secret_is_not_counted(live: Live, repository: Path):
     line, _ = lines()["password"]
     start, accepted = line.split(" = ")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from ngram_builders.counts import ORDER_SHIFT, hash_contexts, token_bits
 from ngram_builders.registry import Registry
-from ngram_builders.store import FILE, Store
+from ngram_builders.store import FILE, Store, read_contents
 from ngram_builders.tables import Table
 from spd_lsp.cli import main
 from spd_lsp.tokens import Tokens
@@ -141,6 +141,12 @@ def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop:
         with sqlite3.connect(file) as base:
             base.execute(f"PRAGMA {pragma}")
         base.close()
+        domain = Registry(tmp_path).find("shop")
+        contents = read_contents(file.parent, domain.path.name, domain.fingerprint)
+        assert contents is not None and contents.is_old, "a server has it built anew in the background"
+        assert "first run: spd-lsp ngrams rebuild shop" in run(
+            tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
+        )
         again = run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
         assert f"note: expected the tokens of earlier builds in {file}, found" in again
         assert told in again and "began a new file" in again

@@ -17,6 +17,7 @@ from spd_lsp.network import opened_network
 from spd_lsp.settings import HUGGING_FACE, UserError, is_path, unabbreviated
 
 STARTER = "starter"
+LARGEST = 128 << 20  # bytes of a description or tokenizer; that of 260,000 tokens has 35 MB
 WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
 
 
@@ -59,6 +60,11 @@ def complete(folder: Path, model: str) -> Path:
             raise UserError(
                 f"model {model}: expected {needed} in {folder}, found none; name the folder that holds "
                 "config.json, tokenizer.json and *.safetensors"
+            )
+        if (size := (folder / needed).stat().st_size) > LARGEST:
+            raise UserError(
+                f"model {model}: expected {needed} of at most {LARGEST >> 20} MB, found {size >> 20} MB "
+                f"in {folder}; restore the file"
             )
     if not any(folder.glob("*.safetensors")):
         raise UserError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spd_lsp.engine.recorded import open_recorded
 from spd_lsp.engine.runner import Runner
+from spd_lsp.engine.sizes import demand_possible_sizes
 
 
 def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> Runner:
@@ -15,6 +16,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     Torch, which takes seconds and much memory, is imported for models that need it. A recorded one is small: on a
     GPU its steps would take longer, so `auto` does not look for one.
     """
+    demand_possible_sizes(folder)
     if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
         return recorded
 

@@ -35,6 +35,8 @@ class Unlike(Exception):
 
 def compare_names(names: Set[str], layers: int) -> None:
     """Raise `Unlike` if there are too few or other parameters."""
+    if layers > len(names):  # nothing is to be made for so many
+        raise Unlike(f"it has {layers} layers and {len(names)} parameters")
     needed = {f"{EMBEDDING}.weight", f"{NORM}.weight"}
     allowed = {f"{HEAD}.weight", f"{NORM}.bias"}  # no head where it is the embedding
     for place in (f"model.layers.{number}." for number in range(layers)):

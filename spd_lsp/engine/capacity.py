@@ -11,6 +11,7 @@ from spd_lsp.engine.shards import weight_files
 from spd_lsp.settings import UserError
 
 GIB = 1 << 30
+LONGEST_HEADER = 100_000_000  # bytes; safetensors opens no file with a longer one
 HEADER = struct.Struct("<Q")  # a safetensors file begins with the length of its description
 
 
@@ -34,17 +35,28 @@ def parameters(folder: Path) -> int:
     return sum(numbers_in(path) for path in weight_files(folder))
 
 
+def tensors(folder: Path) -> int:
+    """How many tensors the weights in a folder are."""
+    return sum(len(shapes_in(path)) for path in weight_files(folder))
+
+
 def numbers_in(path: Path) -> int:
     """How many numbers one file of weights holds."""
+    return sum(map(math.prod, shapes_in(path)))
+
+
+def shapes_in(path: Path) -> list[list[int]]:
+    """The shapes of the tensors in one file of weights; none if it is damaged."""
     try:
         with path.open("rb") as file:
             [length] = HEADER.unpack(file.read(HEADER.size))
-            if length > path.stat().st_size:
-                return 0
-            tensors = json.loads(file.read(length))
-        return sum(math.prod(tensor["shape"]) for name, tensor in tensors.items() if name != "__metadata__")
+            if length > min(path.stat().st_size, LONGEST_HEADER):
+                return []
+            described = json.loads(file.read(length))
+        shapes = [tensor["shape"] for name, tensor in described.items() if name != "__metadata__"]
+        return [[int(size) for size in shape] for shape in shapes]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error):
-        return 0
+        return []
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:

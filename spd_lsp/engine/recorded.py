@@ -21,6 +21,7 @@ from spd_lsp.engine.numpy_decoder import Decoder, Shape
 from spd_lsp.engine.numpy_runner import NumpyRunner
 from spd_lsp.engine.runner import Runner
 from spd_lsp.engine.self_test import Expected, expect, fault
+from spd_lsp.engine.sizes import read_json
 
 RECORD = "decoder.json"
 COLUMNS = 32  # ids of the vocabulary whose logits are recorded
@@ -33,7 +34,7 @@ def open_recorded(folder: Path, report: Callable[[str], None]) -> Runner | None:
         return None
     report(f"loading {folder.name} on cpu")
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         engine = NumpyRunner(read_decoder(folder, record))
         found = fault(engine, Expected(record["probe"], np.array(record["logits"]), record["columns"]))
     except (

@@ -265,10 +265,10 @@ def test_damaged_weights_are_named(tmp_path):
         load(tmp_path, "cpu")
 
 
-def test_a_device_that_is_not_there_is_named():
+def test_a_device_that_is_not_there_is_named(tmp_path):
     missing = "mps" if not torch.backends.mps.is_available() else "cuda"
     with pytest.raises(UserError, match=f"device '{missing}' is not available here, found: .*cpu"):
-        load(None, missing)
+        load(tmp_path, missing)
 
 
 def test_likelihoods_are_those_of_one_plain_pass_and_leave_the_cache_alone(network):

@@ -15,7 +15,7 @@ from typing import Any
 
 from spd_lsp.settings import Settings, no_object, objection, read_options
 
-__all__ = ["ANY_FOLDER", "SECTION", "Configuration", "opens_anew"]
+__all__ = ["ANY_FOLDER", "SECTION", "Configuration", "opened_as", "opens_anew"]
 
 SECTION = "spd-lsp"
 EDITORS_OWN = ("serverCommand", "serverAddress", "trace")  # keys that the editor's side reads itself
@@ -91,3 +91,8 @@ def not_for_folders(keys: Sequence[str]) -> str:
 def opens_anew(before: Settings | None, now: Settings) -> bool:
     """Whether there is no completer, or one with another model or other tables, so that one must be made."""
     return before is None or any(getattr(before, name) != getattr(now, name) for name in OPENED_WITH)
+
+
+def opened_as(before: Settings, now: Settings) -> Settings:
+    """The settings as they are now, with model and tables as they were before."""
+    return dataclasses.replace(now, **{name: getattr(before, name) for name in OPENED_WITH})

@@ -19,7 +19,7 @@ from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
 from spd_lsp.ahead import ReadAhead
-from spd_lsp.configuration import SECTION, Configuration, opens_anew
+from spd_lsp.configuration import SECTION, Configuration, opened_as, opens_anew
 from spd_lsp.documents import LspDocument, place_of
 from spd_lsp.inbox import Inbox
 from spd_lsp.offers import Client, inline_items, menu_items
@@ -58,7 +58,8 @@ class SpdServer(LanguageServer):
         super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
         self.load = load
         self.settings = given
-        self.opened: Settings | None = None  # what the completer was made with
+        self.opened: Settings | None = None  # what the completer was to be made with
+        self.worked: Settings | None = None  # what one was made with last
         self.configuration = Configuration(given, fixed)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self.latest: LatestWins[Question, Answer | None] = LatestWins(self.worker)
@@ -102,6 +103,11 @@ class SpdServer(LanguageServer):
                 loop.call_soon_threadsafe(show, text)
 
             problem = await loop.run_in_executor(self.worker, self._load, self.settings, report)
+            if problem and cancel.reason is None and self.worked:
+                self.show_once(f"{problem}; completions go on with what was there before")
+                problem = await loop.run_in_executor(
+                    self.worker, self._load, opened_as(self.worked, self.settings), report
+                )
         if cancel.reason is None:
             self.status = Status("error", problem) if problem else Status("normal", READY)
             self.show_once(problem)
@@ -116,7 +122,7 @@ class SpdServer(LanguageServer):
             self.completer = None  # two models at once may not fit into memory
             completer = self.load(settings, report)
             self.loading.check()  # a session that ended meanwhile has no use for it
-            self.completer = completer
+            self.completer, self.worked = completer, settings
         except Cancelled as stopped:
             return str(stopped)
         except UserError as error:

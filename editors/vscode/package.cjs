@@ -3,7 +3,7 @@ process.env.SOURCE_DATE_EPOCH ??= "946684800"; // 2000-01-01, instead of the fil
 process.env.TZ = "UTC"; // archives hold local times
 
 require("@vscode/vsce").createVSIX({
-  packagePath: "spd-lsp.vsix",
+  packagePath: process.argv[2] === "--out" ? process.argv[3] : "spd-lsp.vsix",
   dependencies: false,
   allowMissingRepository: true,
 });

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spd_lsp.settings import Settings, UserError
-from tests.spd_lsp.lsp_client import FakeCompleter, at, opened, result, session, texts, until
+from tests.spd_lsp.lsp_client import Editor, FakeCompleter, at, opened, result, session, texts, until
 
 COMPLETION = "textDocument/completion"
 
@@ -116,6 +116,12 @@ class Loads:
         return FakeCompleter()
 
 
+async def says(editor: Editor, message: str) -> None:
+    """Wait until the status is that: what changes a configuration is not answered."""
+    while (await editor.status())["message"] != message:
+        await asyncio.sleep(0.005)
+
+
 PULLS = {"workspace": {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}}
 
 
@@ -163,12 +169,11 @@ async def test_a_changed_configuration_is_pulled_and_switches_completions_off_an
         editor.open("x = \n")
         editor.replies["workspace/configuration"] = [{"enabled": False}]
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
-        await until(lambda: len(editor.told("workspace/configuration")) == 2)
+        await says(editor, "completions are off")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == []
-        assert (await editor.status())["message"] == "completions are off"
         editor.replies["workspace/configuration"] = [{}]
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
-        await until(lambda: len(editor.told("workspace/configuration")) == 3)
+        await says(editor, "the model is ready")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         assert len(loads.settings) == 1
 
@@ -304,6 +309,26 @@ async def test_after_a_failure_any_change_tries_again():
         editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
         await until(lambda: len(tries) == 2)
         await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+
+
+async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
+    tries: list[Settings] = []
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        tries.append(settings)
+        if settings.device == "cuda":
+            raise UserError("device 'cuda' is not available here")
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await opened(editor)
+        editor.notify("spd-lsp/options", {"device": "cuda", "alpha": 0.25})
+        await until(lambda: len(tries) == 3)
+        await editor.ready()
+        assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
+        (told,) = editor.told("window/showMessage")
+        assert "is not available here; completions go on with what was there before" in told["message"]
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 

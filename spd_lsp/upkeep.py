@@ -28,9 +28,11 @@ class Upkeep:
         self.busy = busy
         self.work = work
         self.running: asyncio.Task[None] | None = None
+        self.nudged = False  # since the last slice began, which may have looked before
 
     def nudge(self) -> None:
         """There may be something to do."""
+        self.nudged = True
         if self.running is None or self.running.done():
             self.running = asyncio.ensure_future(self.run())
 
@@ -42,9 +44,10 @@ class Upkeep:
     async def run(self) -> None:
         """Work until nothing is left."""
         more = True
-        while more:
+        while more or self.nudged:
             await asyncio.sleep(PAUSE)
             if not self.busy():
+                self.nudged = False
                 more = await asyncio.get_running_loop().run_in_executor(self.worker, self.slice)
 
     def slice(self) -> bool:

@@ -59,11 +59,11 @@ def source_files(archive: Path) -> list[tuple[str, bytes]]:
 
 
 def written(names: Sequence[str]) -> list[str]:
-    """TypeScript of `src` folders, else JavaScript, from such folders if there are any, else other TypeScript."""
+    """TypeScript of `src` folders, else what there is more of: other TypeScript, or JavaScript, of `src` first."""
     kept = [name for name in names if not BUILT.intersection(folders(name)) and ".min." not in name]
     typescript = [name for name in kept if name.endswith(TYPESCRIPT) and not name.endswith(DECLARATIONS)]
     javascript = [name for name in kept if name.endswith(JAVASCRIPT)]
-    return in_src(typescript) or in_src(javascript) or javascript or typescript
+    return in_src(typescript) or max(typescript, in_src(javascript) or javascript, key=len)
 
 
 def in_src(names: Sequence[str]) -> list[str]:

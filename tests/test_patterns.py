@@ -30,7 +30,6 @@ WORST = 64_000  # characters
 BOUND = 0.05  # seconds of processor time for them
 LADDER = (24, 60, 500, 4_000, WORST)  # what is exponential is noticed before it takes for ever
 METHODS = {"search", "match", "fullmatch", "sub", "findall", "finditer", "split"}
-PUT_TOGETHER = {"ignores.py", "secret_rules.py"}  # have tests of their own
 USUAL = list(" \taA1(){}[]\"'\\/#-.:|=_")
 
 
@@ -58,9 +57,26 @@ def expressions() -> Iterator[Expression]:
             source = path.read_text(encoding="utf-8")
             tree = ast.parse(source)
             names = names_given(tree)
-            for node in ast.walk(tree):
-                if is_call(node) and (path.name not in PUT_TOGETHER or isinstance(node.args[0], ast.Constant)):
+            calls = [node for node in ast.walk(tree) if is_call(node)]
+            for node in calls:
+                if isinstance(node.args[0], ast.Constant):
                     yield read(node, names.get(node, ""), path.relative_to(root.parent), source)
+            if not all(isinstance(node.args[0], ast.Constant) for node in calls):
+                yield from put_together(path.relative_to(root.parent), source)
+
+
+def put_together(path: Path, source: str) -> Iterator[Expression]:
+    """The compiled ones that a module holds, also within others; what its functions make has tests of its own."""
+    module = importlib.import_module(".".join(path.with_suffix("").parts))
+    for name, held in vars(module).items():
+        waiting, number = [held], 0
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, re.Pattern):
+                number += 1
+                yield Expression(f"{path}:{name}:{number}", one, how_used(name, source))
+            elif isinstance(one, (tuple, list)):
+                waiting.extend(one)
 
 
 def names_given(tree: ast.AST) -> dict[ast.AST, str]:
@@ -85,12 +101,11 @@ def is_call(node: ast.AST) -> bool:
 
 
 def read(call: ast.Call, name: str, path: Path, source: str) -> Expression:
-    if isinstance(call.args[0], ast.Constant):
-        named = [ast.unparse(one) for one in [*call.args[1:], *(keyword.value for keyword in call.keywords)]]
-        flags = [getattr(re, flag) for one in named for flag in re.findall(r"\bre\.([A-Z]+)\b", one)]
-        pattern = re.compile(call.args[0].value, sum(flags))
-    else:  # put together of constants
-        pattern = getattr(importlib.import_module(".".join(path.with_suffix("").parts)), name)
+    literal = call.args[0]
+    assert isinstance(literal, ast.Constant)
+    named = [ast.unparse(one) for one in [*call.args[1:], *(keyword.value for keyword in call.keywords)]]
+    flags = [getattr(re, flag) for one in named for flag in re.findall(r"\bre\.([A-Z]+)\b", one)]
+    pattern = re.compile(literal.value, sum(flags))
     method = call.func.attr  # type: ignore[attr-defined]
     used = how_used(name, source) if method == "compile" else method
     return Expression(f"{path}:{call.lineno}:{call.col_offset}", pattern, used)

@@ -45,7 +45,7 @@ def select_language(folder: Path, budget: int, seed: int) -> Selection:
     cap = even_share([sum(path.stat().st_size for path in paths) for paths in learnable], budget)
     learnt = [sorted(take(paths, cap, rng)) for paths in learnable]
     rng.shuffle(learnt)
-    rng.shuffle(held_out)
+    random.Random(seed).shuffle(held_out)  # in the same order, whatever the budget
     return Selection(learnt, held_out)
 
 

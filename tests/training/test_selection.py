@@ -62,3 +62,9 @@ def test_no_run_learns_what_any_run_holds_out(corpus: Path) -> None:
     assert {path for package in everything.learnt for path in package}.isdisjoint(other.held_out)
     assert set(everything.held_out) == set(other.held_out) != set()
     assert all(is_held_out(path, folder) for path in everything.held_out)
+
+
+def test_the_same_files_are_measured_on_whatever_is_learnt(corpus: Path) -> None:
+    little, much = (select_language(corpus / "python", budget, seed=0) for budget in (5_000, 10**9))
+    assert little.held_out == much.held_out
+    assert little.learnt != much.learnt

@@ -71,14 +71,16 @@ class Glob:
     """A glob with many stars. Raises `re.error` for what no glob can be."""
 
     def __init__(self, glob: str) -> None:
-        self.parts = glob.strip("/").split("/")
-        if "/" not in glob:
-            self.parts.insert(0, ANY)
+        named = glob.strip("/").split("/") if "/" in glob else [ANY, glob]
+        before = ["", *named]
+        self.parts = [part for part, last in zip(named, before, strict=False) if (part, last) != (ANY, ANY)]
         for part in self.parts:
             compiled(part)
 
     def fits(self, path: str) -> bool:
         """Whether the path or a folder that it lies in fits."""
+        if self.parts == [ANY]:
+            return True
         reached = self.skip({0})
         names = path.split("/")
         for number, name in enumerate(names):

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
@@ -147,6 +147,7 @@ NAMES = st.lists(st.sampled_from(["a", "b", "ab", "abc", "axbyc", "c.py"]), min_
 
 
 @settings(max_examples=300, deadline=None)
+@example(["**", "**", "**"], False, ["a"])
 @given(STARRED, st.booleans(), NAMES)
 def test_a_glob_with_many_stars_means_what_pathspec_says(parts: list[str], rooted: bool, names: list[str]) -> None:
     glob, path = "/" * rooted + "/".join(parts), "/".join(names)

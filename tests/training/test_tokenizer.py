@@ -71,7 +71,7 @@ def test_with_merges_across_blanks_any_text_comes_back_and_lines_end_at_their_en
 def test_merges_across_blanks_join_words_and_never_numbers(joining: Tokenizer) -> None:
     assert joining.get_vocab_size() == 1_200
     texts = [joining.decode([place]) for place in joining.get_vocab().values()]
-    assert any(" = " in text.strip() for text in texts)
+    assert any(" " in text.strip() for text in texts)
     assert not any(text[0].isnumeric() and len(text) > 3 for text in texts if text)
     assert len(joining.encode("12345").ids) == len(joining.encode("123").ids) + len(joining.encode("45").ids)
 

@@ -21,20 +21,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ngram_builders.counting import FEW, Earlier, Lost, Task, Terms, count, streams_of
-from ngram_builders.counts import ORDERS, check_orders
-from ngram_builders.domains import distinct, table_name
+from ngram_builders.counting.pipeline import FEW, Earlier, Lost, Task, Terms, count, streams_of
+from ngram_builders.counting.token_cache import FILE, Store, remove
+from ngram_builders.counting.tokenize import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.errors import UserError
-from ngram_builders.files import Survey, language_of_name, shown, survey
-from ngram_builders.masking import MARK, masked_lines
-from ngram_builders.owners import is_anothers, name_beside
-from ngram_builders.reading import Encode, Reading, Report, digest_of, languages_of, learn
-from ngram_builders.registry import Domain, Registry, check_name
-from ngram_builders.sources import source_of
-from ngram_builders.store import FILE, Store, remove
-from ngram_builders.tables import Table, TableSummary
-from ngram_builders.weights import TELLING, assess
-from ngram_builders.writer import write_table
+from ngram_builders.ngrams import ORDERS, check_orders
+from ngram_builders.registry.domains import distinct, table_name
+from ngram_builders.registry.model_match import is_anothers, name_beside
+from ngram_builders.registry.registry import Domain, Registry, check_name
+from ngram_builders.sources.discovery import Survey, language_of_name, shown, survey
+from ngram_builders.sources.filters import source_of
+from ngram_builders.sources.masking import MARK, masked_lines
+from ngram_builders.table.order_weights import TELLING, assess
+from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.table.writer import write_table
 
 __all__ = ["DUPLICATE", "Preview", "Summary", "build", "counted_for", "default_name", "nothing_found", "preview"]
 

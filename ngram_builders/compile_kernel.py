@@ -25,7 +25,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGE = "ngram_builders"
+PACKAGE = "ngram_builders/table"
 SOURCES = ("kernel.c", "rows.h", "mapped.h")  # the first includes the others
 LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
 ZIG = "ziglang>=0.13,<1"

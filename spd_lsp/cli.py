@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spd_lsp import __version__
-from spd_lsp.addresses import DEFAULT_PORT, is_number
-from spd_lsp.bench_command import bench
-from spd_lsp.build_command import build_ngrams
-from spd_lsp.checkpoints import lasting
-from spd_lsp.connect_command import connect, door_at, token_options
-from spd_lsp.eval_command import evaluate
-from spd_lsp.ngram_commands import ngrams
+from spd_lsp.commands.bench import bench
+from spd_lsp.commands.build_ngrams import build_ngrams
+from spd_lsp.commands.connect import connect, door_at, token_options
+from spd_lsp.commands.evaluate import evaluate
+from spd_lsp.commands.ngrams import ngrams
+from spd_lsp.commands.rebuild import rebuild
+from spd_lsp.commands.tune import tune
+from spd_lsp.lsp.transport.addresses import DEFAULT_PORT, is_number
+from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.printable import as_json
-from spd_lsp.rebuild_command import rebuild
 from spd_lsp.settings import Settings, UserError, unabbreviated
 from spd_lsp.surroundings import settle_elsewhere
 from spd_lsp.terminal import guard_output
-from spd_lsp.tune_command import tune
 
 if TYPE_CHECKING:
-    from spd_lsp.completer import Answer, Completer
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.completion.completer import Answer, Completer
+    from spd_lsp.completion.tokenizer import Tokens
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -128,8 +128,8 @@ def serve(
     verbose: int,
 ) -> None:
     """Run the language server; an editor starts it."""
-    from spd_lsp.listening import SharedModel, serve_at, serve_stdio
-    from spd_lsp.server import create_server
+    from spd_lsp.lsp.server import create_server
+    from spd_lsp.lsp.transport.serve import SharedModel, serve_at, serve_stdio
 
     settings = dataclasses.replace(settings, model=lasting(model), device=device)
     if stdio + (socket is not None) + (tcp is not None) > 1:
@@ -162,8 +162,8 @@ def complete(
     as_json: bool,
 ) -> None:
     """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
-    from spd_lsp.completer import Answer
-    from spd_lsp.refusals import editors_name, refusal
+    from spd_lsp.completion.completer import Answer
+    from spd_lsp.lsp.exclusions import editors_name, refusal
 
     path, source, cursor = read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
@@ -214,7 +214,7 @@ def read_source(path: Path) -> str:
 
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Any:
     """Import torch and read the weights, which takes seconds."""
-    from spd_lsp.model import load
+    from spd_lsp.models.load import load
 
     return load(folder, device, report)
 
@@ -228,16 +228,16 @@ def load_completer(
 ) -> Completer:
     """Put a completer together."""
     from ngram_builders.programs import python
-    from ngram_builders.registry import Registry
-    from spd_lsp.checkpoints import STARTER, built_in_domains, locate, vocabulary
-    from spd_lsp.completer import Completer
-    from spd_lsp.interpolation import ROWS, Domains
-    from spd_lsp.live import Live
-    from spd_lsp.parsing import PARSERS
-    from spd_lsp.rebuild import Rebuilder
-    from spd_lsp.retokenise import Retokeniser
-    from spd_lsp.tokens import Tokens
-    from spd_lsp.tuning import read_weights, with_tuned
+    from ngram_builders.registry.registry import Registry
+    from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.parsing import PARSERS
+    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tuned_settings import read_weights, with_tuned
+    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate, vocabulary
+    from spd_lsp.ngrams.auto_rebuild import Rebuilder
+    from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+    from spd_lsp.ngrams.interpolation import ROWS, Domains
+    from spd_lsp.ngrams.live_index import Live
 
     folder = locate(settings.model, report)
     tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
@@ -311,7 +311,7 @@ def as_object(answer: Answer, model: str) -> str:
 @click.pass_obj
 def doctor(settings: Settings, model: str, device: str) -> None:
     """Print what is installed, what would run, what is wrong and how to mend it."""
-    from spd_lsp.doctor import examine
+    from spd_lsp.commands.diagnosis import examine
 
     settings = dataclasses.replace(settings, model=model, device=device)
     wrong = 0

@@ -14,7 +14,7 @@ import pytest
 
 import spd_lsp
 from editors.vscode.settings import OWN, camel, configuration, restricted
-from spd_lsp.configuration import ANY_FOLDER, EDITORS_OWN
+from spd_lsp.lsp.options import ANY_FOLDER, EDITORS_OWN
 from spd_lsp.settings import Settings, parse_options
 
 EDITORS = Path(__file__).parents[1] / "editors"

@@ -17,8 +17,8 @@ from ngram_builders import compile_kernel
 from spd_lsp import __version__
 
 ROOT = Path(__file__).parent.parent
-KERNEL = f"ngram_builders/{compile_kernel.LIBRARY}"
-MADE_OF = {f"ngram_builders/{name}" for name in (*compile_kernel.SOURCES, "compile_kernel.py")}
+KERNEL = f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY}"
+MADE_OF = {"ngram_builders/compile_kernel.py", *(f"{compile_kernel.PACKAGE}/{n}" for n in compile_kernel.SOURCES)}
 
 
 def build(target: str, folder: Path, **environment: str) -> tuple[Path, str]:
@@ -47,7 +47,8 @@ def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     starter = {"config.json", "model.safetensors", "tokenizer.json", "python.ngt", "MODEL_CARD.md", "decoder.json"}
     assert {f"spd_lsp/starter/{name}" for name in starter} <= names
-    assert {"spd_lsp/cli.py", "spd_lsp/py.typed", "ngram_builders/tables.py", "ngram_builders/py.typed"} <= names
+    assert {"spd_lsp/cli.py", "ngram_builders/table/reader.py"} <= names
+    assert {"spd_lsp/py.typed", "ngram_builders/py.typed"} <= names
 
 
 def test_the_wheel_holds_neither_tests_nor_editors(wheel):
@@ -64,12 +65,12 @@ def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, 
         archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
     assert KERNEL in names
     assert not MADE_OF & names
-    code = "from ngram_builders import kernel; print(kernel.__file__, kernel.why_not())"
+    code = "from ngram_builders.table import kernel; print(kernel.__file__, kernel.why_not())"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    assert said.stdout == f"{tmp_path / 'installed' / 'ngram_builders' / 'kernel.py'} \n"
+    assert said.stdout == f"{tmp_path / 'installed' / 'ngram_builders' / 'table' / 'kernel.py'} \n"
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.completer import HISTORY, BoundedModel, Completer
-from spd_lsp.context import trim
-from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Drafts, Floats, Model, Start
+from spd_lsp.completion.completer import HISTORY, BoundedModel, Completer
+from spd_lsp.completion.context import trim
+from spd_lsp.completion.postprocess import Place, rank, shown
+from spd_lsp.completion.tokenizer import Prompt, Tokens
+from spd_lsp.decoding.decoders import DECODERS
+from spd_lsp.decoding.hypotheses import worth
+from spd_lsp.decoding.sampling import Chance, nucleus, sample
+from spd_lsp.decoding.superposed import Drafts, Floats, Model, Start
 from spd_lsp.evaluation.length_penalty import penalised_beam
 from spd_lsp.evaluation.prior import PRIORS, Prior
-from spd_lsp.interpolation import Domains, Mixture, believed
-from spd_lsp.items import Place, rank, shown
-from spd_lsp.ranking import worth
-from spd_lsp.sampling import Chance, nucleus, sample
+from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
 from spd_lsp.settings import Settings, UserError, fault
-from spd_lsp.tokens import Prompt, Tokens
 
 __all__ = ["DRAWN", "FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "Reply", "parse_arm", "parse_arms"]
 

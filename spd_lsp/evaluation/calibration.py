@@ -1,4 +1,4 @@
-"""Weights for `spd_lsp.confidence`: how often drafts with some probability were what was written.
+"""Weights for `spd_lsp.completion.calibration`: how often drafts with some probability were what was written.
 
 In: records of places with an arm's drafts. Out: the weights of beta calibration, and what they gain where they
 were not fitted: each package is judged by weights from the others. Writes nothing.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spd_lsp.confidence import LEAST
+from spd_lsp.completion.calibration import LEAST
 from spd_lsp.evaluation.bootstrap import Floats
 from spd_lsp.evaluation.store import Record
 from spd_lsp.settings import UserError

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from tree_sitter import Node
 
-from spd_lsp.languages import LANGUAGES, Language, TooHard, parse
-from spd_lsp.outline import is_documentation
+from spd_lsp.completion.languages import LANGUAGES, Language, TooHard, parse
+from spd_lsp.completion.syntax_outline import is_documentation
 
 __all__ = ["CODE", "COMMENT", "LEXEME", "STRING", "Line", "code_lines"]
 

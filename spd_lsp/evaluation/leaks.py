@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import ORDERS, stream
-from ngram_builders.sources import source_of
-from ngram_builders.tables import Table, query
+from ngram_builders.ngrams import ORDERS, stream
+from ngram_builders.sources.filters import source_of
+from ngram_builders.table.reader import Table, query
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import Package
 from spd_lsp.evaluation.similarity import (
     NEAR,
@@ -33,7 +34,6 @@ from spd_lsp.evaluation.similarity import (
     without_comments,
 )
 from spd_lsp.settings import UserError
-from spd_lsp.tokens import Tokens
 
 __all__ = ["MOST", "Finding", "check"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spd_lsp.batch import EMPTY, Batch, Check, longest
-from spd_lsp.beam import select_rows
-from spd_lsp.drafts import Draft, Drafts, Model, Start
-from spd_lsp.ranking import ranked
+from spd_lsp.decoding.batch import EMPTY, Batch, Check, longest
+from spd_lsp.decoding.beam import select_rows
+from spd_lsp.decoding.hypotheses import ranked
+from spd_lsp.decoding.superposed import Draft, Drafts, Model, Start
 from spd_lsp.settings import Settings
 
 

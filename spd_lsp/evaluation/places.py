@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ngram_builders.files import language_of_name, survey
-from ngram_builders.sources import source_of
+from ngram_builders.sources.discovery import language_of_name, survey
+from ngram_builders.sources.filters import source_of
+from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.evaluation.code_lines import CODE, LEXEME, Line, code_lines
-from spd_lsp.languages import LANGUAGES
 from spd_lsp.settings import UserError
 
 __all__ = [

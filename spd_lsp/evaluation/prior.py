@@ -18,16 +18,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import ORDERS, Run, count_streams, negate, stream
-from ngram_builders.layout import Columns
-from ngram_builders.registry import WEIGHT
-from ngram_builders.tables import Table
-from ngram_builders.writer import columns_of
+from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
+from ngram_builders.registry.registry import WEIGHT
+from ngram_builders.table.format import Columns
+from ngram_builders.table.reader import Table
+from ngram_builders.table.writer import columns_of
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.similarity import NEAR, identifiers, jaccard
-from spd_lsp.interpolation import BUILT_IN_WEIGHT, Mixture
-from spd_lsp.retokenise import Retokeniser
-from spd_lsp.tokens import Tokens
+from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
 __all__ = ["PRIORS", "SEEN", "FilePrior", "PackagePrior", "Prior"]
 

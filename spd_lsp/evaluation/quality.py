@@ -20,7 +20,7 @@ from spd_lsp.evaluation.keystrokes import Typed, type_through
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
 from spd_lsp.evaluation.store import Record, Store
-from spd_lsp.interpolation import Mixture
+from spd_lsp.ngrams.interpolation import Mixture
 
 __all__ = ["Plan", "measure"]
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from spd_lsp import __version__
-from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.arms import Arm, Asker
 from spd_lsp.evaluation.leaks import Finding, check
 from spd_lsp.evaluation.places import PRIMARY, Cursor, Package, sample
 from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import Plan, measure
 from spd_lsp.evaluation.store import Record, Store
-from spd_lsp.model import load
+from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+from spd_lsp.models.load import load
 from spd_lsp.settings import Settings, UserError
-from spd_lsp.tokens import Tokens
 
 __all__ = ["Options", "Session", "open_session"]
 

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from ngram_builders.counts import ORDERS
-from ngram_builders.layout import Weights
-from ngram_builders.registry import WEIGHT
-from spd_lsp.checkpoints import STARTER, built_in_domains
-from spd_lsp.confidence import share_right
+from ngram_builders.ngrams import ORDERS
+from ngram_builders.registry.registry import WEIGHT
+from ngram_builders.table.format import Weights
+from spd_lsp.completion.calibration import share_right
+from spd_lsp.completion.tuned_settings import FITTED, GLANCE, Tuned, Walk, descend, odd, threshold
 from spd_lsp.evaluation.arms import FULL, Arm
 from spd_lsp.evaluation.bootstrap import Draws, Floats, Interval
 from spd_lsp.evaluation.places import Cursor, Package, Source
@@ -27,10 +27,10 @@ from spd_lsp.evaluation.quality import Plan, measure
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, plain_points
 from spd_lsp.evaluation.session import Session
 from spd_lsp.evaluation.store import Record
-from spd_lsp.fitting import PLACES, Read, Reader, judge, read_beside
-from spd_lsp.interpolation import BUILT_IN_WEIGHT, ROWS, Mixture
+from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains
+from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, ROWS, Mixture
+from spd_lsp.ngrams.weight_fitting import PLACES, Read, Reader, judge, read_beside
 from spd_lsp.settings import Settings
-from spd_lsp.tuning import FITTED, GLANCE, Tuned, Walk, descend, odd, threshold
 
 __all__ = ["NAME", "Outcome", "named", "walk_grid"]
 

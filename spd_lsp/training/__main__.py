@@ -16,9 +16,9 @@ import torch
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.settings import UserError
 from spd_lsp.terminal import console, guard_output
-from spd_lsp.tokens import Tokens
 from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import read_listing
 from spd_lsp.training.corpus.package import Source

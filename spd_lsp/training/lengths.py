@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spd_lsp.tokens import Tokens
+from spd_lsp.completion.tokenizer import Tokens
 
 PLACES = 3_000
 NEAR = 300  # characters before the cursor's line that are tokenised along

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import Run, count_streams, group_starts, merge, other, token_bits
-from ngram_builders.layout import TableSummary
-from ngram_builders.writer import write_table
-from spd_lsp.tokens import Tokens
+from ngram_builders.ngrams import Run, count_streams, group_starts, merge, other, token_bits
+from ngram_builders.table.format import TableSummary
+from ngram_builders.table.writer import write_table
+from spd_lsp.completion.tokenizer import Tokens
 
 # Order -> how many packages must share an n-gram, and how often it must stand in them all. Found by raising, from
 # (3, 1), whichever least hurt the likelihood of code of the development packages per byte saved, down to 12 MiB.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spd_lsp.hostile import Trap
+from tests.hostile import Trap
 
 EMACS = shutil.which("emacs")
 ROOT = Path(__file__).parents[2]

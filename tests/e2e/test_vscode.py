@@ -32,7 +32,7 @@ from tests.e2e.vscode import (
     until,
     vscode,
 )
-from tests.spd_lsp.hostile import Trap
+from tests.hostile import Trap
 
 MISSING = [
     part

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.completer import Completer
-from spd_lsp.context import trim
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.context import trim
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.decoding.sampling import Chance
 from spd_lsp.evaluation.arms import KINDS, Asker, BestAlone, parse_arm, parse_arms
 from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import gap
-from spd_lsp.model import load
-from spd_lsp.sampling import Chance
+from spd_lsp.models.load import load
 from spd_lsp.settings import Settings, UserError
-from spd_lsp.tokens import Tokens
 from tests.conftest import STARTER
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.confidence import BESIDE_NGRAMS, share_right
+from spd_lsp.completion.calibration import BESIDE_NGRAMS, share_right
 from spd_lsp.evaluation.calibration import Seen, as_line, fit, gap, loss, observed, said, said_elsewhere
 from spd_lsp.settings import UserError
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ngram_builders.counts import ORDERS, count_streams, stream
-from ngram_builders.writer import columns_of
-from spd_lsp.checkpoints import built_in_domains
+from ngram_builders.ngrams import ORDERS, count_streams, stream
+from ngram_builders.table.writer import columns_of
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import SEEN, PackagePrior
-from spd_lsp.interpolation import Mixture
-from spd_lsp.tokens import Tokens
+from spd_lsp.models.checkpoint.hub import built_in_domains
+from spd_lsp.ngrams.interpolation import Mixture
 from tests.conftest import STARTER
 
 

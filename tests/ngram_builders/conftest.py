@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry import Registry
+from ngram_builders.registry.registry import Registry
 
 
 @pytest.fixture

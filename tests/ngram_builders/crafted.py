@@ -24,12 +24,12 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from ngram_builders import lookup
 from ngram_builders.errors import UserError
-from ngram_builders.kernel import EVEN, Compiled
-from ngram_builders.layout import DTYPES, PREFIX, Columns, align, read_header
-from ngram_builders.shared_library import open_library
-from ngram_builders.tables import Table
+from ngram_builders.table import query as lookup
+from ngram_builders.table.format import DTYPES, PREFIX, Columns, align, read_header
+from ngram_builders.table.kernel import EVEN, Compiled
+from ngram_builders.table.reader import Table
+from ngram_builders.table.shared_library import open_library
 from tests.ngram_builders.reference import write_texts
 
 Random = np.random.Generator

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builders import lookup
 from ngram_builders.errors import UserError
-from ngram_builders.tables import Table, query
+from ngram_builders.table import query as lookup
+from ngram_builders.table.reader import Table, query
 
 MORE = 300  # questions of each thread after the cut
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builders import kernel, lookup
-from ngram_builders.counts import count_streams
-from ngram_builders.kernel import Compiled
-from ngram_builders.layout import Columns
-from ngram_builders.shared_library import open_library
-from ngram_builders.writer import columns_of
+from ngram_builders.ngrams import count_streams
+from ngram_builders.table import kernel
+from ngram_builders.table import query as lookup
+from ngram_builders.table.format import Columns
+from ngram_builders.table.kernel import Compiled
+from ngram_builders.table.shared_library import open_library
+from ngram_builders.table.writer import columns_of
 from tests.ngram_builders.pools import as_in_a_file
 
 PAGE = mmap.PAGESIZE

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from ngram_builders.counts import Run, other, prune
-from ngram_builders.layout import MANY, Columns
-from ngram_builders.writer import columns_of
+from ngram_builders.ngrams import Run, other, prune
+from ngram_builders.table.format import MANY, Columns
+from ngram_builders.table.writer import columns_of
 from tests.ngram_builders.reference import (
     LARGE,
     LARGE_VOCABULARY,

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from ngram_builders.counts import ORDERS, Run, count_streams, hash_contexts, other, token_bits
-from ngram_builders.layout import TableSummary
-from ngram_builders.spill import Counter as TokenCounter
-from ngram_builders.writer import write_table
+from ngram_builders.counting.external_merge import Counter as TokenCounter
+from ngram_builders.ngrams import ORDERS, Run, count_streams, hash_contexts, other, token_bits
+from ngram_builders.table.format import TableSummary
+from ngram_builders.table.writer import write_table
 
 END = 0
 SMALL = (0, 1, 2, 3)

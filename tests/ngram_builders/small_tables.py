@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builders.registry import Domain
-from ngram_builders.tables import Table, TableSummary, query
+from ngram_builders.registry.registry import Domain
+from ngram_builders.table.reader import Table, TableSummary, query
 from tests.ngram_builders.reference import write_texts
 
 

@@ -19,14 +19,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders import counting, reading, spill
 from ngram_builders.build import Summary, build, default_name, preview
-from ngram_builders.counts import count_streams, stream
+from ngram_builders.counting import external_merge as spill
+from ngram_builders.counting import pipeline as counting
+from ngram_builders.counting import tokenize as reading
+from ngram_builders.counting.token_cache import FILE, Store
 from ngram_builders.errors import UserError
-from ngram_builders.registry import Registry
-from ngram_builders.store import FILE, Store
-from ngram_builders.tables import Table
-from ngram_builders.writer import write_table
+from ngram_builders.ngrams import count_streams, stream
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import Table
+from ngram_builders.table.writer import write_table
 from tests.ngram_builders.small_tables import writer
 
 END = 256
@@ -409,13 +411,13 @@ import os, sys, threading, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
 from ngram_builders.build import build
-from ngram_builders.registry import Registry
+from ngram_builders.registry.registry import Registry
 
 def encode(texts):
     time.sleep(0.002)
     return [list(text.encode()) for text in texts]
 
-from ngram_builders import reading
+from ngram_builders.counting import tokenize as reading
 reading.BATCH_FILES = 2
 threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), 9)).start()
 build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
@@ -461,7 +463,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
-from ngram_builders.registry import Registry
+from ngram_builders.registry.registry import Registry
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 try:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry import Registry
-from ngram_builders.tables import Table
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import Table
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(
@@ -26,8 +26,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
-from ngram_builders.registry import Registry
-from ngram_builders.stages import peak_memory
+from ngram_builders.registry.registry import Registry
+from ngram_builders.distributed.stages import peak_memory
 from tests.ngram_builders.byte_encoder import encode
 
 try:

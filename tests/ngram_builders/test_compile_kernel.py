@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders import compile_kernel, kernel, shared_library
+from ngram_builders import compile_kernel
 from ngram_builders.compile_kernel import CompileKernel
+from ngram_builders.table import kernel, shared_library
 
-ROOT = Path(kernel.__file__).parent.parent
+ROOT = Path(kernel.__file__).parents[2]
 
 
 @pytest.fixture
 def hook(tmp_path):
     """The hook as hatchling makes it, for a source tree of its own."""
-    package = tmp_path / "ngram_builders"
-    package.mkdir()
+    package = tmp_path / compile_kernel.PACKAGE
+    package.mkdir(parents=True)
     for name in compile_kernel.SOURCES:
-        (package / name).write_bytes((ROOT / "ngram_builders" / name).read_bytes())
+        (package / name).write_bytes((ROOT / compile_kernel.PACKAGE / name).read_bytes())
     return CompileKernel(str(tmp_path), {}, None, None, "", "wheel")  # type: ignore[arg-type]
 
 
@@ -47,7 +48,7 @@ def needs_compiler(hook: CompileKernel, folder: Path) -> None:
 def test_a_wheel_gets_the_library_and_the_tree_stays_clean(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     data = initialize(hook, "standard")
-    assert data["force_include"] == [f"ngram_builders/{compile_kernel.LIBRARY}"]
+    assert data["force_include"] == [f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY}"]
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
     assert {path.name for path in Path(hook.root).rglob("*.*")} == set(compile_kernel.SOURCES)
@@ -56,7 +57,7 @@ def test_a_wheel_gets_the_library_and_the_tree_stays_clean(hook, tmp_path_factor
 def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     assert initialize(hook, "editable") == {"force_include": []}
-    package = Path(hook.root) / "ngram_builders"
+    package = Path(hook.root) / compile_kernel.PACKAGE
     assert sorted(path.name for path in package.iterdir()) == sorted(
         [*compile_kernel.SOURCES, compile_kernel.LIBRARY]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spd_lsp.tokens import Tokens
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.training.lengths import Lengths, leads_on, measure_lengths, measure_reach
 from spd_lsp.training.tokenizer import learn_tokenizer, save_tokenizer
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.tables import Table, query
-from spd_lsp.tokens import Tokens
+from ngram_builders.table.reader import Table, query
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.training.ngrams import encode_packages, tally, write_domain
 
 DOCUMENT = st.lists(st.integers(5, 8), max_size=12).map(lambda ids: np.array([*ids, 0], dtype=np.uint16))

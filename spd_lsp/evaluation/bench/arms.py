@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from spd_lsp.candidates import Histories, Interpolation
-from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Floats, Ids, Start
-from spd_lsp.engine.likeliest import Likeliest
+from spd_lsp.decoding.candidates import Histories, Interpolation
+from spd_lsp.decoding.decoders import DECODERS
+from spd_lsp.decoding.superposed import Floats, Ids, Start
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
+from spd_lsp.models.topk import Likeliest
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.engine.runner import Runner
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
+    from spd_lsp.models.base import Runner
 
 __all__ = ["LLAMA_CPP", "SINGLE", "Contest", "contenders", "forget", "run"]
 

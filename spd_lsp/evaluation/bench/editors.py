@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Start
-from spd_lsp.engine.batching import SharedEngine
+from spd_lsp.decoding.decoders import DECODERS
+from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, never
 from spd_lsp.evaluation.bench.moments import Moment, now
 from spd_lsp.evaluation.bench.prefixes import TYPED
+from spd_lsp.models.batch_scheduler import SharedEngine
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.engine.runner import Runner
+    from spd_lsp.models.base import Runner
 
 __all__ = ["ASKING", "DRAFTS", "Served", "serve"]
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spd_lsp.drafts import Floats
+from spd_lsp.decoding.superposed import Floats
 from spd_lsp.evaluation.bench.gguf_file import Unlike, write
 
 __all__ = ["LlamaCpp", "Unlike"]

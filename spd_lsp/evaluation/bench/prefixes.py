@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from spd_lsp.engine.runner import Runner
 from spd_lsp.evaluation.bench.arms import forget
 from spd_lsp.evaluation.bench.moments import Moment, now
+from spd_lsp.models.base import Runner
 
 __all__ = ["COLD", "TYPED", "read_again", "requests"]
 

@@ -31,9 +31,9 @@ from spd_lsp.evaluation.bench.prefixes import TYPED, read_again
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
+    from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
-    from spd_lsp.interpolation import Mixture
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.ngrams.interpolation import Mixture
 
 __all__ = ["Asked", "Found", "hold"]
 
@@ -77,7 +77,7 @@ class Found:
 
 def hold(asked: Asked, report: Report) -> Found:
     """Load everything, measure everything."""
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.completion.tokenizer import Tokens
 
     tokens = Tokens(asked.folder)
     contest = prepare(asked, tokens, parts=("engine", "transformers", "reading"))
@@ -111,7 +111,7 @@ def hold(asked: Asked, report: Report) -> Found:
 
 def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
     """Load what these parts need: `engine`, `transformers`, `reading`."""
-    from spd_lsp.model import load as load_model
+    from spd_lsp.models.load import load as load_model
 
     remarks: list[str] = []
     engine = load_model(asked.folder, asked.device, remarks.append) if "engine" in parts else None
@@ -174,7 +174,7 @@ def plain_network(asked: Asked, device: str) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging
 
-    from spd_lsp.engine.description import read_config
+    from spd_lsp.models.checkpoint.description import read_config
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -206,10 +206,10 @@ def own_code(folder: Path, tokens: Tokens) -> Mixture:
     """N-grams of this package's own code, with the table that comes with the model if one does."""
     import numpy as np
 
-    from ngram_builders.counts import ORDERS, count_streams, stream
-    from ngram_builders.tables import Delta, Table
-    from spd_lsp.checkpoints import built_in_domains
-    from spd_lsp.interpolation import BUILT_IN_WEIGHT, Mixture
+    from ngram_builders.ngrams import ORDERS, count_streams, stream
+    from ngram_builders.table.reader import Delta, Table
+    from spd_lsp.models.checkpoint.hub import built_in_domains
+    from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
     sources = sorted(Path(__file__).parents[2].rglob("*.py"))
     encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sources])
@@ -250,7 +250,7 @@ def weigh(asked: Asked, found: Found, report: Report) -> None:
 
 def memory_of(asked: Asked, key: Key) -> tuple[int, int]:
     """Bytes that a process holds with the model loaded, and at most while a contender runs."""
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.completion.tokenizer import Tokens
 
     theirs = key[0].startswith("transformers")
     parts = [] if key[0] == LLAMA_CPP else ["transformers" if theirs else "engine"]

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Start
-from spd_lsp.engine.batching import SharedEngine
-from spd_lsp.engine.likeliest import Asking
-from spd_lsp.engine.runner import CHUNK, Pass, Runner
-from spd_lsp.engine.torch_runner import ROWS, TorchRunner
+from spd_lsp.decoding.decoders import DECODERS
+from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, forget, never, run
 from spd_lsp.evaluation.gpu.subject import Subject
+from spd_lsp.models.base import CHUNK, Pass, Runner
+from spd_lsp.models.batch_scheduler import SharedEngine
+from spd_lsp.models.topk import Asking
+from spd_lsp.models.torch.engine import ROWS, TorchRunner
 from spd_lsp.settings import Settings
 
 __all__ = ["ARMS", "THREE_ROWS", "Asked", "Found", "Served", "Steps", "longest", "measure"]

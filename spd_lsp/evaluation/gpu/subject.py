@@ -13,21 +13,21 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, Qwen2Config
 
-from ngram_builders.counts import ORDERS, count_streams, stream
-from ngram_builders.tables import Delta
-from spd_lsp.checkpoints import locate
-from spd_lsp.engine.description import read_config
-from spd_lsp.engine.frames import CudaCapture
-from spd_lsp.engine.gpu_choice import on_gpu
-from spd_lsp.engine.opening import choose_device, choose_dtype
-from spd_lsp.engine.reference import CausalModel
-from spd_lsp.engine.runner import Runner
-from spd_lsp.engine.torch_conversion import convert
-from spd_lsp.engine.torch_runner import TorchRunner
+from ngram_builders.ngrams import ORDERS, count_streams, stream
+from ngram_builders.table.reader import Delta
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.bench.session import weight_bytes
-from spd_lsp.interpolation import Mixture
+from spd_lsp.models.base import Runner
+from spd_lsp.models.checkpoint.description import read_config
+from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.open_checkpoint import choose_device, choose_dtype
+from spd_lsp.models.torch.convert import convert
+from spd_lsp.models.torch.cuda_graphs import CudaCapture
+from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.models.torch.select import on_gpu
+from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.ngrams.interpolation import Mixture
 from spd_lsp.settings import UserError
-from spd_lsp.tokens import Tokens
 
 __all__ = ["SHAPES", "Subject", "prepare"]
 

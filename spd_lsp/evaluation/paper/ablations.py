@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ngram_builders.counts import count_streams
-from ngram_builders.writer import write_table
+from ngram_builders.ngrams import count_streams
+from ngram_builders.table.writer import write_table
 from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, SPD, Judge, Way, Writer
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.evaluation.paper.perplexity import Written, exponential, measure
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars, plain_ticks
-from spd_lsp.interpolation import Mixture
+from spd_lsp.ngrams.interpolation import Mixture
 
 NESTED = "SPD, nested n-grams"
 SINGLE = (Way("nucleus, one draft", "nucleus", NUCLEUS), Way("greedy", "greedy"))

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from spd_lsp.checkpoints import locate
 from spd_lsp.evaluation.paper.subject import Subject, built_in, judge_of, prepare, publish, read_sources, tell
+from spd_lsp.evaluation.results import out_option
+from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.progress import track
-from spd_lsp.results import out_option
 from spd_lsp.settings import UserError
 
 experiments = click.Group()  # `spd-lsp eval` has them beside its own
@@ -75,7 +75,7 @@ ON_CODE = (REPOS, PLACES, PREFIX)
 )
 def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix: int, **asked: Any) -> None:
     """Cosine between a superposed run and its separate drafts, by timestep and layer (figures 3 and 16)."""
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.completion.tokenizer import Tokens
 
     folder, seed = locate(model, tell), asked["seed"]
     sources = read_sources(repos, Tokens(folder), places=asked["places"], before=prefix, after=steps, seed=seed)
@@ -214,12 +214,12 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **asked: An
     TASKS is a .jsonl or .jsonl.gz file. Programs run without network and without rights to change files where the
     system can take these away; what it cannot is said, and refused without --weak-sandbox.
     """
+    from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.evaluation.arms import Asker, parse_arms
     from spd_lsp.evaluation.paper import sandbox
     from spd_lsp.evaluation.paper.infilling import Solver, read_tasks, summarise
-    from spd_lsp.interpolation import Mixture
+    from spd_lsp.ngrams.interpolation import Mixture
     from spd_lsp.settings import Settings
-    from spd_lsp.tokens import Tokens
 
     found = read_tasks(tasks, asked["limit"], asked["seed"])
     arms = parse_arms(asked["arms"].split(","), asked["priors"].split(","))
@@ -234,7 +234,7 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **asked: An
     if foreign := {arm.prior for arm in arms} - set(mixtures):
         raise UserError(f"expected priors none or built-in here, found {', '.join(sorted(foreign))}; choose these")
 
-    from spd_lsp.model import load
+    from spd_lsp.models.load import load
 
     asker = Asker(load(folder, asked["device"]), tokens, Settings(drafts=drafts, max_tokens=max_tokens))
     solver = Solver(asker, mixtures, lambda program: sandbox.run(program).passed)
@@ -256,14 +256,14 @@ def questions(file: Path, model: str, drafts: int, tokens: int, **asked: Any) ->
 
     Wants a large model: one that was made for code knows few answers.
     """
+    from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.evaluation.paper.answers import measure, read_questions, summarise
-    from spd_lsp.tokens import Tokens
 
     found = read_questions(file, asked["limit"], asked["seed"])
     folder = locate(model, tell)
     encoder = Tokens(folder)
 
-    from spd_lsp.model import load
+    from spd_lsp.models.load import load
 
     network = load(folder, asked["device"])
     measured = [

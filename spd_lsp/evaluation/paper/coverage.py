@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.drafts import Start, superpose
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.decoding.superposed import Start, superpose
 from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Writer, samples
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
-from spd_lsp.tokens import Tokens
 
 BUDGETS = (1, 2, 5, 10, 20)
 SPLICED = 3  # tokens drawn before superposing begins

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spd_lsp.decoders import DECODERS
-from spd_lsp.drafts import Drafts, Floats, Model, Start
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.decoding.decoders import DECODERS
+from spd_lsp.decoding.superposed import Drafts, Floats, Model, Start
 from spd_lsp.evaluation.arms import FlatModel
 from spd_lsp.evaluation.paper.passages import Passage, Source
-from spd_lsp.interpolation import LONGEST, Mixture
+from spd_lsp.ngrams.interpolation import LONGEST, Mixture
 from spd_lsp.settings import Settings
-from spd_lsp.tokens import Tokens
 
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
@@ -101,7 +101,7 @@ class Writer:
 
 def samples(model: Model, start: Start, settings: Settings) -> Drafts:
     """k nucleus samples, the same text as often as it was drawn: a mean over them is that of one sample."""
-    from spd_lsp.sampling import sample
+    from spd_lsp.decoding.sampling import sample
 
     drawn, batch = sample(model, start, settings, lambda: None)
     longest = max(len(draft.ids) for draft in drawn)

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from spd_lsp.drafts import Floats
-from spd_lsp.engine.description import read_config
+from spd_lsp.decoding.superposed import Floats
+from spd_lsp.models.checkpoint.description import read_config
 from spd_lsp.settings import UserError
 
 MEASURES = ("superposed", "same history", "best draft", "another text")

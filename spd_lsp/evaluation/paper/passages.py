@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.counts import ORDERS, count_streams, stream
-from ngram_builders.files import language_of, survey
-from ngram_builders.layout import Columns
-from ngram_builders.sources import source_of
-from ngram_builders.writer import columns_of
+from ngram_builders.ngrams import ORDERS, count_streams, stream
+from ngram_builders.sources.discovery import language_of, survey
+from ngram_builders.sources.filters import source_of
+from ngram_builders.table.format import Columns
+from ngram_builders.table.writer import columns_of
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.settings import UserError
-from spd_lsp.tokens import Tokens
 
 Ids = npt.NDArray[np.int64]
 Item = TypeVar("Item")

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.drafts import Floats
+from spd_lsp.decoding.superposed import Floats
 from spd_lsp.evaluation.bootstrap import Interval, mean, means
 from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed, matched
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars, plain_ticks
-from spd_lsp.interpolation import Mixture
+from spd_lsp.ngrams.interpolation import Mixture
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.drafts import superpose
+from spd_lsp.decoding.superposed import superpose
 from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.diversity import uniqueness
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PAPER, PLAIN, SPD, Judge, Way, Writer, informed

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.checkpoints import STARTER, built_in_domains, locate
+from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
 from spd_lsp.progress import track
 from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
+    from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.evaluation.paper.drafting import Judge, Writer
     from spd_lsp.evaluation.paper.passages import Passage, Source
     from spd_lsp.evaluation.report_writer import Report
-    from spd_lsp.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def prepare(
     repos: Sequence[Path], model: str, device: str, *, places: int, before: int, after: int, seed: int
 ) -> Subject:
     """Read the repositories, count what is not asked about, and load the model."""
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.completion.tokenizer import Tokens
 
     folder = locate(model, tell)
     tokens = Tokens(folder)
@@ -55,7 +55,7 @@ def prepare(
     beside = built_in(folder, model, tokens)
 
     from spd_lsp.evaluation.paper.drafting import Writer, mixtures_of
-    from spd_lsp.model import load
+    from spd_lsp.models.load import load
 
     network = load(folder, device)
     if before + after > network.max_positions:
@@ -76,8 +76,8 @@ def prepare(
 
 def built_in(folder: Path, model: str, tokens: Tokens) -> list[tuple[Any, float]]:
     """The Python counts that come with the starter, and their weight; none for other models."""
-    from ngram_builders.tables import Table
-    from spd_lsp.interpolation import BUILT_IN_WEIGHT
+    from ngram_builders.table.reader import Table
+    from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
 
     tables = built_in_domains(folder) if model == STARTER else {}
     return [
@@ -89,9 +89,9 @@ def built_in(folder: Path, model: str, tokens: Tokens) -> list[tuple[Any, float]
 
 def judge_of(judge: str, model: str, device: str, subject: Subject) -> Judge:
     """The model that judges; by default the one that writes."""
+    from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.evaluation.paper.drafting import Judge
-    from spd_lsp.model import load
-    from spd_lsp.tokens import Tokens
+    from spd_lsp.models.load import load
 
     if judge in ("", model):
         return Judge(subject.writer.model, subject.writer.tokens, same=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.bench.arms import ARMS, LLAMA_CPP, SINGLE, Contest, contenders, run
 from spd_lsp.evaluation.bench.machine import MOST, WeightReader
 from spd_lsp.evaluation.bench.session import Asked, own_code, prepare, weight_bytes, with_llama_cpp
-from spd_lsp.tokens import Tokens
 from tests.conftest import STARTER, TinyModel
 
 TEXT = "import os\n\n\ndef main(path):\n    for name in os.listdir(path):\n        print(name)\n"

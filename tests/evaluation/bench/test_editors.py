@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.bench.editors import ASKING, REQUESTS, serve, typing
 from spd_lsp.evaluation.bench.prefixes import TYPED
 from spd_lsp.evaluation.bench.session import Asked, prepare
-from spd_lsp.tokens import Tokens
 from tests.conftest import STARTER
 
 IDS = tuple(range(100, 160))

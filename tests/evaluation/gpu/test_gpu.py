@@ -9,12 +9,12 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from spd_lsp.engine.torch_runner import TorchRunner
 from spd_lsp.evaluation.gpu.command import gpu
 from spd_lsp.evaluation.gpu.measure import ARMS, SERVED, Asked, Found, bandwidth, longest, measure
 from spd_lsp.evaluation.gpu.report import report_of
 from spd_lsp.evaluation.gpu.subject import SHAPES, compile_steps, prepare
-from tests.spd_lsp.engine.test_torch_runner import Traced
+from spd_lsp.models.torch.engine import TorchRunner
+from tests.models.torch.test_engine import Traced
 
 TINY = Asked("tiny", "cpu", context=48, tokens=3, repeat=2, rows=(1, 4), editors=(1, 3), requests=2)
 
@@ -114,7 +114,8 @@ def test_compiled_steps_take_the_place_of_plain_ones(monkeypatch):
 
 
 def test_an_engine_that_would_not_be_chosen_is_measured_and_said_so(monkeypatch):
-    monkeypatch.setattr("spd_lsp.engine.gpu_choice.mistake", lambda engine, reference: "one pass differs by 2.0%")
+    reason = "one pass differs by 2.0%"
+    monkeypatch.setattr("spd_lsp.models.torch.select.mistake", lambda engine, reference: reason)
     subject = prepare("tiny", "cpu", 40, compiled=False)
     assert isinstance(subject.engine, TorchRunner)
     assert subject.remarks == ["runs in transformers: one pass differs by 2.0%"]

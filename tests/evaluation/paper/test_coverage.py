@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.paper.coverage import FINISHES, coverage, first_line, measure, rest_of_line, summarise
 from spd_lsp.evaluation.paper.drafting import Writer
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.model import load
-from spd_lsp.tokens import Tokens
+from spd_lsp.models.load import load
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file.read()\n\n\n"

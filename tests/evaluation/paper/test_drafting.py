@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.paper.drafting import PAPER, WAYS, Judge, Way, Writer, informed, matched, mixtures_of
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.evaluation.paper.perplexity import REAL, measure, summarise
 from spd_lsp.evaluation.report_writer import write
-from spd_lsp.model import load
-from spd_lsp.tokens import Tokens
+from spd_lsp.models.load import load
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = (
@@ -34,7 +34,7 @@ def passages(tokens: Tokens) -> list[Passage]:
 
 @pytest.fixture(scope="module")
 def writer(tokens: Tokens, passages: list[Passage]) -> Writer:
-    from ngram_builders.counts import stream
+    from ngram_builders.ngrams import stream
 
     source = Source("shop", "python", passages, [stream(tokens.encode(CODE), tokens.end_of_text)])
     return Writer(load(STARTER, "cpu"), tokens, mixtures_of([source], tokens.vocab_size))

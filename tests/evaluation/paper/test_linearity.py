@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, against_another, trace
 from spd_lsp.evaluation.paper.linearity import traces as follow
 from spd_lsp.evaluation.paper.linearity_report import summarise
 from spd_lsp.evaluation.report_writer import write
-from spd_lsp.tokens import Tokens
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return "

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.drafts import superpose
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.decoding.superposed import superpose
 from spd_lsp.evaluation.paper.drafting import PLAIN, Writer
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.resets import EVERY, restarted, ways
-from spd_lsp.model import load
-from spd_lsp.tokens import Tokens
+from spd_lsp.models.load import load
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file.read()\n\n\n"

@@ -1,0 +1,1 @@
+"""Documents to sorted runs of n-gram counts."""

@@ -1,0 +1,1 @@
+"""A count spread over processes and machines."""

@@ -1,0 +1,1 @@
+"""One person's tables: where they lie, and which files they serve."""

@@ -1,0 +1,230 @@
+"""One domain: its folder, the index of facts in it, and the table that the index names. Knows no other domain.
+
+A table's name is the digest of its content: it is never overwritten, so a server that has it mapped keeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+
+from ngram_builders.errors import UserError
+from ngram_builders.table.format import replace_file
+from ngram_builders.table.reader import Table, TableSummary
+
+__all__ = [
+    "INDEX",
+    "TABLES",
+    "UNREADABLE",
+    "WEIGHT",
+    "Domain",
+    "check_name",
+    "check_weight",
+    "describe",
+    "distinct",
+    "has_index",
+    "is_name",
+    "place",
+    "read_domain",
+    "read_record",
+    "table_name",
+    "write_record",
+]
+
+WEIGHT = 0.7  # of a personal table among others; measured in 0.5 ... 0.9, flat around this
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # to Windows, in every folder
+LATEST = 253402300800.0  # the year 10000, which no date can be written of
+INDEX = "domain.msgpack"
+TABLES = "table-*.ngt"
+UNREADABLE = (
+    OSError,
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)  # what a damaged record can raise
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Domain:
+    """One domain as its index tells it; `fault` says why it cannot serve, and what to do."""
+
+    name: str
+    path: Path  # of the table
+    roots: tuple[Path, ...] = ()
+    languages: tuple[str, ...] = ()
+    tokens: int = 0
+    files: int = 0
+    ngrams: int = 0
+    orders: tuple[int, ...] = ()
+    size: int = 0  # bytes
+    fingerprint: str = ""
+    built: float = 0.0  # seconds since 1970
+    weight: float = WEIGHT
+    recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what the build was asked, plain values
+    fault: str | None = None
+
+
+def check_name(name: str) -> str:
+    """The name, if a domain can have it."""
+    if is_reserved(name):
+        raise UserError(
+            f"expected a domain name that Windows does not reserve, found {name!r}; choose another with --domain"
+        )
+    if not is_name(name) or name.endswith("."):
+        raise UserError(
+            f"expected a domain name of letters, digits, '.', '_' and '-' (at most 64, no '.' first or last), "
+            f"found {name!r}; choose another with --domain"
+        )
+    return name
+
+
+def is_reserved(name: str, windows: bool = os.name == "nt") -> bool:
+    """Whether the system has something else of this name in every folder. Example: aux.old on Windows"""
+    return windows and DEVICE.fullmatch(name) is not None
+
+
+def is_name(name: str) -> bool:
+    """Whether a file of this name cannot lie elsewhere than in its folder, nor hide in it."""
+    return NAME.fullmatch(name) is not None
+
+
+def check_weight(weight: float) -> float:
+    """The weight, if it can take part in a mean."""
+    if not (math.isfinite(weight) and 0 < weight <= 1):
+        raise UserError(f"expected a weight above 0 and up to 1, found {weight}; {WEIGHT} is usual")
+    return weight
+
+
+def table_name(file: Path) -> str:
+    """The name that stands for a table's content."""
+    state = hashlib.blake2b(digest_size=16)
+    with file.open("rb") as data:
+        while chunk := data.read(1 << 20):
+            state.update(chunk)
+    return f"table-{state.hexdigest()}.ngt"
+
+
+def place(scratch: Path, table: Path) -> None:
+    """Rename a new table to its name; if Windows has that very content mapped, it is there already."""
+    try:
+        scratch.replace(table)
+    except PermissionError:
+        if not table.exists():
+            raise
+
+
+def describe(
+    table: Path, summary: TableSummary, roots: Iterable[Path], weight: float, recipe: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The index of a domain."""
+    return {
+        "table": table.name,
+        "roots": [str(root) for root in distinct(roots)],
+        "languages": sorted(summary.sources),
+        "tokens": summary.tokens,
+        "files": summary.files,
+        "ngrams": summary.ngrams,
+        "orders": list(summary.orders),
+        "size": summary.size,
+        "fingerprint": summary.fingerprint,
+        "built": time.time(),
+        "weight": weight,
+        "recipe": dict(recipe),
+    }
+
+
+def distinct(roots: Iterable[Path]) -> tuple[Path, ...]:
+    """Folders in full, each once, by whatever name it was given."""
+    return tuple(dict.fromkeys(root.resolve() for root in roots))
+
+
+def read_domain(home: Path) -> Domain | None:
+    """A domain from its index, None without one; whatever else is wrong with it becomes its fault.
+
+    A build may replace the table after the index was read: then the index is read again.
+    """
+    domain = look(home)
+    while domain is not None and domain.fault:
+        again = look(home)
+        if again is None or again.path == domain.path:
+            return again
+        domain = again
+    return domain
+
+
+def has_index(home: Path) -> bool:
+    """Whether a folder is a domain's; one that nobody may look into can be, and `read_domain` tells its fault."""
+    try:
+        return (home / INDEX).exists()
+    except OSError:
+        return True
+
+
+def look(home: Path) -> Domain | None:
+    """A domain as its index and its table are found at one look."""
+    try:
+        domain = as_domain(home, read_record(home / INDEX))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UNREADABLE:
+        return Domain(name=home.name, path=home / "table.ngt", fault=unreadable_index(home))
+    try:
+        Table.open(domain.path)
+    except UserError as error:
+        return replace(domain, fault=str(error))
+    return domain
+
+
+def unreadable_index(home: Path) -> str:
+    """The fault of a domain without facts."""
+    return (
+        f"expected facts about n-gram domain {home.name} in {home / INDEX}, found a file that cannot be read; "
+        f"run: spd-lsp build-ngrams REPO --domain {home.name}"
+    )
+
+
+def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
+    """An index as a domain; raises what the standard types raise if it is none."""
+    table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
+    if not (is_name(table) and 0 < weight <= 1 and 0 <= built < LATEST):
+        raise ValueError(table, weight, built)
+    return Domain(
+        name=home.name,
+        path=home / table,
+        roots=tuple(Path(root) for root in facts["roots"]),
+        languages=tuple(str(language) for language in facts["languages"]),
+        tokens=int(facts["tokens"]),
+        files=int(facts["files"]),
+        ngrams=int(facts["ngrams"]),
+        orders=tuple(int(order) for order in facts["orders"]),
+        size=int(facts["size"]),
+        fingerprint=str(facts["fingerprint"]),
+        built=built,
+        weight=weight,
+        recipe={str(asked): value for asked, value in facts.get("recipe", {}).items()},
+    )
+
+
+def read_record(file: Path) -> dict[str, Any]:
+    """A small msgpack file; OSError, TypeError or ValueError if it is none."""
+    try:
+        return dict(msgpack.unpackb(file.read_bytes(), strict_map_key=False, unicode_errors="surrogateescape"))
+    except msgpack.UnpackException as error:
+        raise ValueError(file) from error
+
+
+def write_record(file: Path, record: Mapping[str, Any]) -> None:
+    """Replace a small msgpack file atomically."""
+    replace_file(file, [msgpack.packb(record, unicode_errors="surrogateescape")])  # paths may be of any bytes

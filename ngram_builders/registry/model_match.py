@@ -1,0 +1,78 @@
+"""Whose tokens a table counts, and what to tell a person whose model has other tokens.
+
+A repository may have a table for each of several models. Each model asks its own and passes over the others, which
+is nobody's fault; it is told where a model has none. Knows domains by their facts, and no tokenizer.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from ngram_builders.registry.domains import Domain
+
+__all__ = ["covers", "is_anothers", "name_beside", "passed_over", "short", "whose"]
+
+LONGEST = 62  # characters of a name, before its end is checked
+
+
+def recorded(domain: Domain) -> str:
+    """The model that a table was built for, "" if nobody wrote it down."""
+    return str(domain.recipe.get("model") or "")
+
+
+def short(model: str) -> str:
+    """A model's name without where it is from. Example: `Qwen/Qwen2.5-Coder-0.5B` -> `Qwen2.5-Coder-0.5B`."""
+    return Path(model).name or model
+
+
+def whose(domain: Domain) -> str:
+    """Whose tokens a table counts, for people."""
+    return short(recorded(domain)) or f"tokenizer {domain.fingerprint}"
+
+
+def is_anothers(domain: Domain, model: str, fingerprint: str) -> bool:
+    """Whether a table was made for another model than this one, and counts other tokens."""
+    return domain.fingerprint != fingerprint and recorded(domain) not in ("", model)
+
+
+def covers(domains: Iterable[Domain], other: Domain) -> list[str]:
+    """Names of sound domains that among them have all sources of another; none if some source has none.
+
+    What was imported has no sources and stands for anything else that was.
+    """
+    sound = [domain for domain in domains if domain.fault is None]
+    if not other.roots:
+        return [domain.name for domain in sound if not domain.roots]
+    around = [[one.name for one in sound if any(map(root.is_relative_to, one.roots))] for root in other.roots]
+    return list(dict.fromkeys(name for names in around for name in names)) if all(around) else []
+
+
+def passed_over(domain: Domain, model: str) -> str:
+    """That a model cannot use a table, and how to make one that it can. model: as a person gives it."""
+    owner = f"an earlier tokenizer of {short(model)}" if recorded(domain) == model else whose(domain)
+    asking = short(model)
+    if owner == asking:  # of the same name, from elsewhere
+        owner, asking = recorded(domain), model
+    told = f"n-gram table {domain.name} was built for {owner}, and {asking} has other tokens"
+    return f"{told}; {todo(domain, model)}"
+
+
+def todo(domain: Domain, model: str) -> str:
+    """What to do with a table that a model cannot use: one that serves another model is kept beside a new one."""
+    if "imported" in domain.recipe:
+        return f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
+    if recorded(domain) not in ("", model) and domain.roots:
+        roots = " ".join(shlex.quote(str(root)) for root in domain.roots)
+        language = domain.recipe.get("language")
+        only = f" --language {language}" if language else ""
+        return f"run: spd-lsp build-ngrams {roots}{only} --model {shlex.quote(model)}"
+    return f"run: spd-lsp ngrams rebuild {domain.name} --model {shlex.quote(model)}"
+
+
+def name_beside(name: str, model: str) -> str:
+    """The name of one more table of the same sources. Example: shop, `/models/Tiny 2` -> `shop-Tiny-2`."""
+    own = re.sub(r"[^A-Za-z0-9._-]+", "-", short(model)).strip("-.")[:24] or "other"
+    return f"{name[: LONGEST - len(own)]}-{own}".rstrip(".")

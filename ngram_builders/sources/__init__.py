@@ -1,0 +1,1 @@
+"""Which files of a repository are counted, and their text."""

@@ -1,0 +1,1 @@
+"""The table file: written, opened, queried."""

@@ -1,0 +1,251 @@
+"""The query of tables as its users hold it: by the compiled kernel.c where there is one, by `lookup` where not.
+
+Comes in: pools of columns and their weights, once; then contexts and candidates, often. Goes out: what `lookup`
+says of them, the same numbers either way. The kernel is a plain C library (shared_library.py), called without
+Python's lock, and fits every Python. Who doubts it sets SPD_LSP_KERNEL=0.
+
+Dimensions: K drafts, L tokens of context, C candidates, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ngram_builders.ngrams import count_streams, hash_bits, negate, other
+from ngram_builders.table import query as lookup
+from ngram_builders.table import shared_library
+from ngram_builders.table.format import DTYPES, MANY, Columns, Ints
+from ngram_builders.table.query import ORDER_COUNT, Pools
+from ngram_builders.table.shared_library import SWITCH, is_off, open_library
+from ngram_builders.table.writer import columns_of
+
+__all__ = ["Query", "why_not"]
+
+Floats = npt.NDArray[np.float64]
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
+EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
+
+log = logging.getLogger(__name__)
+
+
+class Segment(ctypes.Structure):
+    """One set of columns, as kernel.c sees it."""
+
+    _fields_ = (
+        *((f"{name}_address", ctypes.c_uint64) for name in ARRAYS),
+        *((name, ctypes.c_int64) for name in ("rows", "entries", "overflows", "wides")),
+        ("base", ctypes.c_int64 * ORDER_COUNT),
+        ("shift", ctypes.c_int64 * ORDER_COUNT),
+        *((name, ctypes.c_int64) for name in ("hash_shift", "other", "token_size", "count_size")),
+    )
+
+
+class Pool(ctypes.Structure):
+    """Segments whose counts add up."""
+
+    _fields_ = (("weight", ctypes.c_double), ("first", ctypes.c_int64), ("end", ctypes.c_int64))
+
+
+class Query:
+    """Pools of columns, ready to be asked any number of times, by any number of threads.
+
+    A pool of weight 0 is not asked.
+    """
+
+    def __init__(self, pools: Pools, weights: Sequence[float]) -> None:
+        asked = [(tuple(pool), float(weight)) for pool, weight in zip(pools, weights, strict=True) if weight > 0]
+        self.pools = [pool for pool, _ in asked]
+        self.weights = [weight for _, weight in asked]
+        library = None if is_off() else loaded().library
+        self.compiled = Compiled(library, self.pools, self.weights) if library else None
+
+    def mean(self, contexts: Ints, candidates: Ints) -> tuple[Floats, Floats]:
+        """How likely each candidate is after each context, by order: see `lookup.mean`.
+
+        contexts [K, L], the newest token rightmost, -1 where shorter; candidates [C] -> p [K, 8, C], heard [K, 8].
+        """
+        if self.compiled:
+            return self.compiled.mean(contexts, candidates)
+        return lookup.mean(self.pools, self.weights, contexts, candidates)
+
+    def successors(self, contexts: Ints, n: int) -> I64:
+        """The n commonest tokens of each pool after each context [K, L], sorted: see `lookup.successors`."""
+        if self.compiled:
+            return self.compiled.successors(contexts, n)
+        return lookup.successors(self.pools, contexts, n)
+
+    def nested(self, contexts: Ints, p: F32, n: int, weights: Floats) -> tuple[I64, Floats]:
+        """Candidates of model and pools, and their probabilities mixed: see `lookup.nested`.
+
+        contexts [K, L], p [V] contiguous, weights [9, 8] by the highest order heard -> ids [C], p_f [K, C].
+        """
+        if self.compiled:
+            return self.compiled.nested(contexts, p, n, weights)
+        return lookup.nested(self.pools, self.weights, contexts, p, n, weights)
+
+
+class Compiled:
+    """Pools in the kernel's structures. Each call has memory of its own, so that threads do not meet."""
+
+    def __init__(self, library: ctypes.CDLL, pools: Pools, weights: Sequence[float]) -> None:
+        self.library = library
+        columns = [columns for pool in pools for columns in pool]
+        self.arrays = [native(one) for one in columns]  # the structures hold their addresses
+        self.segments = (Segment * len(columns))(*map(segment, columns, self.arrays))
+        ends = np.cumsum([len(pool) for pool in pools], dtype=int).tolist()
+        firsts = [end - len(pool) for end, pool in zip(ends, pools, strict=True)]
+        self.pools = (Pool * len(ends))(*map(Pool, weights, firsts, ends))
+        self.highest = max((other(one.vocab_size) for one in columns), default=0)
+
+    def mean(self, contexts: Ints, candidates: Ints) -> tuple[Floats, Floats]:
+        """See `Query.mean`."""
+        (drafts, length), choices = contexts.shape, len(candidates)
+        slots, pools, segments = drafts * ORDER_COUNT, len(self.pools), len(self.segments)
+        answer = slots * (choices + 1)
+        given = answer + drafts * length
+        # As kernel.c lays it out: hashes, lengths, slices, totals, met, candidates.
+        room = slots + drafts + 3 * segments * slots + pools * slots + segments * choices + 6 * choices
+        block = np.zeros(given + choices + room)
+        words = block.view(np.int64)
+        words[answer:given] = contexts.reshape(-1)
+        words[given : given + choices] = candidates
+        self.library.mean(self.segments, self.pools, pools, drafts, length, choices, block.ctypes.data)
+        p = block[: slots * choices].reshape(drafts, ORDER_COUNT, choices)
+        return p, block[slots * choices : answer].reshape(drafts, ORDER_COUNT)
+
+    def successors(self, contexts: Ints, n: int) -> I64:
+        """See `Query.successors`."""
+        (drafts, length), n = contexts.shape, min(n, self.highest)
+        if n <= 0:
+            return np.empty(0, dtype=np.int64)
+        slots, pools, segments = drafts * ORDER_COUNT, len(self.pools), len(self.segments)
+        given, ids = drafts * length, pools * drafts * n
+        # As kernel.c lays it out: hashes, lengths, slices, heap, and the ids once more.
+        room = slots + drafts + 3 * segments * slots + 2 * n + ids
+        block = np.empty(given + ids + room, dtype=np.int64)
+        block[:given] = contexts.reshape(-1)
+        found = self.library.successors(self.segments, self.pools, pools, drafts, length, n, block.ctypes.data)
+        answer: I64 = block[given : given + found].copy()
+        return answer
+
+    def nested(self, contexts: Ints, p: F32, n: int, weights: Floats) -> tuple[I64, Floats]:
+        """See `Query.nested`."""
+        (drafts, length), n = contexts.shape, min(n, len(p))
+        if n <= 0:
+            return np.empty(0, dtype=np.int64), np.empty(0).reshape(drafts, 0)
+        slots, pools, segments = drafts * ORDER_COUNT, len(self.pools), len(self.segments)
+        most = n + pools * drafts * n
+        given = drafts * length
+        answer = given + (ORDER_COUNT + 1) * ORDER_COUNT
+        # As kernel.c lays it out: ids and p_f, then heard, hashes, lengths, slices, totals, heap, met, candidates.
+        room = (1 + drafts) * most + 2 * slots + drafts + 3 * segments * (slots + 1) + pools * slots + 2 * n
+        block = np.empty(answer + room + (segments + 6) * most)
+        words = block.view(np.int64)
+        words[:given] = contexts.reshape(-1)
+        block[given:answer] = weights.reshape(-1)
+        arguments = (self.segments, self.pools, pools, drafts, length, n, p.ctypes.data, len(p), block.ctypes.data)
+        found = self.library.nested(*arguments)
+        start = answer + most
+        p_f = block[start : start + drafts * found].reshape(drafts, found)
+        return words[answer : answer + found], p_f
+
+
+def native(columns: Columns) -> dict[str, Ints]:
+    """The arrays in the types that kernel.c reads; those of a file or of `columns_of` already are."""
+    types = {
+        "tokens": "<u2" if columns.tokens.itemsize == 2 else "<u4",
+        "counts": "|u1" if columns.counts.itemsize == 1 else "<i4",
+        "wide_totals": "<i8",
+    }
+    return {name: np.require(getattr(columns, name), types.get(name, "<u4"), ["C", "A"]) for name in ARRAYS}
+
+
+def segment(columns: Columns, arrays: dict[str, Ints]) -> Segment:
+    """The structure of one set of columns; lengths that disagree are cut to the shorter."""
+    base, shift = lookup.directories(columns)
+    sizes = {name: len(array) for name, array in arrays.items()}
+    return Segment(
+        *(array.ctypes.data for array in arrays.values()),
+        max(0, min(sizes["fingerprints"], sizes["pointers"] - 1)),
+        min(sizes["tokens"], sizes["counts"]),
+        min(sizes["overflow_places"], sizes["overflow_counts"]),
+        min(sizes["wide_rows"], sizes["wide_totals"]),
+        tuple(base.tolist()),
+        tuple(shift.tolist()),
+        64 - hash_bits(columns.vocab_size),
+        other(columns.vocab_size),
+        arrays["tokens"].itemsize,
+        arrays["counts"].itemsize,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The compiled kernel, or why there is none."""
+
+    library: ctypes.CDLL | None
+    reason: str = ""
+
+
+def why_not() -> str:
+    """Why queries run without the compiled kernel, some ten times slower; empty if they run with it."""
+    return f"{SWITCH}=0 is set" if is_off() else loaded().reason
+
+
+@cache
+def loaded() -> Loaded:
+    """The compiled kernel, tried out. Says once in the log if it is broken."""
+    if not shared_library.LIBRARY.exists():
+        return Loaded(None, "it was not compiled when the package was installed")
+    try:
+        found = open_library(shared_library.LIBRARY)
+        check(found)
+    except (OSError, AttributeError, ValueError) as error:
+        log.warning("n-gram queries run without the compiled kernel, slower: %s", error)
+        return Loaded(None, str(error))
+    return Loaded(found)
+
+
+def check(library: ctypes.CDLL) -> None:
+    """ValueError if the library says other things of a small table than `lookup` does."""
+    for vocab_size in (50, 70_000):
+        pools = small_pools(vocab_size)
+        contexts = np.array([[-1, -1, 3, 1], [2, 1, 2, 0], [0, 9, 0, 5], [9, 9, 9, 9], [-1, -1, -1, 0]])
+        candidates = np.array([5, 1, 0, 1, 77_777, -1, vocab_size - 1])
+        compiled = Compiled(library, pools, (0.3, 0.7))
+        said = (*compiled.mean(contexts, candidates), compiled.successors(contexts, 6))
+        expected = (*lookup.mean(pools, (0.3, 0.7), contexts, candidates), lookup.successors(pools, contexts, 6))
+        if not all(map(np.array_equal, said, expected)):
+            raise ValueError("the library answers wrongly")
+        p = np.linspace(-0.1, 0.3, vocab_size, dtype=np.float32)[::-1].copy()
+        ids, mixed = compiled.nested(contexts, p, 6, EVEN)
+        known, beside = lookup.nested(pools, (0.3, 0.7), contexts, p, 6, EVEN)
+        if not (np.array_equal(ids, known) and np.allclose(mixed, beside)):
+            raise ValueError("the library answers wrongly")
+
+
+def small_pools(vocab_size: int) -> list[list[Columns]]:
+    """Tables with rows narrow and wide, counts small and large, signed and not."""
+    wide = np.stack([np.zeros(40, dtype=np.int64), np.arange(40)], axis=1).reshape(-1)
+    text = np.concatenate([[0, 5, 0, vocab_size - 1], [3, 1, 2, 1] * 300, [0, 9, 0, 7] * 3, wide])
+    run = count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size)
+    signed = columns_of(run, vocab_size)
+    many = np.flatnonzero(signed.counts >= MANY)
+    table = replace(
+        signed,
+        counts=np.minimum(signed.counts, MANY).astype("|u1"),
+        overflow_places=many.astype("<u4"),
+        overflow_counts=signed.counts[many].astype("<u4"),
+    )
+    back = count_streams([text[:9]], orders=(2, 3), vocab_size=vocab_size)
+    return [[table, columns_of(negate(back), vocab_size)], [signed]]

@@ -1,0 +1,382 @@
+"""The programming languages the context understands: one row of syntax names each, and their parsers.
+
+A row is data; the algorithm that reads it knows no language. Node types are the names used by the language's own
+tree-sitter grammar. Knows nothing of documents, tokens or completions.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tree_sitter import Language as Grammar
+from tree_sitter import Node, Parser, Tree
+
+from ngram_builders.sources.discovery import language_of
+
+__all__ = ["LANGUAGES", "Language", "TooHard", "language_of", "parse"]
+
+# What a parser may take for a text, in hundreds of its steps, each some 0.03 ms. Code, broken code included, takes
+# one for some eighty bytes; text that is made for it takes thousands of times as many.
+LEAST, BYTES_EACH = 1_000, 16
+PIECE = 4_096  # bytes that a parser is given at once; it comes again wherever it goes back
+
+BRACKETS = {
+    "{": "}", "(": ")", "[": "]", "[[": "]]", "((": "))", "{|": "|}",
+    "${": "}", "#{": "}", "$(": ")", "<(": ")", ">(": ")", "#[": "]",
+}  # fmt: skip
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text. Example: "a b" gives {"a", "b"}."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """What the parts of a program are called in one grammar."""
+
+    module: str  # the grammar's package
+    entry: str = "language"  # its function that returns the grammar
+    functions: frozenset[str]  # definitions whose body is code
+    classes: frozenset[str] = frozenset()  # definitions whose body holds members; also namespaces
+    constructors: frozenset[str] = frozenset()  # names or types of the functions that set a class's fields
+    imports: frozenset[str] = frozenset()
+    import_line: re.Pattern[str] | None = None  # where importing is an ordinary statement
+    wrappers: Mapping[str, str] = field(default_factory=dict)  # type -> field of the definition inside; "" last
+    bare: frozenset[str] = frozenset()  # classes whose members are their own children
+    containers: frozenset[str] = frozenset()  # nodes whose children count as their parent's
+    leading: frozenset[str] = frozenset()  # attributes that stand before what they belong to
+    comments: frozenset[str] = frozenset({"comment"})
+    strings: frozenset[str] = frozenset()  # a body's first statement of such a type is its documentation
+    bodies: frozenset[str]  # nodes that are about to begin where a block is wanted
+    opens: re.Pattern[str]  # the end of a line that opens a body, for code the grammar cannot read
+    filler: str = "x;"  # a statement that may stand first in any body
+    closers: Mapping[str, str] = field(default_factory=lambda: BRACKETS)  # opening token -> text that closes it
+
+    def defines(self, kind: str) -> bool:
+        """Whether a node of this type has a signature and a body."""
+        return kind in self.functions or kind in self.classes
+
+
+BRACE = re.compile(r"(?:^|[)\w>\]\"'](?<!\breturn))\s*\{\s*(?://.*|/\*.*)?$")
+
+PYTHON = Language(
+    module="tree_sitter_python",
+    functions=words("function_definition"),
+    classes=words("class_definition"),
+    constructors=words("__init__ __new__"),
+    imports=words("import_statement import_from_statement future_import_statement"),
+    wrappers={"decorated_definition": "definition"},
+    strings=words("string concatenated_string"),
+    bodies=words("block"),
+    opens=re.compile(
+        r"^\s*(?:(?:async\s+)?(?:def|class|if|elif|else|for|while|try|except|finally|with|match|case)\b.*"
+        r"|[)\]}].*):\s*(?:#.*)?$"
+    ),
+    filler="pass",
+)
+
+SCRIPT_WRAPPERS = {
+    "export_statement": "declaration",
+    "lexical_declaration": "",
+    "variable_declaration": "",
+    "variable_declarator": "value",
+    "expression_statement": "",
+    "assignment_expression": "right",
+    "call_expression": "arguments",
+    "arguments": "",
+    "pair": "value",
+}
+SCRIPT_FUNCTIONS = words(
+    "function_declaration generator_function_declaration method_definition function_expression arrow_function"
+    " generator_function"
+)
+
+JAVASCRIPT = Language(
+    module="tree_sitter_javascript",
+    functions=SCRIPT_FUNCTIONS,
+    classes=words("class_declaration class object"),
+    bare=words("object"),
+    constructors=words("constructor"),
+    imports=words("import_statement"),
+    import_line=re.compile(r"(?:const|let|var)\b.*=\s*require\("),
+    wrappers={**SCRIPT_WRAPPERS, "field_definition": "value"},
+    leading=words("decorator"),
+    comments=words("comment html_comment"),
+    bodies=words("statement_block class_body switch_body"),
+    opens=BRACE,
+)
+
+
+def typescript(entry: str) -> Language:
+    """The row of one of TypeScript's two grammars."""
+    return Language(
+        module="tree_sitter_typescript",
+        entry=entry,
+        functions=SCRIPT_FUNCTIONS,
+        classes=words(
+            "class_declaration class abstract_class_declaration interface_declaration enum_declaration"
+            " internal_module module object"
+        ),
+        bare=words("object"),
+        constructors=words("constructor"),
+        imports=words("import_statement import_alias"),
+        import_line=JAVASCRIPT.import_line,
+        wrappers={**SCRIPT_WRAPPERS, "public_field_definition": "value", "ambient_declaration": ""},
+        leading=words("decorator"),
+        comments=words("comment html_comment"),
+        bodies=words("statement_block class_body switch_body interface_body enum_body object_type"),
+        opens=BRACE,
+    )
+
+
+GO = Language(
+    module="tree_sitter_go",
+    functions=words("function_declaration method_declaration func_literal"),
+    classes=words("struct_type interface_type"),
+    bare=words("interface_type"),
+    imports=words("package_clause import_declaration"),
+    wrappers={
+        "type_declaration": "",
+        "type_spec": "type",
+        "expression_statement": "",
+        "call_expression": "arguments",
+    },
+    bodies=words("block field_declaration_list interface_type"),
+    opens=BRACE,
+)
+
+RUST = Language(
+    module="tree_sitter_rust",
+    functions=words("function_item macro_definition closure_expression"),
+    classes=words("impl_item trait_item mod_item struct_item enum_item union_item foreign_mod_item"),
+    imports=words("use_declaration extern_crate_declaration"),
+    leading=words("attribute_item inner_attribute_item"),
+    comments=words("line_comment block_comment"),
+    bodies=words("block declaration_list field_declaration_list enum_variant_list match_block"),
+    opens=BRACE,
+)
+
+JAVA = Language(
+    module="tree_sitter_java",
+    functions=words(
+        "method_declaration constructor_declaration compact_constructor_declaration lambda_expression"
+    ),
+    classes=words(
+        "class_declaration interface_declaration enum_declaration record_declaration annotation_type_declaration"
+    ),
+    constructors=words("constructor_declaration"),
+    imports=words("package_declaration import_declaration"),
+    containers=words("enum_body_declarations"),
+    comments=words("line_comment block_comment"),
+    bodies=words("block constructor_body class_body interface_body enum_body annotation_type_body switch_block"),
+    opens=BRACE,
+)
+
+C_CONTAINERS = words("preproc_if preproc_ifdef preproc_else preproc_elif linkage_specification declaration_list")
+C_WRAPPERS = {"declaration": "type", "type_definition": "type"}
+
+C = Language(
+    module="tree_sitter_c",
+    functions=words("function_definition"),
+    classes=words("struct_specifier union_specifier enum_specifier"),
+    imports=words("preproc_include preproc_def"),
+    wrappers=C_WRAPPERS,
+    containers=C_CONTAINERS,
+    bodies=words("compound_statement field_declaration_list enumerator_list"),
+    opens=BRACE,
+)
+
+CPP = Language(
+    module="tree_sitter_cpp",
+    functions=words("function_definition lambda_expression"),
+    classes=words("class_specifier struct_specifier union_specifier enum_specifier namespace_definition"),
+    imports=words("preproc_include preproc_def using_declaration namespace_alias_definition"),
+    wrappers={**C_WRAPPERS, "template_declaration": ""},
+    containers=C_CONTAINERS,
+    bodies=words("compound_statement field_declaration_list enumerator_list declaration_list"),
+    opens=BRACE,
+)
+
+CSHARP = Language(
+    module="tree_sitter_c_sharp",
+    functions=words(
+        "method_declaration constructor_declaration destructor_declaration operator_declaration"
+        " conversion_operator_declaration local_function_statement property_declaration indexer_declaration"
+        " lambda_expression"
+    ),
+    classes=words(
+        "class_declaration struct_declaration interface_declaration record_declaration enum_declaration"
+        " namespace_declaration"
+    ),
+    constructors=words("constructor_declaration"),
+    imports=words("using_directive file_scoped_namespace_declaration"),
+    containers=words("preproc_if preproc_else preproc_elif preproc_region"),
+    bodies=words("block declaration_list enum_member_declaration_list accessor_list switch_body"),
+    opens=BRACE,
+    filler="x();",
+)
+
+RUBY = Language(
+    module="tree_sitter_ruby",
+    functions=words("method singleton_method do_block"),
+    classes=words("class module singleton_class"),
+    constructors=words("initialize"),
+    import_line=re.compile(r"(?:require|require_relative|load|autoload)\b"),
+    wrappers={"call": "block"},
+    bodies=words(
+        "body_statement then else ensure do begin block_body do_block method singleton_method class module rescue"
+    ),
+    # Only the first `def` is looked behind: trying each would take a time that is quadratic in the line's length.
+    opens=re.compile(
+        r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||^(?:(?!\bdef\b).)*\bdef\b.*\))\s*(?:#.*)?$"
+    ),
+    filler="x",
+    closers={
+        **BRACKETS,
+        **dict.fromkeys(
+            ("def", "class", "module", "if", "unless", "while", "until", "for", "do", "case", "begin"), "end"
+        ),
+    },
+)
+
+PHP = Language(
+    module="tree_sitter_php",
+    entry="language_php",
+    functions=words("function_definition method_declaration anonymous_function"),
+    classes=words("class_declaration interface_declaration trait_declaration enum_declaration"),
+    constructors=words("__construct"),
+    imports=words("php_tag namespace_definition namespace_use_declaration declare_statement"),
+    import_line=re.compile(r"(?:require|include)(?:_once)?\b"),
+    leading=words("attribute_list"),
+    bodies=words("compound_statement declaration_list enum_declaration_list match_block switch_block"),
+    opens=BRACE,
+    filler="x();",
+)
+
+SHELL = Language(
+    module="tree_sitter_bash",
+    functions=words("function_definition"),
+    import_line=re.compile(r"(?:source|\.)\s"),
+    bodies=words("compound_statement do_group if_statement elif_clause else_clause case_item"),
+    opens=re.compile(r"(?:\b(?:then|do|else|in)|\{|\)\s*\{)\s*(?:#.*)?$"),
+    filler="x",
+    closers={**BRACKETS, "if": "fi", "do": "done", "case": "esac"},
+)
+
+LUA = Language(
+    module="tree_sitter_lua",
+    functions=words("function_declaration function_definition"),
+    import_line=re.compile(r"(?:local\b.*=\s*)?require\b"),
+    wrappers={"variable_declaration": "", "assignment_statement": "", "expression_list": ""},
+    bodies=words("block"),
+    opens=re.compile(
+        r"(?:\b(?:then|do|else|repeat)|\bfunction\b(?:(?!\bfunction\b)[^()])*\([^()]*\))\s*(?:--.*)?$"
+    ),
+    filler="x()",
+    closers={**BRACKETS, "function": "end", "do": "end", "then": "end", "repeat": "until x"},
+)
+
+LANGUAGES: Mapping[str, Language] = {
+    "python": PYTHON,
+    "javascript": JAVASCRIPT,
+    "javascriptreact": JAVASCRIPT,
+    "typescript": typescript("language_typescript"),
+    "typescriptreact": typescript("language_tsx"),
+    "go": GO,
+    "rust": RUST,
+    "java": JAVA,
+    "c": C,
+    "cpp": CPP,
+    "csharp": CSHARP,
+    "cs": CSHARP,  # Neovim's name
+    "ruby": RUBY,
+    "php": PHP,
+    "shellscript": SHELL,
+    "sh": SHELL,  # Neovim's names
+    "bash": SHELL,
+    "lua": LUA,
+}
+
+
+@functools.cache
+def grammar(module: str, entry: str) -> Grammar:
+    """Load a grammar once; parsers are made per use, for they keep state and threads must not share them."""
+    return Grammar(getattr(importlib.import_module(module), entry)())
+
+
+class TooHard(Exception):
+    """The parser would take far longer for this text than for code."""
+
+
+def parse(language: Language, text: str) -> Tree:
+    """The syntax tree of a text, broken or not. What the text leaves open is closed behind its end.
+
+    Raises `TooHard`, always for the same texts. Some texts make a grammar's own code run for ever, or overflow its
+    stack, and nothing here can stop it: a server has text parsed in another process (see `parsing`).
+    """
+    source = text.encode("utf-8", "replace")
+    tree = read(language, source)
+    if tree.root_node.has_error and (closing := missing_closers(language, tree.root_node)):
+        closed = source + b"\n" + closing.encode()
+        tree.edit(len(source), len(source), len(closed), end_of(source), end_of(source), end_of(closed))
+        tree = read(language, closed, tree)
+    return tree
+
+
+def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
+    """The tree of a source, with what an edited tree of it says already."""
+    parser = Parser(grammar(language.module, language.entry))
+    room = LEAST + len(source) // BYTES_EACH
+
+    def piece(start: int, point: object) -> bytes:  # a tree asks for it as well, and bears nothing but bytes
+        nonlocal room
+        room -= 1
+        return source[start : start + PIECE]
+
+    def is_over(start: int, is_broken: bool) -> bool:
+        nonlocal room
+        room -= 1
+        return room < 0
+
+    try:
+        if before is None:
+            return parser.parse(piece, progress_callback=is_over)
+        return parser.parse(piece, before, progress_callback=is_over)
+    except ValueError as stopped:
+        raise TooHard from stopped
+
+
+def end_of(source: bytes) -> tuple[int, int]:
+    """Row and column behind a text. Example: b"a\\nbc" ends at (1, 2)."""
+    return source.count(b"\n"), len(source) - source.rfind(b"\n") - 1
+
+
+def missing_closers(language: Language, root: Node) -> str:
+    """What closes the brackets a broken text leaves open. Example: `f(() => { g(` gives ")", "}" and ")"."""
+    closing = {text.split()[0] for text in language.closers.values()}
+    opened: list[str] = []
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        if node.has_error and node.child_count:  # elsewhere brackets match
+            nodes.extend(reversed(node.children))
+        elif node.is_missing:
+            continue
+        elif node.type in language.closers:
+            opened.append(language.closers[node.type])
+        elif node.type in closing:
+            match(opened, node.type)
+    return "\n".join(reversed(opened))
+
+
+def match(opened: list[str], closer: str) -> None:
+    """Take the innermost open bracket of this kind off the list, with all opened after it."""
+    for at in range(len(opened) - 1, -1, -1):
+        if opened[at].split()[0] == closer:
+            del opened[at:]
+            return

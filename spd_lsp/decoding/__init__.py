@@ -1,0 +1,1 @@
+"""Superposed Decoding and what it is compared with: a prompt's ids in, k drafts out."""

@@ -1,0 +1,85 @@
+"""Beyond the paper: superposed drafts read once more, each by itself, all of them in one forward pass.
+
+While drafts share their passes, each is judged by a distribution that is no draft's own: the model has read a
+mixture. Afterwards the drafts are known, and a model reads many known tokens in one pass. What it says of each is
+exact, so the drafts are ranked by that, mixed with the same n-grams.
+
+Legend: N tokens of all drafts together, C different ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spd_lsp.decoding.candidates import LEAST, fuse
+from spd_lsp.decoding.hypotheses import ranked
+from spd_lsp.decoding.superposed import Draft, Drafts, Floats, Model, Start, first_step, histories, superpose
+from spd_lsp.settings import Settings
+
+CHOICE = 2  # drafts that are written and read for each that is shown
+
+
+def verified(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
+    """Superposed drafts, ranked by what the model says of each alone. One pass more, with resets two.
+
+    The model's part is taken at temperature 1, whatever the drafts were written with. What other ways to end the
+    line add is taken over: they differ in the last token only.
+    """
+    k, by = settings.drafts, settings.ranking
+    written = superpose(model, start, settings, check, width=CHOICE * k)
+    drafts = [*written.best, *written.spare][: CHOICE * k]
+    check()
+    resets = settings.reset_every > 0
+    if resets:
+        model.prefill(start.prompt, check)  # the last prompt was another one
+    logp = with_ngrams(drafts, model.read_drafts([draft.ids for draft in drafts]), start, settings)
+    if start.allowed is not None:
+        logp = given_the_start(drafts, logp, model.prefill(start.prompt, check), start, settings)
+    found = ranked(
+        [
+            Draft(draft.ids, float(own.sum()) + draft.others, draft.others)
+            for draft, own in zip(drafts, logp, strict=True)
+        ],
+        by,
+        start.reads,
+    )
+    read = sum(len(draft.ids) - 1 for draft in drafts)
+    return replace(
+        written, best=found[:k], spare=found[k:], passes=written.passes + 1 + resets, rows=written.rows + read
+    )
+
+
+def given_the_start(
+    drafts: Sequence[Draft], logp: Sequence[Floats], logits: Floats, start: Start, settings: Settings
+) -> list[Floats]:
+    """The same, with the first token's log p_f given that an allowed one follows, as superposed drafts have it."""
+    exact = replace(settings, temperature=1.0)
+    begun = {option.ids[0]: option.score for option in first_step(logits, start, exact, CHOICE * settings.drafts)}
+    return [np.array([begun.get(draft.ids[0], own[0]), *own[1:]]) for draft, own in zip(drafts, logp, strict=True)]
+
+
+def with_ngrams(drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, settings: Settings) -> list[Floats]:
+    """log p_f of each token of each draft, from the model's log p; in the shapes of `logp`."""
+    if start.interpolation is None:
+        return list(logp)
+    tokens = np.array([token for draft in drafts for token in draft.ids])  # [N]
+    before = histories(start, [Draft(draft.ids[:at], 0.0) for draft in drafts for at in range(len(draft.ids))])
+    candidates, column = np.unique(tokens, return_inverse=True)  # [C], [N]
+    own, at = np.concatenate(logp), np.arange(len(tokens))
+    if settings.interpolation == "paper":
+        known = start.interpolation(before, candidates)[at, column]  # [N]
+        first = np.concatenate([np.arange(len(draft.ids)) == 0 for draft in drafts])  # asks no n-grams
+        mixed = np.where(first, own, fuse_each(own, known, settings.alpha))
+    else:
+        p = np.repeat(np.exp(own)[:, None], len(candidates), axis=1)  # [N, C]; each row is asked in one column
+        nested = start.interpolation.nest(before, candidates, p)[at, column]
+        mixed = np.log(np.maximum(nested, LEAST))
+    return np.split(mixed, np.cumsum([len(draft.ids) for draft in drafts])[:-1])
+
+
+def fuse_each(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
+    """The paper's p_f of single tokens. [N], [N] -> [N]."""
+    return np.array([fuse(logp[i : i + 1], p_ngram[None, i : i + 1], alpha)[0, 0] for i in range(len(logp))])

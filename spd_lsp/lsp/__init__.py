@@ -1,0 +1,1 @@
+"""The language server: an editor's requests in, completion items out."""

@@ -1,0 +1,1 @@
+"""Language models: ids and embeddings in, logits out."""

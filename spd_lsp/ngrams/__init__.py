@@ -1,0 +1,1 @@
+"""What n-gram tables and open files say of the next token."""

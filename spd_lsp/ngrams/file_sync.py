@@ -1,0 +1,178 @@
+"""One n-gram domain kept up to date with the files it was built from: what changed on disk since is counted too.
+
+In: what the domain's table contains, file by file, and the disk. Out: a ledger whose overlay has the difference.
+Nothing is written: after a restart the disk says the same again. Knows nothing of editors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Generator, Hashable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ngram_builders.ngrams import stream
+from ngram_builders.registry.registry import Domain
+from ngram_builders.sources.discovery import Found, akin, language_of, reason, walk
+from ngram_builders.sources.filters import EMPTY, UNREADABLE, Unfit, examine, read
+from ngram_builders.table.overlay import Document, Ledger, Overlay
+from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.settings import UserError
+
+__all__ = ["Contents", "Followed", "digest_of"]
+
+Ids = npt.NDArray[np.integer]
+State = tuple[int, int]  # a file's size and its time of change in nanoseconds
+
+SHARE = 0.5  # of an overlay's room, what files that changed on disk may take; the rest is for open ones
+LOOKS = 64  # files looked at between two pauses of a scan
+DRIFT = 0.2  # of a table's n-grams: with more in its overlay a domain is better built again
+LEAST_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
+
+
+class Contents(Protocol):
+    """What a domain's current table contains."""
+
+    @property
+    def files(self) -> dict[str, tuple[int, int, bytes]]:
+        """Size, time of change and digest of every file, by path."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether secrets are in the table that are masked now."""
+
+    def ids(self, digest: bytes) -> Ids | None:
+        """The ids of the text with that digest, if they are still known."""
+
+
+def digest_of(text: bytes) -> bytes:
+    """What stands for a text."""
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def state_of(path: str) -> State | None:
+    """What tells one state of a file from another; None if there is no file."""
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+class Followed:
+    """A domain, and what its files say now."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        contents: Contents,
+        retokeniser: Retokeniser,
+        *,
+        end_of_text: int,
+        vocab_size: int,
+        is_open: Callable[[str], bool],
+    ) -> None:
+        self.domain = domain
+        self.contents = contents
+        self.retokeniser = retokeniser
+        self.end_of_text = end_of_text
+        self.is_open = is_open
+        files = contents.files
+        self.states: dict[str, State] = {path: (size, time) for path, (size, time, _) in files.items()}
+        held: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
+        self.ledger = Ledger(Overlay(vocab_size=vocab_size, orders=domain.orders), held, self.read)
+        self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
+        self.judged: dict[str, bool] = {}
+        language = domain.recipe.get("language")
+        self.wanted = akin(str(language)) if language else None
+
+    def read(self, key: Hashable) -> tuple[Ids, ...] | None:
+        """The streams of a text that the table contains."""
+        ids = self.contents.ids(key) if isinstance(key, bytes) else None
+        return None if ids is None else (stream(ids, self.end_of_text),)
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether it is time to build the domain again."""
+        overlay = self.ledger.overlay
+        return self.contents.is_old or overlay.full or overlay.size > max(LEAST_DRIFT, DRIFT * self.domain.ngrams)
+
+    def owns(self, path: str) -> bool:
+        """Whether a build of the domain would count this file; asked of the disk once."""
+        if path in self.states:
+            return True
+        if path not in self.judged:
+            self.judged[path] = self.judge(Path(path))
+        return self.judged[path]
+
+    def judge(self, path: Path) -> bool:
+        """Whether a file that the table does not contain is one of its sources, or will be once it has text."""
+        try:
+            return language_of(path) in (self.wanted or {language_of(path)}) and any(
+                reason(path, root) in (None, EMPTY) for root in self.domain.roots if path.is_relative_to(root)
+            )
+        except (UserError, OSError):  # it is not there yet
+            return False
+
+    def scan(self) -> Iterator[None]:
+        """Count what changed on disk, in small steps with a pause between them; nothing more once it is full."""
+        self.judged.clear()
+        missing, unread = dict.fromkeys(self.states), []
+        for root in self.domain.roots:
+            for number, (path, verdict) in enumerate(walk(str(root), self.wanted)):
+                if number % LOOKS == 0:
+                    yield
+                if isinstance(verdict, Found):
+                    missing.pop(path, None)
+                    if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
+                        yield from self.look(path)
+                        yield
+                elif verdict == UNREADABLE:
+                    unread.append(path)
+                if self.ledger.overlay.full:
+                    return
+        for path in missing:
+            if not path.startswith(tuple(unread)) and not self.is_open(path):
+                self.settle(path, None, None)
+
+    def look(self, path: str) -> Iterator[None]:
+        """Count what a file says now, with pauses while a long one is read; an open one is left to its buffer."""
+        if self.is_open(path):
+            return
+        state = state_of(path)
+        try:
+            document = yield from self.document(path)
+        except FileNotFoundError:
+            state = document = None
+        except OSError:
+            return
+        if not self.is_open(path):
+            self.settle(path, state, document)
+
+    def document(self, path: str) -> Generator[None, None, Document | None]:
+        """A file's text as ids; None if it is no source."""
+        try:
+            data = read(path)
+        except Unfit:
+            return None
+        text, fault = examine(data)
+        if fault is not None:
+            return None
+        key = digest_of(text.encode())
+        known = self.ledger.streams(key)
+        if known is None:
+            encoded = yield from self.retokeniser.gradually(text)
+            known = (stream(encoded.ids, self.end_of_text),)
+        return Document(key, known)
+
+    def settle(self, path: str, state: State | None, document: Document | None) -> None:
+        """Take over what a file says, if there is room for it."""
+        if self.ledger.put(path, document, share=SHARE):
+            self.states.pop(path, None)
+            self.refused.pop(path, None)
+            if state is not None:
+                (self.refused if document is None else self.states)[path] = state

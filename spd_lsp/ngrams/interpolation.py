@@ -1,0 +1,285 @@
+"""What n-gram tables say of the next token: p_ngram for k drafts at once, from several weighted tables.
+
+Comes in: the ids of each draft with the text before it, and candidates. Goes out: probabilities. Knows no text.
+
+Legend: K drafts, C candidates, N orders from 2 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ngram_builders.counting.token_cache import read_contents
+from ngram_builders.ngrams import HIGHEST_ORDER
+from ngram_builders.registry.fits import read_fits
+from ngram_builders.registry.model_match import covers, passed_over
+from ngram_builders.registry.registry import WEIGHT, Domain, Registry, mark
+from ngram_builders.table.format import Columns, Weights
+from ngram_builders.table.order_weights import row_of
+from ngram_builders.table.reader import Table, query
+from spd_lsp.ngrams.auto_rebuild import Rebuilder, behind
+from spd_lsp.ngrams.live_index import Live
+from spd_lsp.settings import Settings, UserError
+
+Floats = npt.NDArray[np.floating[Any]]
+Ids = npt.NDArray[np.int64]
+Histories = Sequence[Sequence[int]] | Ids
+
+LONGEST = HIGHEST_ORDER - 1  # tokens of context
+LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # the paper's weights of orders 2 ... 6, appendix B
+# How much each order is believed beside the model: a row for each longest context seen. Fitted by expectation
+# maximisation for the starter model on packages that neither it nor any table had seen, for each on the others:
+# perplexity 16.7 without n-grams, 9.5 so. A stronger model wants less; `spd-lsp ngrams tune` finds out.
+ROWS = (
+    (0.089,),
+    (0.048, 0.090),
+    (0.030, 0.090, 0.102),
+    (0.019, 0.056, 0.119, 0.092),
+    (0.005, 0.035, 0.075, 0.123, 0.383),
+)
+OPEN_FILES = "open files"  # what they say stands beside the domains under this name
+BUILT_IN_WEIGHT = 0.1  # against 0.7 for a person's own code: less surprised on unseen packages than with more
+
+
+class Mixture:
+    """Several pools of counts, heard as one; calling it gives p_ngram. A pool's members add their counts up."""
+
+    def __init__(
+        self,
+        pools: Sequence[Sequence[Columns]],
+        weights: Sequence[float],
+        names: Sequence[str] = (),
+        rows: Sequence[Sequence[float]] = ROWS,
+    ) -> None:
+        self.query = query(pools, weights)
+        self.names = tuple(names)
+        self.rows = whole_rows(rows)
+        self.rest = 1 - self.rows.sum(axis=1, keepdims=True)  # what the model keeps
+        self.reach = LONGEST
+
+    def believed(self, trust: float, longest: int) -> Mixture:
+        """The same tables with their odds beside the model times `trust`, and no n-gram longer than `longest`.
+
+        Example: trust 2, a row that gives them a half in all -> two thirds, shared among orders as before.
+        """
+        if trust == 1 and longest > LONGEST:
+            return self
+        other = copy(self)
+        other.rows = trust * self.rows / (self.rest + trust * self.rows.sum(axis=1, keepdims=True))
+        other.rest = 1 - other.rows.sum(axis=1, keepdims=True)
+        other.reach = longest - 1
+        return other
+
+    def weighed(self, rows: Sequence[Sequence[float]]) -> Mixture:
+        """The same tables, believed as other rows say."""
+        other = copy(self)
+        other.rows = whole_rows(rows)
+        other.rest = 1 - other.rows.sum(axis=1, keepdims=True)
+        return other
+
+    def contexts(self, histories: Histories) -> Ids:
+        """The tokens that tables are asked with, -1 before them. -> [K, LONGEST]."""
+        contexts = last_tokens(histories, LONGEST)
+        if self.reach < LONGEST:
+            contexts = contexts.copy()
+            contexts[:, : LONGEST - self.reach] = -1
+        return contexts
+
+    def __call__(self, histories: Histories, candidates: Ids) -> Floats:
+        """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2. -> [K, C].
+
+        An order whose context no table has seen adds nothing, as in the paper.
+        """
+        p_n, _ = self.by_order(histories, candidates)
+        return np.asarray(np.einsum("n,knc->kc", LAMBDAS, p_n))
+
+    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
+        """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
+
+        [C] or [K, C] -> [K, C].
+
+        Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
+        """
+        p_n, heard = self.query.mean(self.contexts(histories), candidates)
+        m = row_of(heard)
+        return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
+
+    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+        """The n likeliest tokens by p [V] and the `successors`, and `nest` of them, in one call: [C], [K, C].
+
+        Where p is below 0 a token may not follow.
+        """
+        contexts = self.contexts(histories)
+        return self.query.nested(contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.rows)
+
+    def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
+        """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
+
+        -> [K, N, C] and [K, N], orders from 2 on.
+        """
+        p_n, heard = self.query.mean(self.contexts(histories), candidates)
+        return p_n, (heard > 0).astype(float)
+
+    def successors(self, histories: Histories, n: int) -> Ids:
+        """Up to n tokens of each pool that followed the longest known context of each history, each once."""
+        return self.query.successors(self.contexts(histories), n)
+
+
+def whole_rows(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
+    """Weights for every longest order, none (row 0) included: orders beyond the last row are believed like it."""
+    table: npt.NDArray[np.float64] = np.zeros((LONGEST + 1, LONGEST))
+    for m in range(1, LONGEST + 1):
+        row = rows[min(m, len(rows)) - 1]
+        table[m, : len(row)] = row
+    return table
+
+
+def last_tokens(histories: Histories, n: int) -> Ids:
+    """The last n ids of each history, -1 where it is shorter. Example: [[5, 7]], 3 -> [[-1, 5, 7]]."""
+    if isinstance(histories, np.ndarray) and histories.shape[1] >= n:
+        return histories[:, -n:]
+    contexts = np.full((len(histories), n), -1, dtype=np.int64)
+    for row, history in zip(contexts, histories, strict=True):
+        tail = history[-n:]
+        row[n - len(tail) :] = tail
+    return contexts
+
+
+def believed(mixture: Mixture | None, settings: Settings) -> Mixture | None:
+    """A mixture as the settings want it heard."""
+    return mixture and mixture.believed(settings.ngram_trust, settings.longest_order)
+
+
+class Domains:
+    """The tables that serve a file: what the registry names for it, and the built-in one of its language.
+
+    Tables are opened once and opened again when the registry says that something was rebuilt, or their files were
+    written over. What cannot be used is left out; `problems` says why. With `live`, what was edited since a table
+    was built counts as well, and what is open; with `rebuilder`, a table that fell far behind is replaced.
+    """
+
+    def __init__(
+        self,
+        registry: Registry | None,
+        fingerprint: str,
+        built_in: dict[str, Path],
+        live: Live | None = None,
+        rebuilder: Rebuilder | None = None,
+        model: str = "",
+        rows: Weights = ROWS,
+    ) -> None:
+        self.registry = registry
+        self.fingerprint = fingerprint
+        self.built_in = built_in
+        self.live = live
+        self.rebuilder = rebuilder
+        self.model = model  # whose fitted weights are used
+        self.usual = rows  # where a table has none fitted for the model
+        self.problems: list[str] = []
+        self.generation: Hashable = None
+        self.opened: dict[Path, Table | None] = {}
+        self.marks: dict[Path, Hashable] = {}  # of the tables' files, as they were
+        self.fits: dict[Path, dict[str, Weights]] = {}
+
+    def serving(self, file: Path | None, language: str | None) -> Mixture | None:
+        """What is known of code like this file's, or None if nothing is."""
+        for _ in range(2):  # a build may replace a table between the registry's word and its opening
+            self.refresh()
+            chosen = [(domain, weight, self.open(domain.path)) for domain, weight in self.chosen(file, language)]
+            if all(table for _, _, table in chosen):
+                break
+        found: list[tuple[str, Sequence[Columns], float]] = []
+        rows = None
+        for domain, weight, table in chosen:
+            if table:
+                rows = rows or self.fitted(domain)
+                found.append((domain.name, (table.columns, *self.changes(domain)), weight))
+        if language in self.built_in and (table := self.open(self.built_in[language])):
+            taken = any(name == language for name, _, _ in found)
+            found.append((f"{language} (built in)" if taken else language, (table.columns,), BUILT_IN_WEIGHT))
+        if self.live and (columns := self.live.open_files(language)):
+            found.append((OPEN_FILES, columns, WEIGHT))
+        if not found:
+            return None
+        names, pools, weights = zip(*found, strict=True)
+        return Mixture(pools, weights, names, rows or self.usual)
+
+    def fitted(self, domain: Domain) -> Weights | None:
+        """The weights fitted for this domain and model, if any were."""
+        home = domain.path.parent
+        if home not in self.fits:
+            self.fits[home] = read_fits(home)
+        return self.fits[home].get(self.model)
+
+    def changes(self, domain: Domain) -> Sequence[Columns]:
+        """What changed since a domain's table was built."""
+        if self.live is None:
+            return ()
+        return self.live.columns(
+            domain, lambda: read_contents(domain.path.parent, domain.path.name, self.fingerprint)
+        )
+
+    def tidy(self, seconds: float) -> bool:
+        """Bring the changes up to date for about so long, while nobody waits; whether there is more to do."""
+        if self.live is None:
+            return False
+        more, outgrown = self.live.tidy(seconds), self.live.outgrown()
+        problems = [behind(domain) for domain in outgrown]
+        if self.rebuilder is not None:
+            self.rebuilder.tend(outgrown)
+            problems = self.rebuilder.problems
+        for problem in problems:
+            self.tell(problem)
+        return more
+
+    def refresh(self) -> None:
+        """Forget what was opened if anything was rebuilt, chosen, removed or written over since."""
+        generation = self.registry.generation() if self.registry else None
+        kept = all(mark(path) == found for path, found in self.marks.items())
+        if kept and generation == self.generation:
+            return
+        self.generation = generation
+        self.opened, self.marks, self.fits = {}, {}, {}
+        if self.registry:
+            if not kept:
+                self.registry.latest = None  # it knows no table's file, only that none was replaced
+            domains = self.registry.domains()
+            self.marks = {domain.path: mark(domain.path) for domain in domains}
+            self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
+            if self.live:
+                self.live.keep(domain.name for domain in domains)
+
+    def chosen(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
+        """The registry's word, if there is a registry, without the tables of other models' tokens.
+
+        Those are told only where this model has no table of the same sources.
+        """
+        named = self.registry.serving(file, language) if self.registry else []
+        fitting = [(domain, weight) for domain, weight in named if domain.fingerprint == self.fingerprint]
+        for domain, _ in named:
+            if domain.fingerprint != self.fingerprint and not covers([one for one, _ in fitting], domain):
+                self.tell(passed_over(domain, self.model or "this model"))
+        return fitting
+
+    def tell(self, problem: str) -> None:
+        """Note a problem once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def open(self, path: Path) -> Table | None:
+        """The table at a path, or None if it cannot be used."""
+        if path not in self.opened:
+            self.marks[path] = mark(path)
+            try:
+                table = Table.open(path, fingerprint=self.fingerprint)
+                self.opened[path] = table.ready()
+            except UserError as error:
+                self.opened[path] = None
+                self.tell(str(error))
+        return self.opened[path]

@@ -1,0 +1,104 @@
+"""How much to believe a table beside this very model: the model reads some of its text, and weights follow.
+
+In: a model, pools of counts, token streams that the first pool was counted from. Out: weights and what they gain.
+Knows no files and no registry. What expectation maximisation does stands in `ngram_builders.table.order_weights`.
+
+Legend: T places in text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ngram_builders.ngrams import count_streams, negate
+from ngram_builders.table.format import Columns, Weights
+from ngram_builders.table.order_weights import Observations, fit, join, mixed, observe, perplexity
+from ngram_builders.table.writer import columns_of
+from spd_lsp.ngrams.interpolation import ROWS, whole_rows
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+Read = tuple[Observations, Floats]  # of a document: what orders and model said of each token
+
+PLACES = 8_000  # places that the model is asked about: more moves the weights by hundredths
+WINDOW = 512  # tokens of a document that the model reads at once
+FEWEST = 500  # places below which weights would follow chance
+
+
+class Reader(Protocol):
+    """A model that can say how likely a text was."""
+
+    def likelihoods(self, ids: Sequence[int]) -> npt.NDArray[np.floating]:
+        """How likely each id was after those before it: [T] -> [T - 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Weights for one model beside one table, and the perplexity of the text they were not told of."""
+
+    weights: Weights
+    places: int
+    model_alone: float
+    shipped: float  # with the weights that serve where nothing was fitted
+    fitted: float  # judged by weights from the other half of the text
+
+
+def read_beside(
+    model: Reader,
+    pools: Sequence[Sequence[Columns]],
+    shares: Sequence[float],
+    streams: Iterable[Ids],
+    orders: Sequence[int],
+    places: int = PLACES,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Read]:
+    """What orders and model say of documents that the first pool was counted from, each taken back meanwhile."""
+    told = 0
+    for window, stream in windows(streams):
+        taken = columns_of(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
+                           pools[0][0].vocab_size)  # fmt: skip
+        seen = observe([[*pools[0], taken], *pools[1:]], shares, window)
+        yield seen, np.asarray(model.likelihoods(window.tolist()), dtype=np.float64)
+        told += len(window) - 1
+        report(min(told, places), places)
+        if told >= places:
+            return
+
+
+def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
+    """A piece of each document, from its start, and the whole document."""
+    for stream in streams:
+        if len(stream) > 1:
+            yield stream[:WINDOW], stream
+
+
+def judge(read: Sequence[Read]) -> Fitted | None:
+    """Weights fitted on all that was read, and what they gain: each half of it judged by weights from the other.
+
+    None if there is too little.
+    """
+    if sum(len(p_model) for _, p_model in read) < FEWEST:
+        return None
+    whole, base = joined(read)
+    crossed = []
+    shipped = tuple(map(tuple, whole_rows(ROWS)[1:].tolist()))
+    for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
+        if fitted_on and judged_on:
+            crossed.append(mixed(*joined(judged_on), fit(*joined(fitted_on), shipped)))
+    return Fitted(
+        weights=fit(whole, base, shipped),
+        places=len(base),
+        model_alone=perplexity(base),
+        shipped=perplexity(mixed(whole, base, shipped)),
+        fitted=perplexity(np.concatenate(crossed)) if crossed else float("nan"),
+    )
+
+
+def joined(read: Sequence[Read]) -> Read:
+    """What was observed of some documents, as of one."""
+    return join([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])

@@ -1,0 +1,97 @@
+"""The command measures the starter and prints, writes and draws what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from spd_lsp.commands.bench import THREADS, parse_numbers
+from spd_lsp.settings import UserError
+
+
+@pytest.fixture(autouse=True)
+def threads_as_they_were(monkeypatch):
+    for name in THREADS:
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+
+
+def test_a_small_run_has_every_part(tmp_path):
+    prompt = tmp_path / "prompt.py"
+    prompt.write_text("def add(first, second):\n    return first + second\n\n\nprint(add(1, 2))\n")
+    out = tmp_path / "bench.json"
+    command = [
+        "bench",
+        "-k",
+        "2",
+        "--tokens",
+        "3",
+        "--repeat",
+        "1",
+        "--prompt-file",
+        str(prompt),
+        "--out",
+        str(out),
+    ]
+    result = CliRunner().invoke(main, [*command, "--no-memory", "--editors", "2"], catch_exceptions=False)
+    assert result.exit_code == 0
+    for part in (
+        "superposed decoding, k = 2",
+        "transformers beam search, k = 2",
+        "GB/s",
+        "+5 tokens",
+        "| 2 | superposed decoding, k = 3 |",
+        "processor:",
+    ):
+        assert part in result.output
+    plain = json.loads(out.read_text())["data"]
+    passes = {(run["name"], run["k"]): run["rounds"][0]["passes"] for run in plain["runs"]}
+    assert passes["superposed", 2] == passes["greedy", 1] == passes["beam", 2] == 3
+
+
+def test_memory_is_taken_in_a_process_of_its_own(tmp_path):
+    if not sys.platform.startswith("linux"):
+        pytest.skip("held memory is read from /proc")
+    from spd_lsp.evaluation.bench.session import Asked, memory_of
+    from tests.conftest import STARTER
+
+    held, peak = memory_of(
+        Asked(STARTER, "starter", "cpu", "x = 1\n" * 40, (2,), 2, 1, 1, True), ("superposed", 2)
+    )
+    assert peak >= held > 50_000_000
+
+
+@pytest.mark.parametrize(("text", "ks"), [("3", (3,)), ("8,1, 3,3", (1, 3, 8))])
+def test_numbers_of_drafts_are_sorted_and_distinct(text, ks):
+    assert parse_numbers(text, "-k", 16) == ks
+
+
+@pytest.mark.parametrize("text", ["", "0", "17", "3;5", "three", "1,,2"])
+def test_other_numbers_of_drafts_are_refused(text):
+    with pytest.raises(UserError, match="expected -k"):
+        parse_numbers(text, "-k", 16)
+
+
+def test_a_file_of_another_kind_is_refused_before_anything_is_measured(tmp_path):
+    result = CliRunner().invoke(main, ["bench", "--out", str(tmp_path / "bench.txt")])
+    assert result.exit_code == 1
+    assert ".png" in result.output
+
+
+def test_a_figure_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("spd_lsp.evaluation.report_writer.find_spec", lambda name: None)
+    result = CliRunner().invoke(main, ["bench", "--out", str(tmp_path / "bench.png")])
+    assert result.exit_code == 1
+    assert "pip install 'spd-lsp[bench]'" in result.output
+
+
+def test_a_prompt_of_a_few_words_is_refused(tmp_path):
+    short = tmp_path / "short.py"
+    short.write_text("x = 1\n")
+    result = CliRunner().invoke(main, ["bench", "--prompt-file", str(short)])
+    assert result.exit_code == 1
+    assert "name a longer file" in result.output

@@ -1,0 +1,254 @@
+"""`build-ngrams`: what it prints is what was done, would be done, or why not; what goes wrong is one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ngram_builders.build import Summary
+from ngram_builders.registry.registry import Registry
+from spd_lsp.cli import main
+from spd_lsp.commands.build_ngrams import describe_build, parse_orders
+from spd_lsp.settings import UserError
+from tests.planted import lines, private_key
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def run(data):
+    def run(*arguments, status=0):
+        result = CliRunner().invoke(main, ["--data-dir", str(data), "build-ngrams", *map(str, arguments)])
+        assert result.exit_code == status, result.output
+        assert "Traceback" not in result.output
+        return result.output
+
+    return run
+
+
+@pytest.fixture
+def shop(tmp_path):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
+    (folder / "run.sh").write_text("python shop.py\n", encoding="utf-8")
+    (folder / ".gitignore").write_text("# mine\nprivate.py\n", encoding="utf-8")
+    (folder / "private.py").write_text("secret = 1\n", encoding="utf-8")
+    (folder / ".env").write_text("KEY=1\n", encoding="utf-8")
+    return folder
+
+
+def test_a_build_says_what_was_counted_what_that_took_and_what_was_left_out(run, shop, data):
+    counted, tokenised, left_out, table = run(shop).splitlines()
+    pattern = r"shop: 2 files, \d+ tokens, \d+ n-grams, \d+\.\d MiB, \d+\.\d s"
+    assert re.fullmatch(pattern, counted)
+    assert re.fullmatch(r"tokenised: \d+ tokens in \d+\.\d s, [\d,]+ a second", tokenised)
+    assert left_out == "left out: 1 ignored by .gitignore, 1 not source code, 1 secret"
+    assert table.removeprefix("table: ").startswith(str(data))
+
+
+def test_a_second_build_says_that_nothing_has_changed(run, shop):
+    first = run(shop).splitlines()
+    again = run(shop).splitlines()
+    assert again[1] == "nothing has changed since it was built"
+    assert again[2:] == first[2:]
+    (shop / "new.py").write_text("x = 1\n", encoding="utf-8")
+    assert run(shop).splitlines()[1].startswith("tokenised: ")
+    assert run(shop, "--fresh").splitlines()[1].startswith("tokenised: ")
+
+
+def test_a_dry_run_says_what_would_be_counted_and_writes_nothing(run, shop, data):
+    told, left_out = run(shop, "--dry-run").splitlines()
+    assert told == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"
+    assert left_out == "left out: 1 ignored by .gitignore, 1 not source code, 1 secret"
+    assert run(shop, "--dry-run", "--language", "python").startswith("would count 1 files, 0.8 kB: 1 python")
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("shop.py", [], "shop.py: counted as python"),
+        ("run.sh", ["--language", "python"], "run.sh: left out: other language"),
+        (".env", [], ".env: left out: secret"),
+        ("private.py", [], r"private.py: left out: ignored by .gitignore \(.*shop.\.gitignore:2: private.py\)"),
+    ],
+)
+def test_why_says_in_a_line_why_a_file_is_in_or_out(run, shop, data, tmp_path, name, options, told):
+    (tmp_path / "other").mkdir()
+    assert re.search(told + r"\n$", run(tmp_path / "other", shop, "--why", shop / name, *options))
+    assert not data.exists()
+
+
+def test_lines_with_secrets_are_told_by_number_and_kind_and_never_printed(run, shop):
+    (line, secret), key = lines()["GitHub"], private_key()
+    (shop / "deploy.py").write_text(f"import os\n{line}\nx = 1\n{line}\nKEY = '''{key}'''\n", encoding="utf-8")
+    (shop / "copy.py").write_bytes((shop / "deploy.py").read_bytes())
+    hold = f"masked: {2 + key.count(chr(10)) + 1} lines that hold what looks like a secret"
+    said = [run(shop, "--dry-run"), run(shop), run(shop)]
+    assert all(hold in told.splitlines() for told in said)
+    said.append(run(shop, "--why", shop / "copy.py"))
+    told = f"(GitHub token: 2; GitHub token: 4; private key: 5-{5 + key.count(chr(10))})"
+    assert said[-1].endswith(
+        f"copy.py: counted as python, but for lines that hold what looks like a secret {told}\n"
+    )
+    assert "left out: duplicate (of" in run(shop, "--why", shop / "deploy.py")
+    assert not any(secret[:10] in text or key[40:60] in text for text in said)
+
+
+def test_min_files_is_of_the_local_engine(run, shop):
+    told = run(shop, "--min-files", "2", "--engine", "datatrove", status=1)
+    assert "expected --min-files with --engine local, found datatrove" in told
+
+
+@pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
+def test_a_build_a_dry_run_and_why_agree_on_what_is_a_duplicate(run, tmp_path, twin):
+    folder = tmp_path / "twins"
+    folder.mkdir()
+    (folder / "first.py").write_bytes(b"x = 1\ny = 2\n")
+    (folder / "second.py").write_bytes(twin.encode())
+    (folder / "third.py").write_bytes(b"x = 1\ny = 3\n")
+    assert "would count 2 files" in (told := run(folder, "--dry-run"))
+    assert "left out: 1 duplicate" in told
+    assert run(folder, "--why", folder / "first.py").endswith("first.py: counted as python\n")
+    assert run(folder, "--why", folder / "third.py").endswith("third.py: counted as python\n")
+    assert re.search(
+        r"second\.py: left out: duplicate \(of .*first\.py\)$", run(folder, "--why", folder / "second.py")
+    )
+    assert "2 files" in (told := run(folder))
+    assert "left out: 1 duplicate" in told
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
+    name = shop / os.fsdecode(b"caf\xe9.py")
+    try:
+        name.write_text("x = 1\n")
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    assert "shop: 3 files" in run(shop)
+    assert run(shop, "--why", name).endswith("caf\ufffd.py: counted as python\n")
+    (shop / os.fsdecode(b"\xe9")).mkdir()
+    assert "shop/\ufffd, found none" in run(shop / os.fsdecode(b"\xe9"), status=1)
+
+
+def test_several_folders_make_one_table_of_the_orders_and_counts_asked_for(run, shop, tmp_path):
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a.py").write_text("x = 1\n" * 3, encoding="utf-8")
+    told = run(shop, tmp_path / "plain", "--domain", "both", "--orders", "2-3", "--min-count", "2")
+    assert told.startswith("both: 3 files")
+    from ngram_builders.registry.registry import Registry
+    from ngram_builders.table.reader import Table
+
+    domain = Registry(tmp_path / "data").find("both")
+    assert Table.open(domain.path).summary.min_count == (2, 2)
+    assert domain.recipe == {"orders": [2, 3], "min_count": [2, 2], "language": None, "model": "starter"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no/such/folder"], "expected the folder of a repository, found nothing at no/such/folder"),
+        (["shop.py"], "expected the folder of a repository, found a file at shop.py; name a folder"),
+        ([".", "--orders", "1-9"], "expected --orders as a range within 2-6 .*found '1-9'"),
+        ([".", "--domain", "../evil"], "expected a domain name .*evil"),
+        ([".", "--model", "no-such-model"], "expected a model's folder"),
+        ([".", "--language", "pyton"], "expected a language, one of .*python.*; found 'pyton'"),
+        ([".", "--workers", "2"], "expected --workers beside --engine datatrove, found another engine"),
+        ([".", "--engine", "datatrove", "--share", "3/2"], "expected --share such as 1/2 or 2/2, found '3/2'"),
+        ([".", "--engine", "datatrove", "--executor", "slurm"], "name it with --slurm-partition"),
+        ([".", "--why", "missing.py"], "no such file: missing.py"),
+        ([".", "--why", "../elsewhere.py"], "expected a file below .*shop, found ../elsewhere.py"),
+    ],
+)
+def test_what_cannot_be_done_is_named(run, shop, monkeypatch, arguments, message):
+    monkeypatch.chdir(shop)
+    assert re.search(message, run(*arguments, status=1))
+
+
+def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatch):
+    for module in ["datatrove", *(name for name in sys.modules if name.startswith("datatrove."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "ngram_builders.distributed.build", raising=False)
+    monkeypatch.delitem(sys.modules, "ngram_builders.distributed.executors", raising=False)
+    told = run(shop, "--engine", "datatrove", status=1)
+    assert re.search(
+        r"expected the package datatrove.*, found none; run: pip install 'spd-lsp\[distributed\]'", told
+    )
+
+
+def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop, data, tmp_path):
+    pytest.importorskip("datatrove", reason="needs the extra `distributed`")
+    run(shop, "--domain", "here")
+    told = run(
+        shop, "--domain", "there", "--engine", "datatrove", "--workers", "2", "--shared-folder", tmp_path / "w"
+    )
+    here, there = (next((data / name).glob("*.ngt")).read_bytes() for name in ("here", "there"))
+    assert here == there
+    assert [line.split(":")[0] for line in told.splitlines()[-4:]] == ["digests", "counts", "merge", "table"]
+    assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d a million tokens\), \d+ MB at most in one", told)
+    assert not list((tmp_path / "w").iterdir()), "nothing is left of the work"
+
+
+def test_a_table_counted_in_tasks_is_built_again_in_tasks(run, shop, data, monkeypatch):
+    pytest.importorskip("datatrove", reason="needs the extra `distributed`")
+    row = '{"text": "x = 1\\n", "path": "a.py"}\n'
+    (shop / "rows.jsonl").write_text(row, encoding="utf-8")
+    monkeypatch.chdir(shop)
+    run(".", "rows.jsonl", "--domain", "shop", "--engine", "datatrove", "--workers", "1")
+    (shop / "rows.jsonl").write_text(row + row.replace("1", "2"), encoding="utf-8")
+    again = CliRunner().invoke(main, ["--data-dir", str(data), "ngrams", "rebuild", "shop"])
+    assert again.exit_code == 0, again.output
+    domain = Registry(data).find("shop")
+    assert (domain.files, domain.recipe["engine"]) == (4, "datatrove")
+
+
+def test_an_interrupt_ends_with_one_line_and_leaves_the_table(run, shop, data, monkeypatch):
+    run(shop)
+    (table,) = data.rglob("*.ngt")
+    (shop / "new.py").write_text("x = 1\n", encoding="utf-8")
+
+    def interrupted(self, texts):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spd_lsp.completion.tokenizer.Tokens.encode_batch", interrupted)
+    told = run(shop, status=130)
+    assert told == "interrupted: the table is as it was, and the same command goes on from here\n"
+    assert list(data.rglob("*.ngt")) == [table]
+
+
+def test_what_went_wrong_without_harm_is_noted(run, shop, data):
+    run(shop)
+    (data / "shop" / "tokens.sqlite").write_bytes(b"damaged " * 2000)
+    assert re.search(r"note: expected the tokens of earlier builds in .*began a new file", run(shop))
+
+
+@pytest.mark.parametrize(("text", "orders"), [("2-6", (2, 3, 4, 5, 6)), ("3", (3,)), ("4-5", (4, 5))])
+def test_orders_are_a_range(text, orders):
+    assert parse_orders(text) == orders
+
+
+@pytest.mark.parametrize("text", ["", "1-6", "2-7", "5-3", "2,3", "a"])
+def test_other_orders_are_refused(text):
+    with pytest.raises(UserError, match="expected --orders as a range"):
+        parse_orders(text)
+
+
+def test_the_size_of_an_ngram_is_told_of_large_tables():
+    facts = {"domain": "d", "files": 1, "tokens": 1, "bytes": 10**6, "seconds": 1.0, "left_out": {}}
+    told = describe_build(Summary(**facts, ngrams=10**5, path=Path("t")))
+    assert "100,000 n-grams, 1.0 MiB (10.0 bytes each), 1.0 s" in told
+
+
+def test_a_build_that_cannot_tell_how_it_read_says_nothing_of_it():
+    facts = {"domain": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "left_out": {}}
+    told = describe_build(Summary(**facts, path=Path("t")))
+    assert told.splitlines()[1:] == ["left out: nothing", "table: t"]

@@ -1,0 +1,214 @@
+"""The commands do what their help says, and say in one line what a person can mend."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import check_tokens, main
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.settings import UserError
+from tests.conftest import STARTER
+
+PROGRAM = """\
+import os
+
+
+class Shelf:
+    def __init__(self, books):
+        self.books = books
+
+    def titles(self):
+        return [book.title for book in self.books]
+
+
+def print_titles(shelf):
+    for title in shelf.titles():
+        print(ti
+"""
+AT_THE_END = f"14:{len('        print(ti') + 1}"
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "shelf.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPD_LSP_DATA_DIR", str(tmp_path / "data"))
+
+    def run(*arguments, status=0):
+        result = CliRunner().invoke(main, [str(a) for a in arguments])
+        assert result.exit_code == status, result.output
+        assert "Traceback" not in result.output
+        return result
+
+    return run
+
+
+def test_help_answers_without_importing_torch():
+    script = (
+        "import sys; from spd_lsp.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "slow = {'torch', 'transformers', 'pygls', 'numpy', 'tokenizers'} & set(sys.modules)\n"
+        "sys.exit(f'imported {slow}' if slow else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "build-ngrams" in result.stdout
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_explains_itself_and_its_options(command):
+    def check(described):
+        assert described.help
+        for parameter in described.params:
+            assert parameter.param_type_name == "argument" or parameter.help, parameter.name
+        for inner in getattr(described, "commands", {}).values():
+            check(inner)
+
+    check(main.commands[command])
+
+
+def test_complete_prints_drafts_their_probability_and_the_passes(run, program):
+    output = run("complete", f"{program}:{AT_THE_END}").stdout
+    *drafts, summary = output.splitlines()
+    assert drafts
+    assert all(re.match(r" +\d +\d+\.\d%  \S", line) for line in drafts)
+    assert re.fullmatch(
+        r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python, open files", summary
+    )
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_passes_are_the_longest_drafts_tokens_for_every_k(run, program, k):
+    answer = json.loads(run("complete", f"{program}:{AT_THE_END}", "-k", k, "--json", "--max-tokens", 6).stdout)
+    assert 1 <= len(answer["completions"]) <= k
+    assert answer["passes"] == answer["tokens"] <= 6
+
+
+def test_complete_finishes_the_word_at_the_cursor(run, program):
+    answer = json.loads(run("complete", f"{program}:{AT_THE_END}", "--json").stdout)
+    assert any(c["text"].startswith("tle") for c in answer["completions"])
+
+
+def test_the_same_question_has_the_same_answer(run, program):
+    first, second = (json.loads(run("complete", f"{program}:{AT_THE_END}", "--json").stdout) for _ in range(2))
+    assert first["completions"] == second["completions"]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("shelf.py", "expected FILE:LINE:COL such as app.py:12:8"),
+        ("gone.py:1:1", "expected a file at .*gone.py, found: No such file"),
+        ("shelf.py:99:1", "expected a line from 1 to 15 .*, found 99"),
+        ("shelf.py:0:1", "expected a line from 1 to 15 .*, found 0"),
+        ("shelf.py:1:99", "expected a column from 1 to 10 in line 1 .*, found 99"),
+        ("binary.py:1:1", "found a binary file"),
+        ("latin.py:1:1", "expected UTF-8 in .*, found byte 0xe9 at offset 5"),
+        (".:1:1", "found: Is a directory"),
+        ("shelf.py:²:1", "expected FILE:LINE:COL such as app.py:12:8"),
+        ("shelf.py:1:١", "expected FILE:LINE:COL such as app.py:12:8"),
+        (f"shelf.py:{'1' * 5000}:1", "expected FILE:LINE:COL such as app.py:12:8"),
+    ],
+)
+def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
+    monkeypatch.chdir(program.parent)
+    (program.parent / "binary.py").write_bytes(b"\x7fELF\0\0")
+    (program.parent / "latin.py").write_bytes("s = 'é'\n".encode("latin-1"))
+    assert re.search(message, run("complete", place, status=1).output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "no-such-model"], "expected a model's folder, a Hugging Face id"),
+        (["--device", "abacus"], "device 'abacus' is not available here"),
+    ],
+)
+def test_a_bad_model_or_device_is_named(run, program, arguments, message):
+    assert message in run("complete", f"{program}:1:1", *arguments, status=1).output
+
+
+def test_a_tokenizer_of_another_model_is_refused(run, program, tmp_path):
+    shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns("*.ngt"))
+    described = tmp_path / "model" / "config.json"
+    described.write_text(json.dumps({**json.loads(described.read_text()), "vocab_size": 100}))
+    said = run("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output
+    assert "expected a tokenizer of at most the 100 tokens of its model" in said
+
+
+def test_tokens_that_nobody_writes_may_be_unknown_to_the_model():
+    tokens = Tokens(STARTER)
+    tokens.pieces = [b"a", b"b", b""]
+    tokens.vocab_size = 3
+    check_tokens(tokens, 2, STARTER)
+    with pytest.raises(UserError, match="at most the 1 tokens"):
+        check_tokens(tokens, 1, STARTER)
+
+
+def test_a_wrong_address_is_named(run):
+    for address in ("nowhere", "a:²", "a:0", "a:65536"):
+        assert "expected HOST:PORT" in run("serve", "--tcp", address, status=1).output
+    assert "expected HOST:PORT" in run("connect", "a:²", status=1).output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("command", [["--help"], ["ngrams", "list"]])
+def test_output_that_finds_no_room_is_one_sentence(command, buffered, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *command],
+            env={**os.environ, "PYTHONUNBUFFERED": buffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: expected to write, found: No space left on device; make room")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_home_that_no_shell_wrote_out_is_found(run, program, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("SPD_LSP_DATA_DIR", "~/mine")
+    run("build-ngrams", program.parent, "--domain", "here")
+    assert (tmp_path / "mine" / "here").is_dir()
+    unknown = run("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
+    assert "found no folder '~nobody-of-that-name/m'" in unknown
+
+
+def test_lines_end_where_an_editor_ends_them(run, tmp_path):
+    lone, usual = tmp_path / "lone.py", tmp_path / "usual.py"
+    usual.write_bytes(PROGRAM.encode())
+    lone.write_bytes(PROGRAM.replace("\n", "\r").encode())
+    said = [json.loads(run("complete", "--json", f"{path}:{AT_THE_END}").stdout) for path in (lone, usual)]
+    assert said[0]["completions"][0]["text"] == said[1]["completions"][0]["text"]
+    beyond = run("complete", f"{lone}:99:1", status=1).output
+    assert f"a line from 1 to {len(PROGRAM.splitlines()) + 1}" in beyond
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("notes.md", "completions are off for markdown"), (".env", "this file may hold secrets")]
+)
+def test_what_an_editor_gets_nothing_in_is_refused_with_the_reason(run, tmp_path, name, why):
+    path = tmp_path / name
+    path.write_text("import os\n", encoding="utf-8")
+    assert run("complete", f"{path}:2:1").output == f"no draft: {why}\n"
+    assert json.loads(run("complete", "--json", f"{path}:2:1").stdout)["reason"] == why

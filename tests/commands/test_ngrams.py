@@ -1,0 +1,312 @@
+"""The commands about n-grams: what they print is what was done; what goes wrong is one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ngram_builders.registry.registry import Registry
+from spd_lsp.cli import main
+from spd_lsp.commands.ngrams import ngrams
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.models.checkpoint.hub import locate
+from tests.ngram_builders.small_tables import writer
+
+README_PATH = Path(__file__).parents[2] / "README.md"
+README = README_PATH.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def run(data):
+    def run(*arguments, status=0):
+        result = CliRunner().invoke(main, ["--data-dir", str(data), *map(str, arguments)])
+        assert result.exit_code == status, result.output
+        assert "Traceback" not in result.output
+        return result.output
+
+    return run
+
+
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
+    (folder / ".gitignore").write_text("private.py\n", encoding="utf-8")
+    (folder / "private.py").write_text("secret = 1\n", encoding="utf-8")
+    (folder / ".env").write_text("KEY=1\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def registry(data):
+    return Registry(data)
+
+
+@pytest.fixture
+def teach(registry, repository):
+    """Install a small table as if it had been built from the repository, for the starter."""
+    fingerprint = Tokens(locate("starter")).fingerprint
+
+    def teach(name, *, fingerprint=fingerprint, roots=(repository,), language="python", **options):
+        write = writer(5, 7, 5, 7, language=language, fingerprint=fingerprint)
+        options.setdefault("recipe", {"orders": [2, 3, 4, 5, 6], "model": "starter"})
+        return registry.install(name, write, roots=roots, **options)
+
+    return teach
+
+
+def test_list_and_show_and_remove(run, teach):
+    assert "no n-gram tables yet; run: spd-lsp build-ngrams REPO" in run("ngrams", "list")
+    teach("till")
+    line, python = run("ngrams", "list").splitlines()
+    assert re.fullmatch(r"till +5 tokens +0\.2 MiB  \d{4}-\d\d-\d\d \d\d:\d\d  starter +/.*shop", line)
+    assert re.match(r"python \(built in\) +[\d,]+ tokens +10\.\d MiB .* serves python files", python)
+    assert run("ngrams", "remove", "till") == "removed till\n"
+    assert "no n-gram tables yet" in run("ngrams", "list")
+
+
+def test_list_says_whose_tokens_a_table_counts(run, teach):
+    teach("mine")
+    teach("other", fingerprint="a1b2", recipe={"model": "/models/Tiny-1B"})
+    teach("team", fingerprint="a1b2", recipe={"imported": "team.ngt"})
+    lines = {line.split()[0]: line for line in run("ngrams", "list").splitlines()}
+    assert re.search(r"\d\d:\d\d  starter  ", lines["mine"])
+    assert re.search(r"\d\d:\d\d  Tiny-1B  ", lines["other"])
+    assert re.search(r"\d\d:\d\d  tokenizer a1b2 imported from team\.ngt$", lines["team"])
+
+
+def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):
+    domain = teach("till")
+    shown = dict(re.findall(r"^(.{10}) (.*)$", run("ngrams", "show", "till"), flags=re.MULTILINE))
+    shown = {fact.strip(): value for fact, value in shown.items()}
+    assert shown["sources"] == str(repository)
+    assert shown["model"] == "starter"
+    assert shown["tokenizer"] == Tokens(locate("starter")).fingerprint
+    assert (shown["orders"], shown["min counts"]) == ("2, 3, 4, 5, 6", "1, 1, 1, 1, 1")
+    assert re.fullmatch(rf"0\.2 MiB, {domain.size / domain.ngrams:.1f} bytes an n-gram", shown["size"])
+    assert (shown["files"], shown["tokens"], shown["languages"], shown["weight"]) == ("1", "5", "python", "0.7")
+    assert shown["used by"] == "files in its sources (0.7) that have no choice of their own"
+    assert shown["table"] == str(domain.path)
+    run("ngrams", "use", "till=0.5", "--workspace", tmp_path)
+    run("ngrams", "use", "till=0.2", "--language", "python")
+    assert shown["cache"].startswith("0.0 MiB of token ids")
+    assert shown["fitted for"].startswith("no model")
+    told = f"used by    files in {tmp_path} (0.5), python files (0.2), files in its sources (0.7)"
+    assert told in run("ngrams", "show", "till")
+
+
+def test_programs_read_the_same_as_people(run, teach, repository, data):
+    domain = teach("till")
+    run("ngrams", "use", "till=0.5", "--workspace", repository)
+    run("ngrams", "use", "till=0.2", "--language", "python")
+    listed = json.loads(run("ngrams", "list", "--json"))
+    shown = json.loads(run("ngrams", "show", "till", "--json"))
+    assert listed == {
+        "domains": [shown],
+        "workspaces": {str(repository): {"till": 0.5}},
+        "languages": {"python": {"till": 0.2}},
+        "problem": None,
+    }
+    assert shown["used_by"] == {"workspaces": {str(repository): 0.5}, "languages": {"python": 0.2}}
+    assert (shown["bytes"], shown["ngrams"], shown["min_counts"]) == (domain.size, domain.ngrams, [1] * 5)
+    assert (shown["sources"], shown["imported"], shown["fault"]) == ([str(repository)], None, None)
+    (data / "till" / "domain.msgpack").write_bytes(b"??")
+    (broken,) = json.loads(run("ngrams", "list", "--json"))["domains"]
+    assert "file that cannot be read" in broken["fault"]
+    assert "is broken" in run("ngrams", "show", "till", "--json", status=1)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are of any bytes on Linux")
+def test_a_repository_of_any_name_is_listed(teach, data, tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    teach("cafe", roots=(folder,))
+    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(data), "ngrams", "list"]
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    printed = subprocess.run(command, env=strict, capture_output=True, check=True, cwd=README_PATH.parent).stdout
+    assert os.fsencode(folder) in printed
+    listed = subprocess.run(
+        [*command, "--json"], env=strict, capture_output=True, check=True, cwd=README_PATH.parent
+    )
+    assert json.loads(listed.stdout.decode("ascii"))["domains"][0]["sources"] == [str(folder)]
+
+
+def test_use_chooses_tables_for_a_workspace_or_a_language(run, teach, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    teach("shop")
+    teach("team", roots=(), weight=0.3)
+    assert run("ngrams", "use", "shop=0.5", "team") == f"{tmp_path} is served by shop (0.5), team (0.3)\n"
+    told = run("ngrams", "use", "team", "--language", "python")
+    assert told == "python files are served by team (0.3) besides what was built around them\n"
+    lines = run("ngrams", "list").splitlines()
+    assert lines[-2:] == [f"{tmp_path} is served by shop (0.5), team (0.3)", told.strip()]
+    assert "is served by the tables built from it" in run("ngrams", "use", "--workspace", tmp_path)
+    assert (
+        run("ngrams", "use", "--language", "python") == "python files are served by what was built around them\n"
+    )
+    assert len(run("ngrams", "list").splitlines()) == 3
+
+
+def test_use_says_what_keeps_a_table_from_serving(run, teach, data):
+    teach("gopher", language="go")
+    told = run("ngrams", "use", "gopher", "--language", "python")
+    assert "gopher serves no python files: it was built from go" in told
+    (data / "gopher" / "domain.msgpack").write_bytes(b"??")
+    assert "gopher serves nothing until it is mended" in run("ngrams", "use", "gopher=0.5", "--language", "go")
+
+
+def test_rename_keeps_the_choices(run, teach, repository):
+    teach("old")
+    run("ngrams", "use", "old=0.4", "--workspace", repository)
+    assert run("ngrams", "rename", "old", "new") == "renamed old to new\n"
+    assert f"files in {repository} (0.4)" in run("ngrams", "show", "new")
+
+
+def test_several_are_removed_or_none(run, teach):
+    teach("a")
+    teach("b")
+    assert "found 'c', known: a, b" in run("ngrams", "remove", "a", "c", status=1)
+    assert run("ngrams", "remove", "a", "b", "a") == "removed a\nremoved b\n"
+
+
+def test_a_table_travels_in_one_file_and_says_how_to_use_it(run, teach, repository, tmp_path):
+    teach("shop")
+    file = tmp_path / "team.ngt"
+    exported, told = run("ngrams", "export", "shop", file).splitlines()
+    assert exported == f"exported shop to {file} (0.2 MiB)"
+    assert told == "whoever has it can read back most of its code: it counts 1 file"
+    assert str(repository).encode() not in file.read_bytes()
+    assert "not there yet" in run("ngrams", "export", "shop", file, status=1)
+    run("ngrams", "export", "shop", file, "--replace")
+    told = run("ngrams", "import", file, "--model", "starter")
+    assert f"imported from {file}" in told
+    assert re.search(r"^built +not recorded, imported \d{4}-", told, flags=re.MULTILINE)
+    command = re.search(r"nothing; run: spd-lsp (.*)", told)[1]
+    assert command == "ngrams use team=0.3 --language python"
+    assert "python files are served by team (0.3)" in run(*shlex.split(command))
+    assert "found that team exists" in run("ngrams", "import", file, status=1)
+    run("ngrams", "import", file, "--replace")
+    assert "python files (0.3)" in run("ngrams", "show", "team")
+
+
+def test_an_imported_table_of_another_tokenizer_is_refused_or_named(run, teach, tmp_path):
+    teach("shop", fingerprint="a1b2")
+    run("ngrams", "export", "shop", tmp_path)
+    file = tmp_path / "shop.ngt"
+    refused = run("ngrams", "import", file, "--domain", "other", "--model", "starter", status=1)
+    assert re.search(r"expected a table of tokenizer \w+, found one of a1b2", refused)
+    told = run("ngrams", "import", file, "--domain", "other")
+    assert "its tokenizer is not that of starter" in told
+
+
+def test_prune_says_what_it_did_and_what_it_freed(run, teach, data, repository):
+    assert run("ngrams", "prune") == "nothing to prune\n"
+    teach("shop")
+    teach("bad", roots=())
+    (data / "shop" / "table-0123.ngt").write_bytes(b"x" * 2**20)
+    (data / "bad" / "domain.msgpack").write_bytes(b"??")
+    planned = run("ngrams", "prune", "--dry-run")
+    assert re.search(r"would be deleted +1\.0 MiB  shop/table-0123\.ngt: no index names this table", planned)
+    assert re.search(
+        r"would be moved aside .* bad: its index cannot be read; it would be kept in .*aside", planned
+    )
+    assert planned.endswith("would free 1.0 MiB\n")
+    done = run("ngrams", "prune")
+    assert re.search(r"^deleted +1\.0 MiB  shop/table-0123\.ngt", done, flags=re.MULTILINE)
+    assert done.endswith("freed 1.0 MiB\n")
+    (repository / "shop.py").unlink()
+    for file in repository.iterdir():
+        file.unlink()
+    repository.rmdir()
+    assert f"{repository} (gone)" in run("ngrams", "list")
+    assert run("ngrams", "prune") == "nothing to prune\n"
+    assert f"shop: its repository is gone: {repository}" in run("ngrams", "prune", "--gone")
+
+
+def test_a_file_in_place_of_the_data_folder_is_named(run, data):
+    data.write_text("a file where the folder should be")
+    told = run("ngrams", "list", status=1)
+    assert re.search(rf"expected the folder of n-gram tables at {data}, found a file; .*--data-dir", told)
+    assert "no n-gram tables yet" not in told
+    assert json.loads(run("ngrams", "list", "--json", status=1).splitlines()[0])["problem"]
+
+
+@pytest.mark.parametrize("name", sorted(ngrams.commands))
+def test_every_command_has_an_example_that_it_takes_and_a_place_in_the_readme(name):
+    command = ngrams.commands[name]
+    example = shlex.split(f"{command.help}\n{command.epilog or ''}".split("Example: ")[1])
+    assert example[:3] == ["spd-lsp", "ngrams", name]
+    command.make_parser(command.context_class(command)).parse_args(example[3:])
+    rows = [line for line in README.splitlines() if line.startswith("| `spd-lsp ngrams")]
+    assert f"`{name}`" in " ".join(rows).replace("spd-lsp ngrams ", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ngrams", "show", "nothing"], "nothing"),
+        (["ngrams", "remove", "nothing"], "nothing"),
+        (["ngrams", "use", "nothing"], "nothing"),
+        (["ngrams", "use", "shop=2"], "expected NAME=WEIGHT with a weight above 0 and at most 1, found 'shop=2'"),
+        (
+            ["ngrams", "use", "--language", "go", "--workspace", "."],
+            "expected --workspace or --language, found both",
+        ),
+        (["ngrams", "rename", "nothing", "new"], "nothing"),
+        (["ngrams", "export", "nothing", "file"], "nothing"),
+        (["ngrams", "import", "no/such/file.ngt"], "no such file.*; export it again"),
+        (["ngrams", "rebuild", "nothing"], "nothing"),
+        (["build-ngrams", "no/such/folder"], "no/such/folder"),
+        (["build-ngrams", ".", "--orders", "1-9"], "expected --orders as a range within 2-6 .*found '1-9'"),
+        (["build-ngrams", ".", "--domain", "../evil"], "evil"),
+        (["build-ngrams", ".", "--model", "no-such-model"], "expected a model's folder"),
+    ],
+)
+def test_what_cannot_be_done_is_named(run, repository, monkeypatch, arguments, message):
+    monkeypatch.chdir(repository)
+    assert re.search(message, run(*arguments, status=1))
+
+
+def test_a_repository_without_source_lists_what_was_left_out(run, tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "a.jpg").write_bytes(b"\xff\xd8\0\0")
+    assert re.search(r"expected .*photos.* found none.*1 not source code", run("build-ngrams", folder, status=1))
+
+
+def test_a_data_folder_that_cannot_be_written_is_named(run, repository, data):
+    data.write_text("a file where the folder should be")
+    assert str(data) in run("build-ngrams", repository, status=1)
+
+
+def test_a_broken_index_is_named_by_show(run, repository, data):
+    run("build-ngrams", repository)
+    (data / "shop" / "domain.msgpack").write_bytes(b"??")
+    assert re.search(r"shop is broken: .*run: spd-lsp build-ngrams", run("ngrams", "show", "shop", status=1))
+
+
+def test_choices_that_cannot_be_read_are_named_and_not_overwritten(run, repository, data):
+    run("build-ngrams", repository)
+    run("ngrams", "use", "shop", "--workspace", repository)
+    record = data / "workspaces.msgpack"
+    record.write_bytes(b"??")
+    asked = f"{repository / 'shop.py'}:2:17"
+    assert "expected the tables chosen for workspaces" in run("complete", asked)
+    assert re.search(r"wrong +n-grams in use .*spd-lsp ngrams use", run("doctor", status=1))
+    run("ngrams", "use", "shop", "--workspace", repository)
+    assert record.with_name("workspaces.msgpack.bad").read_bytes() == b"??"
+    assert "expected the tables" not in run("complete", asked)

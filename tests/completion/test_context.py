@@ -1,0 +1,366 @@
+"""Context: what the model sees fits its room, consists of whole lines, and stands still while someone types."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spd_lsp.completion.context import lines, plain, trim
+from spd_lsp.completion.languages import LANGUAGES
+
+TOKEN = re.compile(r" ?\w{1,9}| ?[^\w\s]{1,3}|\n|[ \t]+(?=\S)|[^\S\n]")
+LIBRARY = Path(argparse.__file__).read_text(encoding="utf-8")
+SMALL = Path(textwrap.__file__).read_text(encoding="utf-8")
+
+
+def count(text):
+    """As many tokens as a usual tokenizer would make, about four characters each."""
+    return len(TOKEN.findall(text))
+
+
+def at(text, language="python", room=500, mark="¦", **options):
+    """The view at the mark in a text."""
+    cursor = text.index(mark)
+    return trim(text.replace(mark, ""), cursor, language, room, count, **options)
+
+
+def methods(numbers, body=6):
+    """Methods with a signature, documentation and a body of so many lines."""
+    return "".join(
+        f'    def method_{n}(self, one, two):\n        """Do thing {n}.\n\n        At length.\n        """\n'
+        + "".join(f"        value_{n}_{m} = one + two * {m}\n" for m in range(body))
+        + "\n"
+        for n in numbers
+    )
+
+
+def python_file(count):
+    """A file of imports, a class with many methods and an unfinished last one."""
+    return (
+        "import os\nfrom sys import path\n\n\nclass Worker(Base):\n    limit: int = 3\n\n"
+        "    def __init__(self, size):\n        self.size = size\n\n"
+        + methods(range(count))
+        + "    def last(self, three):\n"
+    )
+
+
+def is_made_of_lines(part, document):
+    """Whether the lines of a text all stand in a document, in that order."""
+    rest = iter(lines(document))
+    return all(any(line == other for other in rest) for line in lines(part))
+
+
+def test_a_file_that_fits_is_seen_as_it_is():
+    view = trim(SMALL, 4000, "python", 10_000, count)
+    assert (view.before, view.after, view.omitted) == (SMALL[:4000], SMALL[4000:], 0)
+
+
+def test_an_empty_document_gives_an_empty_view():
+    view = trim("", 0, "python", 100, count)
+    assert (view.before, view.after, view.shape, view.indent, view.omitted) == ("", "", "line", "", 0)
+
+
+def test_of_a_long_file_the_model_sees_imports_class_fields_signatures_and_the_text_at_the_cursor():
+    view = at(python_file(60) + "        total = self.¦\n", room=900)
+    assert view.before.startswith("import os\nfrom sys import path\n")
+    assert "class Worker(Base):\n    limit: int = 3\n" in view.before
+    assert "        self.size = size\n" in view.before
+    assert view.before.endswith("    def last(self, three):\n        total = self.")
+    assert "value_59_5" in view.before
+    assert "value_0_0" not in view.before
+
+
+def test_siblings_are_whole_when_near_then_signatures_then_gone():
+    before = at(python_file(60) + "        total = self.¦\n", room=1000).before
+    signatures = [n for n in range(60) if f"def method_{n}(" in before]
+    bodies = [n for n in range(60) if f"value_{n}_0 " in before]
+    assert set(bodies) < set(signatures)
+    assert signatures == list(range(signatures[0], 60)) and signatures[0] > 0
+    assert bodies == list(range(bodies[0], 60))
+    reduced = signatures[-len(bodies) - 1]
+    assert f'    def method_{reduced}(self, one, two):\n        """Do thing {reduced}.\n        """\n' in before
+
+
+def test_below_the_cursor_come_the_rest_of_the_line_and_of_the_scope_then_signatures():
+    text = python_file(30) + "        total = (¦)\n        return total\n\n" + methods(range(30, 60), body=30)
+    after = at(text, room=1200).after
+    assert after.startswith(")\n        return total\n\n    def method_30(") and after.endswith("\n")
+    assert "    def method_32(self, one, two):\n" in after
+    assert "value_31_0 " not in after and "def method_59(" not in after
+
+
+def test_each_side_gets_the_room_the_other_does_not_use():
+    top = trim(LIBRARY, 0, "python", 800, count)
+    end = trim(LIBRARY, len(LIBRARY), "python", 800, count)
+    assert count(top.after) > 600
+    assert count(end.before) > 600
+    middle = trim(LIBRARY, LIBRARY.index("\n", len(LIBRARY) // 2), "python", 800, count)
+    assert count(middle.before) > 2 * count(middle.after) > 200
+
+
+def test_a_language_without_a_grammar_is_seen_as_the_nearest_lines():
+    text = "".join(f"line {n}\n" for n in range(1000))
+    cursor = text.index("line 500")
+    view = trim(text, cursor, "plaintext", 200, count)
+    assert text[:cursor].endswith(view.before) and text[cursor:].startswith(view.after)
+    assert (view.shape, view.omitted) == ("line", 1000 - view.before.count("\n") - view.after.count("\n"))
+
+
+def test_a_line_longer_than_the_room_keeps_its_end_from_a_word_on():
+    text = "data = [" + ", ".join(f"value_{n}" for n in range(5000)) + "]"
+    cursor = text.index(", value_4000")
+    before = trim(text, cursor, "python", 100, count).before
+    assert text[:cursor].endswith(before) and 20 < count(before) <= 100
+    assert re.match(r"value_\d+,", before)
+
+
+def test_a_measure_is_asked_for_few_lines_of_a_long_file():
+    asked = []
+    trim(LIBRARY, len(LIBRARY) // 2, "python", 500, lambda text: asked.append(text) or count(text))
+    assert len(asked) == len(set(asked)) < 300
+    assert max(map(len, asked)) < 200
+
+
+@pytest.mark.parametrize("room", [256, 1024])
+@pytest.mark.parametrize("rest", ["", "\n\ndef after(x):\n    return x\n" * 40])
+def test_text_before_the_cursor_only_grows_while_someone_types_and_text_after_stays(room, rest):
+    start = SMALL.index("\n", int(len(SMALL) * 0.8))
+    moved = changed = 0
+    view = trim(SMALL[:start] + rest, start, "python", room, count)
+    for cursor in range(start + 1, start + 601):
+        last, view = view, trim(SMALL[:cursor] + rest, cursor, "python", room, count)
+        moved += not view.before.startswith(last.before)
+        changed += view.after != last.after
+    assert moved <= 12 and changed <= 6
+
+
+def test_text_after_the_cursor_does_not_depend_on_what_is_typed_on_its_line():
+    text = python_file(40) + "        ¦\n        return 1\n\n" + methods(range(40, 80))
+    typed = 'self.total = [f("""{(x'
+    afters = {at(text.replace("¦", typed[:n] + "¦"), room=400).after for n in range(len(typed) + 1)}
+    assert len(afters) == 1
+
+
+SHAPES = [
+    ("python", "def f(x):¦", "block"),
+    ("python", "def f(x):\n    ¦", "block"),
+    ("python", "def f(x):\n    ¦\n    y = 1\n", "line"),
+    ("python", 'def f(x):\n    """Doc."""\n    ¦', "block"),
+    ("python", "def f(x):\n    # note\n    ¦\n\ndef g(): pass\n", "block"),
+    ("python", "class A:\n    def f(\n        self,\n    ) -> int:\n        ¦", "block"),
+    ("python", "class A:\n    x = 1\n    ¦", "line"),
+    ("python", "if x:  # why\n    ¦\nelse:\n    pass\n", "block"),
+    ("python", "for i in y:¦\n    pass\n", "line"),
+    ("python", "match x:\n    case 1:\n        ¦", "block"),
+    ("python", "with a as b:\n\t¦", "block"),
+    ("python", "def broken(:\n  x = (\n\ndef f(x):\n    ¦", "block"),
+    ("python", "d = {'a':¦}", "line"),
+    ("python", "x[1:¦]", "line"),
+    ("python", "f = lambda x:¦", "line"),
+    ("python", "x = f(\n    ¦", "line"),
+    ("python", 'x = """\nif this:\n    ¦', "line"),
+    ("javascript", "function f(x) {¦}", "block"),
+    ("javascript", "function f(x) {\n  ¦\n}\n", "block"),
+    ("javascript", "f(() => {\n  ¦\n});", "block"),
+    ("javascript", "class A {\n  f() {\n    ¦\n  }\n}", "block"),
+    ("javascript", "function f( {\n if (x) {\n    ¦", "block"),
+    ("javascript", "if (x) {\n  a();\n  ¦\n}", "line"),
+    ("javascript", "const x = {\n  ¦\n}", "line"),
+    ("javascript", "const x = {¦}", "line"),
+    ("typescript", "export class A {\n  async f(x: number): Promise<void> {\n    ¦\n  }\n}", "block"),
+    ("typescript", "interface A {\n  ¦\n}", "block"),
+    ("typescript", "const a: A = {\n  ¦\n};", "line"),
+    ("typescriptreact", "const A = () => {\n  ¦\n}\n", "block"),
+    ("typescriptreact", "return <div style={¦}>", "line"),
+    ("go", "package a\n\nfunc f() {\n\tif err != nil {\n\t\t¦\n\t}\n}\n", "block"),
+    ("go", "type A struct {\n\t¦\n}", "block"),
+    ("go", "x := Foo{\n\t¦\n}", "line"),
+    ("go", "func broken( {\n}\nfunc f() {\n\t¦", "block"),
+    ("rust", "impl A for B {\n    fn f(x: i32) -> i32 {\n        ¦\n    }\n}", "block"),
+    ("rust", "fn f() {\n    match x {\n        ¦\n    }\n}", "block"),
+    ("rust", "let x = Foo {\n    ¦\n};", "line"),
+    ("rust", "fn f() {\n    let a = 1;\n    ¦\n}", "line"),
+    ("java", "class A {\n    void f() {\n        ¦\n    }\n}", "block"),
+    ("java", "class A { void f() { if (x) {¦", "block"),
+    ("java", "int[] a = {¦};", "line"),
+    ("java", "class A {\n  int x;\n  ¦\n}", "line"),
+    ("c", "int main(void)\n{\n    ¦\n}", "block"),
+    ("c", "int a[] = {\n    ¦\n};", "line"),
+    ("cpp", "class A {\n    ¦\n};", "block"),
+    ("csharp", "class A\n{\n    void F()\n    {\n        ¦\n    }\n}", "block"),
+    ("csharp", "var x = new A {\n    ¦\n};", "line"),
+    ("ruby", "xs.each do |x|\n  ¦\nend", "block"),
+    ("ruby", "def f\n  a = 1\n  ¦\nend", "line"),
+    ("php", "<?php\nclass A {\n    public function f() {\n        ¦\n    }\n}", "block"),
+    ("php", "<?php\n$x = [\n    ¦\n];", "line"),
+    ("shellscript", "for x in y; do\n  ¦\ndone", "block"),
+    ("shellscript", "if x; then\n  a\n  ¦\nfi", "line"),
+    ("lua", "local function f(x)\n  ¦\nend", "block"),
+    ("lua", "local t = {\n  ¦\n}", "line"),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "shape"), SHAPES)
+def test_a_block_is_expected_where_a_body_is_about_to_begin_and_a_line_elsewhere(language, text, shape):
+    assert at(text, language).shape == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "indent"),
+    [
+        ("def f(x):\n    ¦", "    "),
+        ("class A:\n  def f(x):¦", "    "),
+        ("class A:\n\tdef f(x):¦", "\t\t"),
+        ("def f(x):¦", "    "),
+        ("def f(x):\n¦", "    "),
+        ("if x:\n    y = 1¦", "    "),
+        ("y = 1¦", ""),
+    ],
+)
+def test_the_indentation_is_that_of_the_line_or_of_the_body_about_to_begin(text, indent):
+    assert at(text).indent == indent
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("x = ¦some_function(a)", "nothing"),
+        ("call(¦)", "line"),
+        ('call("¦")', "line"),
+        ("call(a, ¦b)", "line"),
+        ("if (a ¦)   {", "line"),
+        ("x = ¦          ", "line"),
+    ],
+)
+def test_nothing_is_expected_before_more_than_closing_marks(text, shape):
+    assert at(text).shape == shape
+
+
+def test_a_completion_asked_for_by_hand_is_never_nothing():
+    assert at("x = ¦some_function(a)", forced=True).shape == "line"
+
+
+@pytest.mark.parametrize("word", ["é" * 9, "漢字漢字", "🙂🙃", "𝒳"])
+def test_letters_of_several_bytes_do_not_shift_the_context(word):
+    text = python_file(60).replace("value", word).replace("thing", word)
+    before = at(text + "        total = self.¦\n", room=1000).before
+    assert before.startswith("import os\nfrom sys import path\n\n\nclass Worker(Base):\n    limit: int = 3\n")
+    assert "def method_50(self, one, two):" in before and f"{word}_50_0 " not in before
+
+
+def test_windows_line_ends_stay_as_they_are():
+    text = python_file(60).replace("\n", "\r\n")
+    view = trim(text + "        total", len(text) + 13, "python", 800, count)
+    assert view.before.startswith("import os\r\n") and view.before.endswith("\r\n        total")
+    assert is_made_of_lines(view.before, text + "        total")
+
+
+NOISE = [
+    "",
+    "",
+    "(",
+    ")",
+    "{",
+    "}}",
+    '"""',
+    "'",
+    "/*",
+    "\\",
+    "\t",
+    "\r\n",
+    "\r",
+    "\f",
+    "\0",
+    "\n" * 3,
+    "漢🙂é",
+    "\ud800",
+    "#",
+]
+
+
+def damaged(choose):
+    """A stretch of a real file with a few characters lost and others put in."""
+    start = choose.randrange(len(SMALL) - 500)
+    text = SMALL[start : start + choose.randrange(20, 9000)]
+    for _ in range(choose.randrange(12)):
+        cut = choose.randrange(len(text) + 1)
+        text = text[:cut] + choose.choice(NOISE) + text[cut + choose.randrange(12) :]
+    return text
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    language=st.sampled_from([None, "plaintext", "python", "python", *LANGUAGES]),
+    room=st.integers(0, 600),
+    forced=st.booleans(),
+)
+def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room, forced):
+    choose = random.Random(seed)
+    source = damaged(choose)
+    cursor = choose.randrange(len(source) + 1)
+    view = trim(source, cursor, language, room, count, forced=forced)
+    left = source[source.rfind("\n", 0, cursor) + 1 : cursor]
+    assert count(view.before) + count(view.after) <= room
+    assert source[cursor:].startswith(view.after[: view.after.find("\n") + 1])
+    assert is_made_of_lines(view.after, source[cursor:])
+    if view.before.endswith(left):
+        assert is_made_of_lines(view.before, source[:cursor])
+    else:
+        assert left.endswith(view.before) and count(left) + 40 > room * 3 // 4
+    assert view.shape != "nothing" or not forced
+    assert view.indent.strip(" \t") == ""
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.text(max_size=60), cursor=st.integers(-5, 70), language=st.sampled_from(sorted(LANGUAGES)))
+def test_no_text_and_no_cursor_is_refused(text, cursor, language):
+    view = trim(text, cursor, language, 10, count)
+    assert view.omitted >= 0
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_end_is_a_line_feed_and_the_cursor_stays_at_its_letter(end):
+    text = "a\n\nbc\n"
+    source = text.replace("\n", end)
+    for at in range(len(text) + 1):
+        assert plain(source, len(text[:at].replace("\n", end))) == (text, at)
+
+
+def test_a_cursor_within_a_line_end_stands_before_it():
+    assert plain("a\r\nb", 2) == ("a\nb", 1)
+    assert plain("a\n\rb", 2) == ("a\n\nb", 2)
+    assert plain("\r\n", -1) == ("\n", 0)
+    assert plain("\r\n", 9) == ("\n", 1)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize(
+    "line",
+    [
+        " " * 64_000 + "x",
+        ")" * 64_000 + "x",
+        ") " * 32_000 + "x",
+        "def " * 16_000 + "x",
+        "function " * 7_000 + "x",
+    ],
+    ids=lambda line: line[:4],
+)
+def test_the_worst_line_takes_little_time(language, line):
+    """64 kB of blanks right of the cursor took minutes, in which no session of the server was answered."""
+    for cursor in (0, len(line)):
+        assert min(seconds_to_trim(line, cursor, language) for _ in range(3)) < 0.05
+
+
+def seconds_to_trim(source, cursor, language):
+    started = time.process_time()
+    trim(source, cursor, language, 500, len)
+    return time.process_time() - started

@@ -1,0 +1,134 @@
+"""Syntax is read in another process: no text stops, freezes or ends the one that completes."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from contextlib import suppress
+
+import pytest
+
+from spd_lsp.completion import syntax_outline as here
+from spd_lsp.completion.context import trim
+from spd_lsp.completion.languages import LANGUAGES, TooHard, parse
+from spd_lsp.completion.parser_process import SECONDS
+from spd_lsp.completion.parsing import FIRST_REST, PARSERS, Parsers, Unread, begins_body, outline
+from spd_lsp.completion.syntax_outline import Role
+from tests.lsp.lsp_client import at
+from tests.lsp.test_server_process import process
+
+DEEP = 40_000
+NESTS = [
+    *(
+        "(",
+        "[",
+        "{",
+        "Vec<",
+        "a.b.",
+        "[{(",
+        "if (a) ",
+        "else if (a) ",
+        "- ",
+        "f'{",
+        "`${",
+        "<<E\n",
+        "a/*",
+        "a ? ",
+        "<a>",
+    ),
+]
+LITTLE = 0.2  # seconds of processor time for one of them
+KILLERS = [
+    ("java", "Vec<"),
+    ("python", "a/*"),
+    ("csharp", "/* "),
+    ("python", "- >>= "),
+    ("java", "->:&=yielddoa "),
+]
+GRAMMARS = sorted({language.module + language.entry: name for name, language in LANGUAGES.items()}.values())
+CODE = ["import os\n", "\n", "class A:\n", "    def f(self):\n", "        x = 1\n", "        return x\n"]
+
+needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no processor time")
+
+
+def spent() -> float:
+    """Processor time of this process and of those that it started."""
+    PARSERS.close()  # the time of those that run is not known
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+@needs_limits
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_no_nest_stops_a_grammar_or_takes_longer_than_the_limit(name: str) -> None:
+    parsers = Parsers(LITTLE)
+    before = spent()
+    for nest in NESTS:
+        text = ("<?php " if name == "php" else "") + nest * DEEP
+        with suppress(Unread):
+            parsers.ask("outline", name, nest, [text[:200_000] + "\n"], 1)
+    parsers.close()
+    assert spent() - before < len(NESTS) * (LITTLE + 0.8)
+
+
+@needs_limits
+@pytest.mark.parametrize(("name", "nest"), KILLERS)
+def test_what_no_parser_can_bear_is_plain_lines_and_costs_nothing_more_while_typing(name: str, nest: str) -> None:
+    """These ended the server, or kept it for minutes and gigabytes."""
+    before = spent()
+    for typed in ("", "t", "ty", "typ", "type", "typed"):
+        parts = outline(LANGUAGES[name], [nest * DEEP + "\n", f"{typed}\n"], ["y\n"])
+        assert parts == outline(None, ["", ""], [""])
+    assert spent() - before < 2 * SECONDS + 1.5
+    assert Role.HEAD in {part.role for part in outline(LANGUAGES["python"], CODE[:5], CODE[5:])}
+
+
+def test_a_document_that_was_too_hard_is_tried_again_later() -> None:
+    parsers = Parsers()
+    with pytest.raises(Unread):
+        parsers.ask("no such question", "python", "x = 1")
+    for _ in range(FIRST_REST):
+        with pytest.raises(Unread):
+            parsers.ask("body", "python", "x = 1", "def f():\n", "    ")
+    assert parsers.ask("body", "python", "x = 1", "def f():\n", "    ") is True
+    assert parsers.ask("body", "python", "y = 1", "def f():\n", "    ") is True
+    parsers.close()
+
+
+@pytest.mark.parametrize("lines", [CODE, ["x = 'é😀\ud800'\n", "def f():\n", "    pass\n"]])
+def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
+    python = LANGUAGES["python"]
+    for gap in range(len(lines) + 1):
+        assert outline(python, lines[:gap], lines[gap:]) == here.outline(python, lines[:gap], lines[gap:])
+    assert begins_body(python, "def f():\n", "    ") is True
+    assert begins_body(python, "x = 1\n", "    ") is False
+
+
+def test_the_steps_of_a_parser_are_bounded_by_a_count() -> None:
+    """The same texts are too hard on every machine."""
+    with pytest.raises(TooHard):
+        parse(LANGUAGES["csharp"], "/* " * 2_000)
+    assert not parse(LANGUAGES["csharp"], "class A { void F() { G(1); } }\n" * 4_000).root_node.has_error
+
+
+def test_a_long_line_and_many_lines_are_trimmed_in_little_time() -> None:
+    before = spent()
+    for source in ("x = [" + "1, " * 330_000 + "]", "x = 1\n" * 200_000, "\n" * 200_000, "a" * 1_000_000):
+        for cursor in (0, len(source) // 2, len(source)):
+            trim(source, cursor, "python", 500, lambda text: len(text) // 4)
+    assert spent() - before < 12 * 0.5
+
+
+@needs_limits
+async def test_a_server_survives_what_its_parser_does_not() -> None:
+    """Over real pipes, with the model that comes with the package."""
+    async with process("-m", "spd_lsp", "serve") as (child, editor):
+        await editor.start()
+        await editor.ready()
+        for name, nest in KILLERS[:2]:
+            uri = f"file:///{name}"
+            editor.open(f"{nest * 30_000}\nclass A {{\n    int f() {{\n", uri=uri, language=name)
+            await editor.request("textDocument/completion", at(2, 13, uri=uri))
+        editor.open("def add(a, b):\n    return a + \n", uri="file:///good.py")
+        answer = await editor.request("textDocument/completion", at(1, 15, uri="file:///good.py"))
+        assert answer["items"] and child.returncode is None

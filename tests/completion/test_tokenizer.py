@@ -1,0 +1,155 @@
+"""Tokens: text comes back, the prompt is laid out as the model was taught, the cursor may split a word."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from spd_lsp.completion.tokenizer import FILL_FORMATS, Tokens, byte_level_piece, sentencepiece_piece
+from spd_lsp.settings import UserError
+from tests.conftest import STARTER
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return Tokens(STARTER)
+
+
+starter = Tokens(STARTER)
+
+
+@hypothesis_settings(deadline=None)  # the first example waits for the vocabulary's bytes
+@given(st.text())
+def test_bytes_of_the_ids_are_the_text(text):
+    assert starter.bytes_of(starter.encode(text)) == text.encode()
+
+
+@given(st.text(st.sampled_from("ab (.=\n\tdefé"), min_size=1))
+def test_healing_takes_back_text_that_allowed_tokens_begin_with(text):
+    ids = starter.encode(text)
+    kept, healed, allowed = starter.heal(ids)
+    assert starter.bytes_of(kept) + healed == text.encode()
+    assert all(starter.pieces[i].startswith(healed) for i in allowed)
+
+
+def test_a_word_half_typed_can_become_every_token_that_begins_so(tokens):
+    prompt = tokens.prompt("x = 1\nretu", "")
+    pieces = {tokens.pieces[i] for i in prompt.allowed}
+    assert prompt.healed == b"retu"
+    assert b"return" in pieces
+    assert all(piece.startswith(b"retu") for piece in pieces)
+
+
+def test_the_starter_reads_the_suffix_first_and_the_prefix_last(tokens):
+    prompt = tokens.prompt("def f(a, b):\n    return a", "\n\nf(1, 2)\n")
+    first, last = (tokens.id_of(name) for name in ("<|suffix|>", "<|prefix|>"))
+    assert prompt.ids[0] == first
+    middle = prompt.ids.index(last)
+    assert tokens.bytes_of(prompt.ids[1:middle]) == b"\n\nf(1, 2)\n"
+    assert tokens.bytes_of(prompt.ids[middle + 1 :]) + prompt.healed == b"def f(a, b):\n    return a"
+
+
+def test_without_a_suffix_the_prompt_is_the_text_alone(tokens):
+    prompt = tokens.prompt("import os\nimport sys", "")
+    assert prompt.ids == prompt.history
+
+
+def test_a_special_token_spelled_in_source_is_text(tokens):
+    ids = tokens.encode('EOT = "<|endoftext|>"')
+    assert tokens.end_of_text not in ids
+    assert tokens.bytes_of(ids) == b'EOT = "<|endoftext|>"'
+
+
+def test_a_single_word_leaves_the_model_something_to_read(tokens):
+    assert tokens.prompt("im", "").ids == [tokens.end_of_text]
+
+
+def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_path):
+    def saved(name, **changes):
+        rules = json.loads((STARTER / "tokenizer.json").read_text(encoding="utf-8"))
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text(
+            json.dumps(dict(reversed(rules.items())) | changes), encoding="utf-8"
+        )
+        return Tokens(folder).fingerprint
+
+    assert saved("reordered") == starter.fingerprint
+    padding = {
+        "strategy": "BatchLongest",
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<|pad|>",
+    }
+    assert saved("padded", padding=padding) == starter.fingerprint
+    assert saved("other", pre_tokenizer={"type": "Digits", "individual_digits": True}) != starter.fingerprint
+
+
+@pytest.mark.parametrize("fill", FILL_FORMATS, ids=lambda fill: fill.family)
+def test_the_fill_format_is_chosen_by_the_tokens_a_vocabulary_has(fill, tmp_path):
+    letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>", *fill.marks])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tokens = Tokens(tmp_path)
+    assert tokens.fill_format == fill
+    prompt = tokens.prompt("ab ", "cd")
+    shown = [tokens.tokenizer.id_to_token(i) for i in prompt.ids]
+    expected = {"{before}": ["a", "b"], "{after}": ["c", "d"]}
+    assert shown == [token for part in fill.parts for token in expected.get(part, [part])]
+
+
+def test_pieces_of_both_kinds_of_vocabulary():
+    assert byte_level_piece("Ġif") == b" if"
+    assert byte_level_piece("Ċ") == b"\n"
+    assert sentencepiece_piece("▁if") == b" if"
+    assert sentencepiece_piece("<0x0A>") == b"\n"
+
+
+def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"expected tokenizer\.json in .*found none"):
+        Tokens(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match="not a readable tokenizer"):
+        Tokens(tmp_path)
+
+
+def test_an_id_beyond_the_vocabulary_has_no_bytes_and_ends_a_text(tokens):
+    beyond = tokens.vocab_size + 5
+    assert tokens.bytes_of([*tokens.encode("a"), beyond]) == b"a"
+    assert tokens.ends(beyond)
+    assert tokens.ends(tokens.end_of_text)
+    assert not tokens.ends(tokens.encode("a")[0])
+
+
+def goes_on_with(tokens, before):
+    """The first bytes with which a draft may go on from the cursor."""
+    prompt = tokens.prompt(before, "")
+    return {tokens.pieces[i][len(prompt.healed) :][:1] for i in prompt.allowed}
+
+
+def test_text_begins_where_the_cursor_stands_behind_an_indentation(tokens):
+    assert b" " in goes_on_with(tokens, "x = 1\n")  # nobody has indented yet
+    for before in ("    x = 1\n    ", "    x = 1\n        ", "    if x:\n        "):
+        found = goes_on_with(tokens, before)
+        assert found
+        assert not found & {b" ", b"\t"}
+
+
+@pytest.mark.parametrize("opening", ["if x:", "f(", "x = [", "if (x) {"])
+def test_behind_a_line_that_opens_a_block_a_repeated_indentation_may_grow(tokens, opening):
+    assert b" " in goes_on_with(tokens, f"def f():\n    {opening}\n    ")
+    assert b" " not in goes_on_with(tokens, f"def f():\n    {opening}\n        ")
+
+
+def test_within_a_line_blanks_may_follow_blanks(tokens):
+    assert b" " in goes_on_with(tokens, "    x = 1 ")

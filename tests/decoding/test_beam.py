@@ -1,0 +1,145 @@
+"""Beam search and branches find what a naive search finds, in k rows a pass."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from spd_lsp.decoding.beam import beam, branches
+from spd_lsp.decoding.superposed import Start
+from spd_lsp.models.logits import log_softmax
+from spd_lsp.settings import Settings
+from tests.conftest import TinyModel
+
+PROMPT = [1, 2]
+
+
+def at_three(ids):
+    return ids[-1] == 3
+
+
+def never(ids):
+    return False
+
+
+def mean(draft):
+    return draft[1] / len(draft[0])
+
+
+def log_p(seed, ids, vocabulary, tau=1.0):
+    """Logarithms of the next token's probabilities, everything read afresh."""
+    return log_softmax(TinyModel(seed, vocabulary).prefill([*PROMPT, *ids]) / tau)
+
+
+def naive_beam(seed, vocabulary, k, length, stop):
+    live, finished = [((), 0.0)], []
+    for _ in range(length):
+        options = [
+            ((*ids, token), score + logp)
+            for ids, score in live
+            for token, logp in enumerate(log_p(seed, ids, vocabulary))
+        ]
+        live = []
+        for option in sorted(options, key=lambda option: -option[1]):
+            if len(live) == k:
+                break
+            (finished if stop(option[0]) else live).append(option)
+        finished = sorted(finished, key=mean, reverse=True)
+        if not live or (len(finished) >= k and max(map(mean, live)) <= mean(finished[k - 1])):
+            break
+    return sorted([*finished[:k], *live], key=mean, reverse=True)[:k]
+
+
+@hypothesis_settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 6), stop=st.sampled_from([at_three, never]))
+def test_beam_search_equals_a_naive_one_that_reads_every_row_afresh(seed, k, stop):
+    chosen = Settings(drafts=k, candidates=10, max_tokens=6, ranking="mean")
+    found = beam(TinyModel(seed, 10), Start(PROMPT, stop), chosen, lambda: None)
+    expected = naive_beam(seed, 10, k, 6, stop)
+    assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
+    assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all_texts(seed):
+    chosen = Settings(drafts=16, candidates=4, max_tokens=3)
+    found = beam(TinyModel(seed, 4), Start(PROMPT, never), chosen, lambda: None)
+    every = {ids: sum(log_p(seed, ids[:at], 4)[ids[at]] for at in range(3)) for ids in product(range(4), repeat=3)}
+    assert [draft.ids for draft in found.best] == sorted(every, key=lambda ids: -every[ids])[:16]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_by_probability_a_wide_beam_finds_the_likeliest_texts_and_their_whole_probability(seed):
+    """Texts end at 2 or 3, which read the same: nothing."""
+
+    def ends(ids):
+        return ids[-1] in (2, 3)
+
+    def text(ids):
+        return tuple(i for i in ids if i < 2)
+
+    chosen = Settings(drafts=8, candidates=4, max_tokens=4)
+    found = beam(TinyModel(seed, 4), Start(PROMPT, ends, reads=text), chosen, lambda: None)
+    every = {}
+    for length in range(4):
+        for ids in product(range(2), repeat=length):
+            p = np.exp(sum(log_p(seed, ids[:at], 4)[ids[at]] for at in range(length)))
+            every[ids] = p * np.exp(log_p(seed, ids, 4)[[2, 3]]).sum()
+    finished = [draft for draft in found.best if ends(draft.ids)]
+    assert finished
+    for draft in finished:
+        assert np.exp(draft.score) == pytest.approx(every[text(draft.ids)])
+    likeliest = sorted(every, key=lambda ids: -every[ids])
+    assert [text(draft.ids) for draft in finished] == likeliest[: len(finished)]
+
+
+@pytest.mark.parametrize("stop", [at_three, never])
+@pytest.mark.parametrize("seed", range(5))
+def test_branches_are_the_likeliest_first_tokens_each_finished_greedily(seed, stop):
+    found = branches(TinyModel(seed, 10), Start(PROMPT, stop), Settings(drafts=3, max_tokens=6), lambda: None)
+    expected = []
+    for first in np.argsort(-log_p(seed, (), 10))[:3].tolist():
+        ids = (first,)
+        while len(ids) < 6 and not stop(ids):
+            ids = (*ids, int(np.argmax(log_p(seed, ids, 10))))
+        expected.append(ids)
+    assert {draft.ids for draft in found.best} == set(expected)
+    scores = [draft.score for draft in found.best]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_finished_branches_leave_the_batch():
+    model = TinyModel(1, 10)
+    found = branches(model, Start(PROMPT, at_three), Settings(drafts=8, max_tokens=8), lambda: None)
+    assert found.rows == model.rows == sum(len(draft.ids) - 1 for draft in found.best)
+    assert found.rows < 8 * (found.passes - 1)
+
+
+class Bigrams:
+    """Counts that know one thing: 5 follows 4."""
+
+    def __call__(self, histories, candidates):
+        return np.array([[float(h[-1] == 4 and c == 5) for c in candidates] for h in histories])
+
+    def nest(self, histories, candidates, p):
+        known = np.array([[h[-1] == 4] for h in histories])
+        return np.where(known, 0.01 * p + 0.99 * self(histories, candidates), p)
+
+    def successors(self, histories, n):
+        return np.array([5])
+
+
+@pytest.mark.parametrize("decode", [beam, branches])
+def test_ngrams_speak_of_each_row_by_its_own_history(decode):
+    start = Start(PROMPT, never, PROMPT, Bigrams())
+    found = decode(TinyModel(2, 10), start, Settings(drafts=10, candidates=3, max_tokens=4), lambda: None)
+    after_four = [
+        draft.ids[at + 1] for draft in found.best for at in range(len(draft.ids) - 1) if draft.ids[at] == 4
+    ]
+    assert after_four
+    assert after_four.count(5) / len(after_four) > 0.5

@@ -1,0 +1,67 @@
+"""What may follow a draft is weighed by the paper's formula, or proposed by model and n-grams alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spd_lsp.decoding.candidates import LOG_DELTA, among_allowed, fuse, of_all, of_few, proposed
+from spd_lsp.models.topk import chosen
+from spd_lsp.settings import Settings
+
+
+class Bigrams:
+    """Says of token 4 that it follows for certain, whatever was before."""
+
+    def __call__(self, histories, candidates):
+        return np.tile(candidates == 4, (len(histories), 1)).astype(float)
+
+    def nest(self, histories, candidates, p):
+        return 0.5 * p + 0.5 * self(histories, candidates)
+
+    def successors(self, histories, n):
+        return np.array([4, 99])  # the last is beyond the model's vocabulary
+
+    def nested(self, histories, p, n):
+        candidates = np.array(sorted({*np.argsort(-p)[:n].tolist(), 4}))
+        return candidates, self.nest(histories, candidates, p[candidates])
+
+
+def test_fuse_multiplies_where_both_know_a_token_and_leaves_the_rest_out():
+    logp = np.log([0.5, 0.3, 0.2])
+    found = fuse(logp, np.array([[0.1, 0.0, 0.4], [0.0, 0.0, 0.0]]), 0.5)
+    assert np.exp(found[0]) == pytest.approx([(0.5 * 0.1) ** 0.5, 0.0, (0.2 * 0.4) ** 0.5])
+    assert found[1] == pytest.approx(0.5 * logp + LOG_DELTA)
+
+
+def test_what_the_paper_leaves_out_comes_after_all_that_it_knows():
+    logp = np.log([0.9, 0.1 - 1e-12, 1e-12])
+    unknown, rare = fuse(logp, np.array([[0.0, 0.2, 1e-12]]), 0.54)[0, [0, 2]]
+    assert -np.inf < unknown < rare + LOG_DELTA
+
+
+@pytest.mark.parametrize("rule", ["nested", "paper"])
+@pytest.mark.parametrize("interpolation", [Bigrams(), None])
+def test_few_logits_give_what_all_of_them_give(rule, interpolation):
+    logits, histories = np.array([2.0, 1.0, 0.0, -1.0, -2.0, 0.5]), [[1], [2]]
+    settings = Settings(candidates=3, interpolation=rule, temperature=0.7)
+    asked = proposed(histories, interpolation, settings)
+    few = of_few(chosen(logits, 3, asked, 0.7), asked, histories, interpolation, settings)
+    whole = of_all(logits, histories, interpolation, settings, None)
+    for found, expected in zip(few, whole, strict=True):
+        np.testing.assert_allclose(found, expected)
+
+
+def test_what_is_not_allowed_takes_no_part():
+    p_f = np.array([[0.1, 0.2], [0.3, 0.1]])
+    np.testing.assert_allclose(among_allowed(p_f, 0.1), [[0.25, 0.5], [0.6, 0.2]])
+    assert np.isfinite(among_allowed(np.zeros((1, 2)), 0.0)).all()
+
+
+def test_tokens_that_the_model_does_not_have_are_not_offered_to_streams_of_their_own():
+    """A table may name any: it takes logits [K, V] no further than V."""
+    logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
+    candidates, p_f = of_all(logits, [[1], [2]], Bigrams(), Settings(candidates=3), None)
+    assert 4 in candidates
+    assert candidates.max() < 6
+    assert p_f.shape == (2, len(candidates))

@@ -1,0 +1,370 @@
+"""Superposed Decoding does what the paper says, at one pass per token."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from spd_lsp.decoding.beam import beam
+from spd_lsp.decoding.candidates import LEAST, LOG_DELTA, LOG_FLOOR
+from spd_lsp.decoding.multi_stream import streams
+from spd_lsp.decoding.rescoring import verified
+from spd_lsp.decoding.superposed import (
+    FEW,
+    Draft,
+    Start,
+    best_first,
+    select,
+    superpose,
+    superposition,
+)
+from spd_lsp.models.logits import top
+from spd_lsp.models.topk import chosen
+from spd_lsp.settings import Settings
+from tests.conftest import VOCABULARY, TinyModel
+
+STOP = 7  # an arbitrary token of the tiny vocabulary that ends a draft
+
+
+def never(ids):
+    return False
+
+
+def at_stop(ids):
+    return ids[-1] == STOP
+
+
+class Counts:
+    """A dictionary of bigram probabilities, a third of them unknown."""
+
+    def __init__(self, seed):
+        random = np.random.default_rng(seed)
+        known = random.random((VOCABULARY, VOCABULARY)) > 0.33
+        self.table = random.random((VOCABULARY, VOCABULARY)) * known
+        self.table[random.random(VOCABULARY) > 0.8] = 0.0  # contexts never seen
+
+    def __call__(self, histories, candidates):
+        return np.stack([self.table[history[-1]][candidates] for history in histories])
+
+    def nest(self, histories, candidates, p):
+        return 0.5 * p + 0.5 * self(histories, candidates)
+
+    def nested(self, histories, p, n):
+        both = np.union1d(top(p, n), self.successors(histories, n))
+        candidates = both[p[both] >= 0]
+        return candidates, self.nest(histories, candidates, p[candidates])
+
+    def successors(self, histories, n):
+        return np.unique([np.argsort(-self.table[history[-1]], kind="stable")[:n] for history in histories])
+
+
+class SelectingModel(TinyModel):
+    """Gives away only the logits that choosing needs, as an engine on a GPU does."""
+
+    selects = True
+
+    def step_likeliest(self, ids, weights, count, asked, temperature=1.0):
+        return chosen(super().step(ids, weights), count, asked, temperature)
+
+    def step(self, ids, weights):
+        raise AssertionError("all logits were asked for")
+
+
+def naive(model, prompt, settings, stop, history=(), counts=None):
+    """The paper with dictionaries and loops: written from the formulas, one candidate at a time."""
+    k, tau, alpha = settings.drafts, settings.temperature, settings.alpha
+
+    def softmax(logits, ids):
+        exps = {i: math.exp((logits[i] - max(logits[j] for j in ids)) / tau) for i in ids}
+        return {i: e / sum(exps.values()) for i, e in exps.items()}
+
+    def keep(options):
+        live, done = [], []
+        few = 0 if settings.ranking == "mean" else FEW * k
+        full_at = 0
+        for seen, (ids, score) in enumerate(sorted(options.items(), key=lambda item: -item[1])):
+            if len(live) == k and seen >= max(few, full_at):
+                break
+            if stop(ids):
+                done.append((ids, score))
+            elif len(live) < k:
+                live.append((ids, score))
+                full_at = seen + 1
+        return live, done
+
+    def worth(draft):
+        return draft[1] / len(draft[0]) if settings.ranking == "mean" else draft[1]
+
+    def nested_options(logits, live, history):
+        p = softmax(logits, range(VOCABULARY))
+        lasts = [(*history, *ids)[-1] for ids, _ in live]
+        chosen = set(sorted(p, key=lambda i: -p[i])[: settings.candidates])
+        for last in lasts:
+            row = counts.table[last]
+            chosen |= set(sorted(range(VOCABULARY), key=lambda i: -row[i])[: settings.candidates])
+        return {
+            (*ids, x): score + math.log(0.5 * p[x] + 0.5 * counts.table[last][x])
+            for (ids, score), last in zip(live, lasts, strict=True)
+            for x in sorted(chosen)
+        }
+
+    p = softmax(model.prefill(prompt), range(VOCABULARY))
+    first = sorted(p, key=lambda i: -p[i])[: 2 * k]
+    live, finished = keep({(i,): math.log(p[i]) for i in first})
+    finished = finished[:k]
+    if settings.interpolation == "nested":
+        live, finished = keep(nested_options(model.prefill(prompt), [((), 0.0)], history))
+        finished = finished[:k]
+    for _ in range(settings.max_tokens - 1):
+        if not live or (len(finished) == k and max(map(worth, live)) <= min(map(worth, finished))):
+            break
+        shares = [math.exp(score - live[0][1]) for _, score in live]
+        gamma = [share / sum(shares) for share in shares]
+        logits = model.step([ids[-1] for ids, _ in live], np.array(gamma))
+        if settings.interpolation == "nested":
+            live, done = keep(nested_options(logits, live, history))
+            finished = sorted([*finished, *done], key=lambda d: -worth(d))[:k]
+            continue
+        best = sorted(range(VOCABULARY), key=lambda i: -logits[i])[: settings.candidates]
+        p = softmax(logits, best)
+        options = {}
+        for ids, score in live:
+            known = {x: counts.table[ids[-1]][x] for x in best} if counts else dict(p)
+            for x in best:
+                if counts is None:
+                    options[(*ids, x)] = score + math.log(p[x])
+                elif known[x]:
+                    p_f = p[x] ** (1 - alpha) * known[x] ** alpha
+                    options[(*ids, x)] = score + math.log(p_f)
+                else:
+                    penalty = LOG_FLOOR if any(known.values()) else LOG_DELTA
+                    options[(*ids, x)] = score + (1 - alpha) * math.log(p[x]) + penalty
+        live, done = keep(options)
+        finished = sorted([*finished, *done[:k]], key=lambda d: -worth(d))[:k]
+    return sorted([*finished, *live], key=lambda d: -worth(d))[:k]
+
+
+@hypothesis_settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 8),
+    candidates=st.integers(2, 20),
+    tau=st.sampled_from([0.3, 1.0, 2.0]),
+    alpha=st.sampled_from([0.2, 0.54]),
+    asked=st.sampled_from(["nothing", "paper", "nested"]),
+    ranking=st.sampled_from(["mean", "probability"]),
+    model=st.sampled_from([TinyModel, SelectingModel]),
+)
+def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking, model):
+    rule = "nested" if asked == "nested" else "paper"
+    settings = Settings(
+        drafts=k,
+        candidates=candidates,
+        temperature=tau,
+        alpha=alpha,
+        max_tokens=8,
+        interpolation=rule,
+        ranking=ranking,
+    )
+    counts = None if asked == "nothing" else Counts(seed)
+    found = superpose(model(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), settings)
+    expected = naive(TinyModel(seed), [1, 2, 3], settings, at_stop, [1, 2, 3], counts)
+    assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
+    assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_one_draft_without_ngrams_is_greedy_decoding(seed):
+    settings = Settings(drafts=1, max_tokens=12, ranking="mean")
+    found = superpose(TinyModel(seed), Start([3, 1], at_stop), settings)
+
+    model, expected = TinyModel(seed), []
+    logits = model.prefill([3, 1])
+    while len(expected) < 12 and STOP not in expected:
+        expected.append(int(np.argmax(logits)))
+        logits = model.step(expected[-1:], np.ones(1))
+    assert found.best[0].ids == tuple(expected)
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("stop", [never, at_stop])
+def test_passes_are_the_tokens_of_the_longest_draft_whatever_k_is(k, stop):
+    model = TinyModel(4)
+    seen = []
+
+    def watched(ids):
+        seen.append(len(ids))
+        return stop(ids)
+
+    found = superpose(model, Start([1, 2], watched), Settings(drafts=k, max_tokens=10))
+    assert model.passes == found.passes == found.longest == max(seen) <= 10
+    if stop is never:
+        assert found.passes == max(len(draft.ids) for draft in found.best) == 10
+
+
+@pytest.mark.parametrize("stopped_after", [0, 1, 4])
+def test_a_cancelled_decoding_stops_within_one_pass(stopped_after):
+    model = TinyModel()
+
+    class Stopped(Exception):
+        pass
+
+    def check():
+        if model.passes >= stopped_after:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        superpose(model, Start([1, 2], never), Settings(max_tokens=10), check)
+    assert model.passes == stopped_after
+
+
+def test_the_same_input_gives_the_same_drafts():
+    runs = [superpose(TinyModel(2), Start([5, 6], at_stop), Settings(drafts=5)) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("interpolation", ["paper", "nested"])
+@pytest.mark.parametrize("seed", range(5))
+def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
+    settings = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
+    found = superpose(TinyModel(seed), Start([1], at_stop, [1], Counts(seed)), settings)
+    assert len({draft.ids for draft in found.best}) == 6
+    assert all(math.isfinite(draft.score) for draft in found.best)
+
+
+def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
+    counts = Counts(0)
+    logits = TinyModel(1).prefill([1, 2])
+    unlikely = int(np.argmin(logits))
+    counts.table[2] = 0.0
+    counts.table[2, unlikely] = 1.0
+
+    def first_token(rule):
+        settings = Settings(interpolation=rule, drafts=1, candidates=3, max_tokens=1)
+        return superpose(TinyModel(1), Start([1, 2], never, [2], counts), settings).best[0].ids[0]
+
+    assert first_token("nested") == unlikely
+    assert first_token("paper") == int(np.argmax(logits))
+
+
+@pytest.mark.parametrize("rule", ["nested", "paper"])
+def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
+    start = Start([1, 2], never, [2], Counts(3), np.array([11, 12]))
+    found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))
+    assert {draft.ids[0] for draft in found.best} <= {11, 12}
+
+
+@pytest.mark.parametrize("decode", [superpose, streams, beam, verified])
+@pytest.mark.parametrize("counts", [Counts(3), None])
+def test_what_a_person_has_typed_is_given(decode, counts):
+    """One of the tokens that go on from there follows for certain: their probabilities add up to one."""
+    start = Start([1, 2], never, [2], counts, np.array([11, 12, 13]))
+    found = decode(TinyModel(), start, Settings(drafts=3, max_tokens=1, candidates=3), lambda: None)
+    assert sum(math.exp(draft.score) for draft in found.best) == pytest.approx(1)
+
+
+def test_drafts_begin_with_an_allowed_token_and_still_become_k():
+    allowed = np.array([11])
+    found = superpose(TinyModel(), Start([1, 2], never, allowed=allowed), Settings(drafts=3, max_tokens=4))
+    assert len(found.best) == 3
+    assert {draft.ids[0] for draft in found.best} == {11}
+
+
+def test_a_reset_goes_on_from_the_best_draft_alone_and_costs_no_extra_pass():
+    model = TinyModel(3)
+    found = superpose(model, Start([1, 2], never), Settings(drafts=3, max_tokens=9, reset_every=3))
+    assert model.passes == 9
+    assert len({draft.ids[:6] for draft in found.best}) == 1  # the last reset was after six tokens
+
+
+def test_after_a_reset_the_model_has_read_the_draft_itself():
+    settings = Settings(drafts=3, max_tokens=4, temperature=1.0, reset_every=3)
+    found = superpose(TinyModel(5), Start([1, 2], never), settings)
+    prefix = found.best[0].ids[:3]
+    logits = TinyModel(5).prefill([1, 2, *prefix])
+    assert {draft.ids[3] for draft in found.best} == set(np.argsort(-logits)[:3])
+
+
+def test_superposition_weighs_drafts_by_their_probability():
+    live = [Draft((1,), math.log(0.6)), Draft((2,), math.log(0.2))]
+    assert superposition(live) == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("allowed", [None, np.array([11])])
+def test_the_papers_formula_too_always_has_k_drafts(allowed):
+    counts = Counts(0)
+    counts.table[:] = 0.0
+    counts.table[:, 5] = 1.0  # each history knows one token: k drafts would become one
+    settings = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
+    found = superpose(TinyModel(), Start([1, 2], never, [2], counts, allowed), settings)
+    assert len({draft.ids for draft in found.best}) == 6
+    assert all(math.isfinite(draft.score) for draft in found.best)
+    assert found.best[0].ids[1:] == (5, 5, 5, 5)
+
+
+def test_nested_drafts_have_finite_scores_where_nothing_is_likely():
+    class Nothing(Counts):
+        def nest(self, histories, candidates, p):
+            return np.zeros((len(histories), len(candidates)))
+
+    found = superpose(TinyModel(), Start([1, 2], never, [2], Nothing(0)), Settings(drafts=3, max_tokens=2))
+    assert [draft.mean_score for draft in found.best] == pytest.approx([math.log(LEAST)] * 3)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda k: st.lists(st.lists(st.integers(-4, 4), min_size=30, max_size=30), min_size=k, max_size=k)
+    )
+)
+def test_options_come_best_first_and_all_of_them(rows):
+    live = [Draft((i,), 0.0) for i in range(len(rows))]
+    found = list(best_first(live, np.arange(100, 130), np.array(rows, dtype=float)))
+    expected = sorted(
+        (-score, row, 100 + column) for row, scores in enumerate(rows) for column, score in enumerate(scores)
+    )
+    assert [(-draft.score, *draft.ids) for draft in found] == expected
+
+
+def test_an_option_that_the_model_rules_out_never_follows():
+    scores = np.array([[-np.inf, -1.0, -np.inf]])
+    assert [draft.ids for draft in best_first([Draft((9,), 0.0)], np.arange(3), scores)] == [(9, 1)]
+
+
+def test_as_many_options_as_needed_are_made_and_no_more():
+    made = []
+
+    def options():
+        for i in range(10):
+            made.append(i)
+            yield Draft((i,), -float(i))
+
+    start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
+    live, finished = select(options(), start, Settings(drafts=2, ranking="mean"))
+    assert [draft.ids for draft in live] == [(1,), (3,)]
+    assert [draft.ids for draft in finished] == [(0,), (2,)]
+    assert made == [0, 1, 2, 3]
+
+
+def test_more_live_drafts_than_shown_find_more_that_finish():
+    def fifths(ids):
+        return ids[-1] % 5 == 0
+
+    def run(width):
+        return superpose(TinyModel(4), Start([1, 2], fifths), Settings(drafts=2, max_tokens=8), width=width)
+
+    narrow, wide = run(0), run(6)
+    assert run(2) == narrow
+    assert len(wide.best) == len(narrow.best) == 2
+    assert len(wide.spare) > len(narrow.spare)
+
+
+def test_by_probability_a_few_more_options_are_looked_at_for_ends():
+    start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
+    live, finished = select((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))
+    assert [draft.ids for draft in live] == [(1,), (3,)]
+    assert [draft.ids for draft in finished] == [(0,), (2,), (5,)]

@@ -1,0 +1,270 @@
+"""A bare editor for tests: it speaks raw JSON-RPC, so that it can also say what a typed client cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from spd_lsp.completion.completer import Answer
+from spd_lsp.completion.postprocess import Completion
+from spd_lsp.lsp.server import SpdServer, create_server
+from spd_lsp.lsp.transport.serve import session as serve
+from spd_lsp.lsp.transport.streams import SocketWire
+from spd_lsp.ngrams.document_changes import News
+from spd_lsp.settings import Settings
+
+PATIENCE = 20.0
+
+MENU = {"textDocument": {"completion": {"completionItem": {"documentationFormat": ["markdown"]}}}}
+URI = "file:///code/app.py"
+
+
+class RpcError(Exception):
+    """The server answered with an error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.code = error["code"]
+        self.data = error.get("data")
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Poll until the condition holds; its value."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not (value := condition()):
+        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
+        await asyncio.sleep(0.005)
+    return value
+
+
+def frame(message: Any) -> bytes:
+    """A message as it goes over the wire."""
+    body = json.dumps(message).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+class Editor:
+    """One end of a connection: requests, notifications, and what came back."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: Any) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.ids = itertools.count(1)
+        self.waiting: dict[Any, asyncio.Future[Any]] = {}
+        self.heard: list[dict[str, Any]] = []  # notifications of the server, and its requests
+        self.replies: dict[str, Any] = {}  # what to answer to its requests, by method; others get null
+        self.deaf_to: set[str] = set()  # requests that are never answered
+        self.refused: list[int] = []  # codes of errors that answer no request
+        self.listening = asyncio.ensure_future(self.listen())
+
+    async def listen(self) -> None:
+        """Read messages until the server hangs up."""
+        while (length := await self.header()) is not None:
+            message = json.loads(await self.reader.readexactly(length))
+            if "method" not in message:
+                self.settle(message)
+                continue
+            self.heard.append(message)
+            if "id" in message and message["method"] not in self.deaf_to:
+                answer = self.replies.get(message["method"])
+                self.send({"jsonrpc": "2.0", "id": message["id"], "result": answer})
+
+    async def header(self) -> int | None:
+        """The length of the next message; whatever else stands between messages is an error."""
+        length = None
+        while line := await self.reader.readline():
+            if not line.strip():
+                return length
+            name, _, value = line.partition(b": ")
+            assert name in (b"Content-Length", b"Content-Type"), line
+            length = int(value) if name == b"Content-Length" else length
+        return None
+
+    def settle(self, message: dict[str, Any]) -> None:
+        """Hand a reply to whoever waits for it."""
+        if message["id"] is None and None not in self.waiting:
+            self.refused.append(message["error"]["code"])
+            return
+        future = self.waiting.pop(message.get("id"))
+        if not future.cancelled():
+            future.set_result(message)
+
+    def send(self, *messages: Any) -> None:
+        """Send messages in one go, whatever they are."""
+        self.writer.write(b"".join(map(frame, messages)))
+
+    def expect(self, msg_id: Any) -> asyncio.Future[Any]:
+        """The reply to come."""
+        self.waiting[msg_id] = asyncio.get_running_loop().create_future()
+        return self.waiting[msg_id]
+
+    def ask(self, method: str, params: Any = None, msg_id: Any = None) -> tuple[Any, asyncio.Future[Any]]:
+        """Send a request; its id, and its reply to come."""
+        msg_id = next(self.ids) if msg_id is None else msg_id
+        future = self.expect(msg_id)
+        self.send({"jsonrpc": "2.0", "id": msg_id, "method": method, "params": params})
+        return msg_id, future
+
+    async def request(self, method: str, params: Any = None) -> Any:
+        """Send a request and wait for its result."""
+        return await result(self.ask(method, params)[1])
+
+    def notify(self, method: str, params: Any = None) -> None:
+        """Send a notification."""
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def start(self, capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+        """Go through the handshake."""
+        params = {"processId": None, "rootUri": None, "capabilities": capabilities or MENU, **more}
+        answer = await self.request("initialize", params)
+        self.notify("initialized", {})
+        return answer
+
+    async def status(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        return await self.request("spd-lsp/status")
+
+    async def ready(self) -> None:
+        """Wait until the model is there, or failed to load."""
+        while (await self.status())["kind"] == "loading":
+            await asyncio.sleep(0.005)
+
+    def open(self, text: str, uri: str = URI, language: str = "python") -> None:
+        """Open a document."""
+        item = {"uri": uri, "languageId": language, "version": 1, "text": text}
+        self.notify("textDocument/didOpen", {"textDocument": item})
+
+    def told(self, method: str) -> list[Any]:
+        """The parameters of all messages of that method so far."""
+        return [message["params"] for message in self.heard if message["method"] == method]
+
+
+async def result(reply: asyncio.Future[Any]) -> Any:
+    """A reply's result; its error is raised."""
+    message = await asyncio.wait_for(reply, PATIENCE)
+    if "error" in message:
+        raise RpcError(message["error"])
+    return message["result"]
+
+
+def edit(text: str, line: int, start: int, end: int, version: int = 2, uri: str = URI) -> dict[str, Any]:
+    """A `didChange` that replaces a part of one line."""
+    span = {"start": {"line": line, "character": start}, "end": {"line": line, "character": end}}
+    document = {"uri": uri, "version": version}
+    params = {"textDocument": document, "contentChanges": [{"range": span, "text": text}]}
+    return {"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params}
+
+
+def at(line: int, character: int, kind: int | None = 1, uri: str = URI) -> dict[str, Any]:
+    """The parameters of a request for a completion; kind 1 is asked for, 2 and 3 are automatic."""
+    place = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
+    return place if kind is None else {**place, "context": {"triggerKind": kind}}
+
+
+class FakeCompleter:
+    """Answers with fixed texts after so many steps, each of which the test may hold back."""
+
+    def __init__(self, *texts: str, steps: int = 3, held: bool = False, seconds: float = 0.0) -> None:
+        self.texts = texts or ("one", "two")
+        self.steps = steps
+        self.seconds = seconds
+        self.turns = threading.Semaphore(0) if held else None
+        self.asked: list[tuple[str, int, str | None, Path | None, bool]] = []
+        self.taken = 0
+        self.ended = 0
+        self.answered = 0
+        self.heard: dict[str, News] = {}  # of each document, the newest
+        self.tidied = 0
+        self.ahead: list[tuple[str, int]] = []  # places whose prompts were read before anyone asked
+        self.error: Exception | None = None
+        self.adopted: list[Settings] = []
+
+    def adopt(self, settings: Settings) -> None:
+        self.adopted.append(settings)
+
+    def hear(self, news: Mapping[str, News], asked: str = "") -> None:
+        self.heard.update(news)
+
+    def tidy(self, seconds: float) -> bool:
+        self.tidied += 1
+        return False
+
+    def read_ahead(self, source: str, cursor: int, language: str | None, check: Any) -> None:
+        check()
+        self.ahead.append((source, cursor))
+        if self.error:
+            raise self.error
+
+    def complete(
+        self,
+        source: str,
+        cursor: int,
+        language: str | None,
+        path: Path | None,
+        *,
+        name: str,
+        forced: bool,
+        check: Any,
+    ) -> Answer:
+        self.asked.append((source, cursor, language, path, forced))
+        try:
+            for _ in range(self.steps):
+                check()
+                self.taken += 1
+                assert self.turns is None or self.turns.acquire(timeout=PATIENCE)
+            if self.error:
+                raise self.error
+        finally:
+            self.ended += 1
+        self.answered += 1
+        texts = [Completion(text, 0.5 / rank) for rank, text in enumerate(self.texts, 1)]
+        return Answer(texts, passes=self.steps, tokens=self.steps, prompt_tokens=7, seconds=self.seconds)
+
+
+Loader = Callable[[Settings, Callable[[str], None]], Any]
+
+
+@asynccontextmanager
+async def session(load: Loader | FakeCompleter, settings: Settings | None = None) -> AsyncIterator[Editor]:
+    """An editor connected to a server in the same event loop."""
+    loader: Loader = (lambda settings, report: load) if isinstance(load, FakeCompleter) else load
+    server = create_server(loader, settings)
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    serving = asyncio.ensure_future(serve(server, reader, SocketWire(writer)))
+    editor = Editor(*await asyncio.open_connection(sock=ours))
+    try:
+        yield editor
+    finally:
+        await leave(server, [serving, editor.listening])
+        writer.close()
+        editor.writer.close()
+
+
+async def leave(server: SpdServer, tasks: list[asyncio.Future[Any]]) -> None:
+    """End the session as the end of input would."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    server.shutdown()
+    server.worker.shutdown(wait=True)
+
+
+def texts(answer: Any) -> list[str]:
+    """What the items of a menu insert."""
+    return [item["textEdit"]["newText"] for item in answer["items"]]
+
+
+async def opened(editor: Editor, text: str = "x = \n") -> Editor:
+    """Start, wait for the model, open a document."""
+    await editor.start()
+    await editor.ready()
+    editor.open(text)
+    return editor

@@ -1,0 +1,118 @@
+"""A session that has ended leaves nothing behind, in the process that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+
+from spd_lsp.lsp.server import SpdServer, create_server
+from spd_lsp.lsp.transport.access import SocketDoor
+from spd_lsp.lsp.transport.serve import Sessions
+from tests.lsp.lsp_client import PATIENCE, Editor, FakeCompleter, opened, until
+from tests.lsp.transport.listeners import ROOT, surroundings
+
+SESSIONS = 12
+
+# Editors come and go one after another; printed is what is then still held, before and after a collection.
+ONE_AFTER_ANOTHER = """
+import asyncio, gc, json, os, socket, sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from spd_lsp.cli import load_completer, open_model
+from spd_lsp.lsp.transport.serve import SharedModel, session
+from spd_lsp.lsp.server import create_server
+from spd_lsp.settings import Settings
+from spd_lsp.lsp.transport.streams import SocketWire
+from tests.lsp.transport.listeners import labels
+from tests.lsp.lsp_client import Editor
+
+CODE = Path(create_server.__code__.co_filename).read_text() + "\\nimport argparse\\nparser = argparse."
+LINE = CODE.count("\\n")
+SCHEME = "file" + "://"
+
+def memory():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+def held():
+    found = Counter(type(one).__name__ for one in gc.get_objects())
+    names = "SpdServer", "SpdProtocol", "Completer", "Live", "Domains", "Tokens", "LspDocument"
+    return {name: found[name] for name in names}
+
+async def serve_one(make):
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    serving = asyncio.ensure_future(session(make(), reader, SocketWire(writer)))
+    editor = Editor(*await asyncio.open_connection(sock=ours))
+    await editor.start()
+    await editor.ready()
+    for number in range(3):
+        uri = f"{SCHEME}/work/{number}.py"
+        editor.open(CODE, uri)
+        assert await labels(editor, uri, LINE, 18)
+    await editor.request("shutdown")
+    editor.notify("exit")
+    await serving
+    editor.listening.cancel()
+    editor.writer.close()
+
+async def main():
+    gc.disable()  # what is counted at once is to be freed by those who let go of it
+    load = partial(load_completer, open_model=SharedModel(open_model).seat)
+    make = partial(create_server, load, Settings(data_dir=sys.argv[2]))
+    sizes = []
+    for number in range(int(sys.argv[1])):
+        await serve_one(make)
+        sizes.append(memory())
+    await asyncio.sleep(0.2)
+    at_once = held()
+    gc.collect()
+    print(json.dumps({"sizes": sizes, "at_once": at_once, "collected": held()}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs a system that tells a process's memory")
+def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: Path):
+    command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(SESSIONS), str(tmp_path / "data")]
+    environment = surroundings(tmp_path)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=6 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert not any(found["collected"].values()), found
+    assert not found["at_once"]["Completer"], "which holds the model's memory, and does not wait for a collection"
+    grown = (found["sizes"][-1] - found["sizes"][3]) / (SESSIONS - 4)
+    assert grown < 8, f"MB a session, even without a collection: {found['sizes']}"
+
+
+async def test_the_last_editor_that_leaves_takes_all_with_it(tmp_path: Path):
+    """Without waiting for the interpreter, which collects what refers to itself when it sees fit."""
+    made: list[weakref.ref[SpdServer]] = []
+
+    def make() -> SpdServer:
+        made.append(weakref.ref(server := create_server(lambda settings, report: FakeCompleter())))
+        return server
+
+    tmp_path.chmod(0o700)
+    door = SocketDoor(tmp_path / "server.sock", is_default=False)
+    gc.disable()
+    try:
+        async with await door.open(Sessions(door, make, 9).serve):
+            for _ in range(2):
+                editor = Editor(*await asyncio.open_unix_connection(door.path))
+                await opened(editor)
+                editor.listening.cancel()
+                editor.writer.close()
+                await until(lambda: made[-1]() is None)
+    finally:
+        gc.enable()

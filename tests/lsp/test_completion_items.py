@@ -1,0 +1,164 @@
+"""Items survive each kind of editor: nothing lost, nothing moved, nothing committed by accident."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lsprotocol import types
+
+from spd_lsp.completion.postprocess import Completion
+from spd_lsp.lsp.completion_items import (
+    LABEL,
+    Client,
+    Place,
+    as_snippet,
+    inline_items,
+    label_of,
+    menu_items,
+    relative,
+)
+
+VS_CODE = Client(
+    modes=frozenset({types.InsertTextMode.AsIs, types.InsertTextMode.AdjustIndentation}),
+    snippets=True,
+    markdown=True,
+)
+SUBLIME = Client(modes=frozenset({types.InsertTextMode.AdjustIndentation}), snippets=True, markdown=True)
+NEOVIM = Client(snippets=True, markdown=True, keeps_one_line=True)
+OLD_NEOVIM = Client(markdown=True, keeps_one_line=True)
+EMACS = Client()
+CLIENTS = [VS_CODE, SUBLIME, NEOVIM, OLD_NEOVIM, EMACS]
+
+BLOCK = "if x:\n        y()\n    z()"
+
+
+def offer(text: str, before: str, client: Client) -> list[types.CompletionItem]:
+    place = Place(types.Position(3, len(before)), before, "python")
+    start = types.Position(3, len(before) - len(place.word))
+    return menu_items([Completion(text, 0.42)], place, start, client)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Client):
+    (item,) = offer("t(x)\nmore" if client is not OLD_NEOVIM else "t(x)", "    prin", client)
+    edit = item.text_edit
+    assert isinstance(edit, types.TextEdit)
+    assert edit.range == types.Range(types.Position(3, 4), types.Position(3, 8))
+    assert edit.new_text.startswith("print")
+    assert item.filter_text == "print(x)"
+    assert item.commit_characters is None and item.command is None and item.preselect is None
+
+
+@given(st.text("ab .(", max_size=8), st.text("ab .(\n", min_size=1, max_size=12), st.sampled_from(CLIENTS))
+def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, client: Client):
+    for item in offer(text, before, client):
+        word = Place(types.Position(0, 0), before, "").word
+        assert item.filter_text and item.filter_text.startswith(word)
+        assert item.label.strip() and "\n" not in item.label and len(item.label) <= LABEL
+
+
+def test_after_a_dot_the_word_is_empty():
+    (item,) = offer("path", "os.", VS_CODE)
+    assert isinstance(item.text_edit, types.TextEdit)
+    assert item.text_edit.range.start == item.text_edit.range.end
+    assert item.filter_text == "path"
+
+
+def test_a_client_that_inserts_as_is_gets_the_text_untouched():
+    (item,) = offer(BLOCK, "    ", VS_CODE)
+    assert item.text_edit and item.text_edit.new_text == BLOCK
+    assert item.insert_text_mode is types.InsertTextMode.AsIs
+    assert item.insert_text_format is types.InsertTextFormat.PlainText
+
+
+def test_a_client_that_adjusts_indentation_gets_it_relative():
+    (item,) = offer(BLOCK, "    ", SUBLIME)
+    assert item.text_edit and item.text_edit.new_text == "if x:\n    y()\nz()"
+    assert item.insert_text_mode is types.InsertTextMode.AdjustIndentation
+
+
+def test_neovim_gets_several_lines_as_a_snippet():
+    (item,) = offer("if x:\n        y = f'${a}\\n'", "    ", NEOVIM)
+    assert item.text_edit and item.text_edit.new_text == "if x:\n    y = f'\\${a\\}\\\\n'$0"
+    assert item.insert_text_format is types.InsertTextFormat.Snippet
+    assert item.insert_text_mode is None
+
+
+def test_neovim_gets_one_line_as_plain_text():
+    (item,) = offer("f'${a}'", "    ", NEOVIM)
+    assert item.text_edit and item.text_edit.new_text == "f'${a}'"
+    assert item.insert_text_format is types.InsertTextFormat.PlainText
+
+
+def test_an_editor_that_corrupts_several_lines_gets_the_first():
+    (item,) = offer(BLOCK, "    ", OLD_NEOVIM)
+    assert item.text_edit and item.text_edit.new_text == "if x:"
+    assert offer("\n    y()", "    ", OLD_NEOVIM) == []
+
+
+def test_other_clients_get_the_text_untouched():
+    (item,) = offer(BLOCK, "    ", EMACS)
+    assert item.text_edit and item.text_edit.new_text == BLOCK
+
+
+def test_a_line_left_of_the_current_one_ends_a_relative_text():
+    assert relative("a\n    b\nc", "    ") == "a\nb"
+    assert relative("a\n\n    b\n\nc", "    ") == "a\n\nb"
+
+
+@given(st.text("ab\\$}{ \n", max_size=20))
+def test_a_snippet_expands_to_its_text(text: str):
+    snippet = as_snippet(text)
+    assert snippet.endswith("$0")
+    expanded, escaped = "", False
+    for char in snippet[:-2]:
+        if char == "\\" and not escaped:
+            escaped = True
+            continue
+        assert escaped or char not in "$}"
+        expanded, escaped = expanded + char, False
+    assert expanded == text
+
+
+def test_labels_are_one_short_line_that_says_when_more_follows():
+    assert label_of("return x") == "return x"
+    assert label_of("\n    return x\n") == "return x"
+    assert label_of("if x:\n    y") == "if x: …"
+    assert label_of("x" * 99) == "x" * (LABEL - 1) + "…"
+    assert len(label_of("x" * 99 + "\ny")) == LABEL
+
+
+def test_what_the_label_leaves_out_is_in_the_documentation():
+    (item,) = offer("if x:\n    y", "    ", VS_CODE)
+    assert item.documentation == types.MarkupContent(types.MarkupKind.Markdown, "```python\nif x:\n    y\n```")
+    (item,) = offer("if x:\n    y", "    ", EMACS)
+    assert item.documentation == types.MarkupContent(types.MarkupKind.PlainText, "if x:\n    y")
+    (item,) = offer("short", "    ", VS_CODE)
+    assert item.documentation is None
+
+
+def test_a_fence_is_longer_than_any_in_the_text():
+    (item,) = offer("'''\n````\n'''", "", VS_CODE)
+    assert isinstance(item.documentation, types.MarkupContent)
+    assert item.documentation.value.startswith("`````python\n")
+
+
+def test_items_name_their_origin_and_probability():
+    (item,) = offer("x", "", VS_CODE)
+    assert item.detail == "spd 42%"
+    assert item.label_details == types.CompletionItemLabelDetails(description="spd")
+    assert item.kind is types.CompletionItemKind.Text
+
+
+def test_texts_that_become_equal_are_one_item_and_ranks_have_no_gap():
+    place = Place(types.Position(0, 0), "", "python")
+    drafts = [Completion(text, 0.5) for text in ("a\nb", "a\nc", " ", "d")]
+    items = menu_items(drafts, place, types.Position(0, 0), OLD_NEOVIM)
+    assert [(item.sort_text, item.label) for item in items] == [("0000", "a"), ("0001", "d")]
+
+
+def test_ghost_text_always_has_a_range_and_is_never_blank():
+    edit = types.Range(types.Position(0, 3), types.Position(0, 5))
+    items = inline_items([Completion("a\n b", 0.5), Completion("  ", 0.1)], edit, "so")
+    assert items == [types.InlineCompletionItem(insert_text="soa\n b", range=edit)]

@@ -1,0 +1,187 @@
+"""Positions and edits mean what the specification says, in every encoding, whatever the text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lsprotocol import types
+
+from spd_lsp.lsp.documents import (
+    LspDocument,
+    LspWorkspace,
+    index_at,
+    line_starts,
+    may_hold_secrets,
+    path_of,
+    units,
+)
+
+ENCODINGS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+# Everything that Python takes for a line end and the protocol does not, and characters of every width.
+ALPHABET = "ab \té日😀\n\r\f\v\x1c\x1d\x1e\x85\u2028\u2029"
+TEXT = st.text(ALPHABET, max_size=40)
+ENCODING = st.sampled_from(sorted(ENCODINGS))
+
+
+def document(text: str, encoding: str = "utf-16") -> LspDocument:
+    return LspDocument("file:///a.py", text, encoding, "python", 1)
+
+
+def naive_lines(text: str) -> list[str]:
+    """Lines without their ends, by the book: split at CRLF, LF or CR."""
+    return re.split("\r\n|\r|\n", text)
+
+
+def naive_offset(text: str, position: types.Position, encoding: str) -> int:
+    """Walk over the text and count lines and code units."""
+    name, size = ENCODINGS[encoding]
+    lines = re.split("(\r\n|\r|\n)", text)
+    if position.line >= len(naive_lines(text)):
+        return len(text)
+    before = sum(map(len, lines[: 2 * position.line]))
+    line, count = lines[2 * position.line], 0
+    while count < len(line) and len(line[: count + 1].encode(name)) // size <= position.character:
+        count += 1
+    return before + count
+
+
+def positions() -> st.SearchStrategy[types.Position]:
+    return st.builds(types.Position, st.integers(0, 12), st.integers(0, 30))
+
+
+@given(TEXT)
+def test_lines_end_where_the_protocol_says(text: str):
+    starts = line_starts(text)
+    assert len(starts) == len(naive_lines(text))
+    assert "".join(document(text).lines) == text
+    assert [line.rstrip("\r\n") for line in document(text).lines] == naive_lines(text)
+
+
+@given(TEXT, ENCODING)
+def test_units_are_what_the_encoding_says(text: str, encoding: str):
+    name, size = ENCODINGS[encoding]
+    assert units(text, encoding) == len(text.encode(name)) // size
+
+
+@given(TEXT, ENCODING, st.integers(0, 60))
+def test_index_at_is_the_inverse_of_units_and_never_past_the_end(text: str, encoding: str, count: int):
+    index = index_at(text, count, encoding)
+    assert units(text[:index], encoding) <= count
+    assert index == len(text) or units(text[: index + 1], encoding) > count
+
+
+@given(TEXT, ENCODING, positions())
+def test_offsets_are_those_of_a_walk_over_the_text(text: str, encoding: str, position: types.Position):
+    kept = types.Position(position.line, position.character)
+    assert document(text, encoding).offset_at_position(position) == naive_offset(text, position, encoding)
+    assert position == kept  # stock pygls changes it
+
+
+@given(TEXT, ENCODING, st.data())
+def test_every_offset_outside_a_line_end_survives_the_way_to_the_client_and_back(
+    text: str, encoding: str, data: st.DataObject
+):
+    offset = data.draw(st.integers(0, len(text)))
+    if text[offset - 1 : offset + 1] == "\r\n":
+        offset -= 1
+    doc = document(text, encoding)
+    assert doc.offset_at_position(doc.client_position_at_offset(offset)) == offset
+
+
+@given(TEXT, ENCODING, st.lists(st.tuples(positions(), positions(), TEXT), max_size=6))
+def test_random_edits_are_the_same_edits_of_a_plain_string(
+    text: str, encoding: str, edits: list[tuple[types.Position, types.Position, str]]
+):
+    doc = document(text, encoding)
+    for one, other, new in edits:
+        start, end = sorted((one, other), key=lambda position: (position.line, position.character))
+        begin, stop = naive_offset(text, start, encoding), naive_offset(text, end, encoding)
+        doc.apply_change(types.TextDocumentContentChangePartial(types.Range(start, end), new))
+        text = text[:begin] + new + text[stop:]
+        assert doc.source == text
+
+
+def test_a_form_feed_does_not_move_later_edits():
+    doc = document("a\f\nb\nc\n")
+    doc.apply_change(
+        types.TextDocumentContentChangePartial(types.Range(types.Position(1, 0), types.Position(1, 1)), "B")
+    )
+    assert doc.source == "a\f\nB\nc\n"
+
+
+def test_a_change_without_a_range_replaces_everything():
+    doc = document("old")
+    doc.apply_change(types.TextDocumentContentChangeWholeDocument("new\n"))
+    assert doc.source == "new\n"
+
+
+def test_a_character_typed_in_two_halves_becomes_one():
+    doc = document("''")
+    for at, half in ((1, "\ud83d"), (2, "\ude00")):
+        here = types.Position(0, at)
+        doc.apply_change(types.TextDocumentContentChangePartial(types.Range(here, here), half))
+    assert doc.source == "'😀'"
+
+
+def test_a_document_knows_whether_it_was_just_typed_in_and_whether_it_shrank():
+    doc = document("abc")
+    assert not doc.just_typed
+    span = types.Range(types.Position(0, 1), types.Position(0, 2))
+    doc.apply_change(types.TextDocumentContentChangePartial(span, ""))
+    assert doc.just_typed and doc.shrank
+    doc.apply_change(types.TextDocumentContentChangePartial(span, "long"))
+    assert doc.just_typed and not doc.shrank
+
+
+def test_the_line_before_the_cursor_starts_behind_the_last_line_end():
+    doc = document("a\r\n  b\fc\n")
+    assert doc.line_before(7) == "  b\f"
+    assert doc.line_before(3) == ""
+
+
+def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
+    file = tmp_path / "a.py"
+    file.write_text("on disk")
+    uri = file.as_uri()
+    workspace = LspWorkspace(None)
+    assert workspace.opened(uri) is None
+    assert workspace.get_text_document(uri).source == ""
+    workspace.put_text_document(types.TextDocumentItem(uri, "python", 1, "in the editor"))
+    document = workspace.opened(uri)
+    assert document is not None and document.source == "in the editor"
+    workspace.remove_text_document(uri)
+    assert workspace.opened(uri) is None
+
+
+def test_one_document_may_be_spelled_in_two_ways():
+    workspace = LspWorkspace(None)
+    workspace.put_text_document(types.TextDocumentItem("file:///a%20b/%C3%A9.py", "python", 1, "text"))
+    assert workspace.opened("file:///a b/é.py") is not None
+
+
+@pytest.mark.parametrize(
+    ("uri", "secret"),
+    [
+        ("file:///a/.env", True),
+        ("file:///a/.env.production", True),
+        ("file:///a/KEY.pem", True),
+        ("file:///a/id_rsa.pub", True),
+        ("file:///a/credentials.toml", True),
+        ("file:///a/my%2Ekey", True),
+        ("untitled:.env", True),
+        ("file:///a/.env/app.py", False),
+        ("file:///a/environment.py", False),
+        ("file:///a/keys.py", False),
+    ],
+)
+def test_secret_files_are_known_by_name(uri: str, secret: bool):
+    assert may_hold_secrets(uri) is secret
+
+
+def test_only_files_have_a_path():
+    assert str(path_of("file:///a/b%20c.py")) == "/a/b c.py"
+    assert path_of("untitled:a.py") is None
+    assert path_of("file:///a%00b.py") is None

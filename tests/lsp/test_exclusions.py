@@ -1,0 +1,38 @@
+"""An editor and the command line refuse the same files."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import pytest
+
+from spd_lsp.lsp.exclusions import editors_name, refusal
+from spd_lsp.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("README.md", "completions are off for markdown"),
+        ("notes.TXT", "completions are off for plaintext"),
+        ("rows.csv", "completions are off for csv"),
+        (".git/COMMIT_EDITMSG", "completions are off for git-commit"),
+        (".git/rebase-merge/git-rebase-todo", "completions are off for git-rebase"),
+        (".env", "this file may hold secrets"),
+        ("credentials.py", "this file may hold secrets"),
+        ("app.py", ""),
+        ("CMakeLists.txt", ""),
+        ("data.json", ""),
+        ("unknown.xyz", ""),
+        ("Makefile", ""),
+    ],
+)
+def test_what_is_off_as_the_settings_come_and_what_may_hold_secrets(name: str, why: str):
+    path = PurePath(name)
+    assert refusal(path, editors_name(path), Settings().languages_off) == why
+
+
+def test_a_person_may_switch_any_language_on_or_off_but_no_secrets():
+    assert refusal(PurePath("a.md"), "markdown", ()) == ""
+    assert refusal(PurePath("a.py"), "python", ("python",)) == "completions are off for python"
+    assert refusal(PurePath(".env"), "dotenv", ()) == "this file may hold secrets"

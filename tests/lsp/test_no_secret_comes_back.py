@@ -1,0 +1,182 @@
+"""Secrets that stand in ordinary sources are not in tables, stores and exports, and no editor is offered one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ngram_builders.counting.token_cache import FILE, Store, read_contents
+from ngram_builders.ngrams import ORDER_SHIFT, hash_contexts, token_bits
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import Table
+from spd_lsp.cli import main
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.withholding import REASON
+from tests.conftest import STARTER
+from tests.lsp.lsp_client import at
+from tests.lsp.test_server_process import COMPLETION, process
+from tests.planted import lines, private_key
+
+PIECE = 10  # letters of a secret that must not come back
+SECRETS = {what: secret for what, (_, secret) in lines().items()}
+CODE = "import os\n\n\ndef connect(url):\n    return os.popen(url)\n\n\n"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with every kind of secret in it, several times."""
+    folder = tmp_path_factory.mktemp("shop")
+    for number in range(3):
+        said = "".join(f"{line}\nname{number} = {number}\n" for line, _ in lines().values())
+        (folder / f"settings{number}.py").write_text(f"{CODE}{said}end = {number}\n")
+    (folder / "sign.py").write_text(f'KEY = """{private_key()}"""\n{CODE}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a build of it keeps, and an export beside it."""
+    folder = tmp_path_factory.mktemp("data")
+    told = run(folder, "build-ngrams", str(shop), "--domain", "shop")
+    number = 3 * len(lines()) + private_key().count("\n") + 1
+    assert f"masked: {number} lines that hold what looks like a secret\n" in told
+    run(folder, "ngrams", "export", "shop", str(folder / "shop.ngt"))
+    return folder
+
+
+def run(data: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(main, ["--data-dir", str(data), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def pieces() -> set[str]:
+    """What must not come back."""
+    whole = [*SECRETS.values(), *(line for line in private_key().split("\n")[1:-1])]
+    return {secret[i : i + PIECE] for secret in whole for i in range(len(secret) - PIECE + 1)}
+
+
+def test_no_walk_through_an_exported_table_says_a_secret(data: Path) -> None:
+    tokens = Tokens(STARTER)
+    said = [tokens.bytes_of(ids).decode(errors="replace") for ids in walks(Table.open(data / "shop.ngt"), tokens)]
+    assert any("return os.popen(url)" in text for text in said), "code can be read back"
+    found = {piece for piece in pieces() if any(piece in text for text in said)}
+    assert not found
+
+
+def walks(table: Table, tokens: Tokens) -> Iterator[tuple[int, ...]]:
+    """What the table lets someone write, from how files begin on: every context once, with what led there."""
+    bits = token_bits(tokens.vocab_size)
+    records = np.concatenate([run.records for run in table.runs()])
+    waiting: list[tuple[int, ...]] = [(tokens.end_of_text,)]
+    seen = set()
+    while waiting:
+        before = waiting.pop()
+        hashed = hash_contexts(np.array(before[:-6:-1]), tokens.vocab_size)
+        for length in range(len(hashed), 0, -1):
+            context = ((length - 1) << ORDER_SHIFT) | (int(hashed[length - 1]) << bits)
+            first, last = np.searchsorted(records, np.array([context, context + 2**bits], dtype=np.uint64))
+            for token in (int(record) & (2**bits - 1) for record in records[first:last]):
+                after = (*before[-30:], token)
+                yield after
+                if token < tokens.vocab_size and after[-5:] not in seen:
+                    seen.add(after[-5:])
+                    waiting.append(after)
+            if last > first:
+                break
+
+
+def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
+    tokens = Tokens(STARTER)
+    home = Registry(data).find("shop").path.parent
+    with Store(home / FILE, tokens.fingerprint) as store:
+        texts = [tokens.bytes_of(ids.tolist()).decode() for ids in store.ids(list(store.known())).values()]
+    assert len(texts) == 4 and all("def connect(url)" in text for text in texts)
+    assert not [piece for piece in pieces() if any(piece in text for text in texts)]
+
+
+def test_an_export_says_that_code_can_be_read_back_and_names_the_files(data: Path, shop: Path) -> None:
+    told = run(data, "ngrams", "export", "shop", str(data / "again.ngt"))
+    assert told.endswith(
+        "whoever has it can read back most of their code: it counts 4 files; --files lists them\n"
+    )
+    *_, told, first, second, third, last = run(
+        data, "ngrams", "export", "shop", str(data / "more.ngt"), "--files"
+    ).splitlines()
+    assert told.endswith("it counts 4 files")
+    assert [first, second, third, last] == sorted(str(path) for path in shop.glob("*.py"))
+    assert str(shop).encode() not in (data / "more.ngt").read_bytes()
+    run(data, "ngrams", "import", str(data / "more.ngt"), "--domain", "taken")
+    told = run(data, "ngrams", "export", "taken", str(data / "taken.ngt"), "--files")
+    assert told.endswith("it counts 4 files\nwhich files these are is not known here\n")
+
+
+def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back(tmp_path: Path) -> None:
+    folder = tmp_path / "team"
+    folder.mkdir()
+    for number, own in enumerate(("the_only_mention = somewhere", "nobody(else).says()", "x = alone_here")):
+        (folder / f"m{number}.py").write_text(f"{CODE}{own}\n")
+    tokens = Tokens(STARTER)
+    said = []
+    for options in ([], ["--min-files", "2"]):
+        run(tmp_path / "data", "build-ngrams", str(folder), *options)
+        told = run(tmp_path / "data", "ngrams", "export", "team", str(tmp_path / "team.ngt"), "--replace")
+        table = Table.open(tmp_path / "team.ngt")
+        said.append(" ".join(tokens.bytes_of(ids).decode(errors="replace") for ids in walks(table, tokens)))
+    assert "can read back what at least 2 files say: it counts 3 files" in told
+    for own in ("only_mention", "nobody(else)", "alone_here"):
+        assert own in said[0] and own not in said[1]
+    assert "return os.popen(url)" in said[1]
+
+
+def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop: Path, tmp_path: Path) -> None:
+    run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+    file = Registry(tmp_path).find("shop").path.parent / FILE
+    for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "other lines were masked")):
+        with sqlite3.connect(file) as base:
+            base.execute(f"PRAGMA {pragma}")
+        base.close()
+        domain = Registry(tmp_path).find("shop")
+        contents = read_contents(file.parent, domain.path.name, domain.fingerprint)
+        assert contents is not None and contents.is_old, "a server has it built anew in the background"
+        assert "first run: spd-lsp ngrams rebuild shop" in run(
+            tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
+        )
+        again = run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+        assert f"note: expected the tokens of earlier builds in {file}, found" in again
+        assert told in again and "began a new file" in again
+    assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+
+
+async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(data: Path, shop: Path) -> None:
+    """Over real stdio: the beginning of each line is typed, in a file that says it once already."""
+    arguments = ("-m", "spd_lsp", "--data-dir", str(data), "serve", "--device", "cpu")
+    async with process(*arguments) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        options = {"drafts": 5, "maxTokens": 48}
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": options}})
+        offered: list[str] = []
+        reasons: set[str] = set()
+        for number, (line, secret) in enumerate(lines().values()):
+            uri = (shop / f"new{number}.py").as_uri()
+            start = line[: line.index(secret)]
+            typed = [start, start + secret[:5]]
+            for version, text in enumerate(f"{CODE}{line}\nx = 1\n\n{line}\ny = 1\n\n{one}" for one in typed):
+                document = {"uri": uri, "languageId": "python", "version": version, "text": text}
+                editor.notify("textDocument/didOpen", {"textDocument": document})
+                rows = text.split("\n")
+                place = {**at(len(rows) - 1, len(rows[-1])), "textDocument": {"uri": uri}}
+                answer = await editor.request(COMPLETION, place)
+                reasons.add((await editor.status())["reason"])
+                before = rows[-1][-PIECE:]
+                offered += [before + item["textEdit"]["newText"] for item in answer["items"]]
+                editor.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+        assert len(offered) > len(lines())
+        assert REASON in reasons
+        assert not [text for text in offered if any(piece in text for piece in pieces())]

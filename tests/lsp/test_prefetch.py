@@ -1,0 +1,84 @@
+"""After an edit and some silence the prompt is read; a request finds it read, or takes its place."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.lsp import prefetch as ahead
+from spd_lsp.models.checkpoint.hub import built_in_domains, locate
+from spd_lsp.models.load import load
+from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.settings import Settings
+from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, until
+
+COMPLETION = "textDocument/completion"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(ahead, "SILENCE", 0.02)
+
+
+async def test_the_place_of_the_last_edit_is_read_once_typing_pauses():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor, "a = 1\nx = \n")
+        for number, letter in enumerate("abc"):
+            editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
+        await until(lambda: completer.ahead)
+        await asyncio.sleep(0.1)
+        assert completer.ahead == [("a = 1\nx = abc\n", 13)]
+
+
+async def test_a_request_takes_its_place():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        editor.send(edit("y", 0, 4, 4))
+        await editor.request(COMPLETION, at(0, 5))
+        await asyncio.sleep(0.1)
+        assert completer.asked and not completer.ahead
+
+
+async def test_a_document_without_completions_is_not_read():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        editor.open("KEY=", "file:///code/.env", "shellscript")
+        editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
+        await asyncio.sleep(0.1)
+        assert not completer.ahead
+
+
+async def test_what_goes_wrong_costs_no_answer(caplog):
+    completer = FakeCompleter()
+    completer.error = RuntimeError("secret")
+    async with session(completer) as editor:
+        await opened(editor)
+        editor.send(edit("y", 0, 4, 4))
+        await until(lambda: completer.ahead)
+        completer.error = None
+        answer = await editor.request(COMPLETION, at(0, 5))
+        assert len(answer["items"]) == 2
+    assert "reading ahead failed" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_completion_finds_its_prompt_read():
+    folder = locate("starter")
+    starter = load(folder, "cpu")
+    tokens = Tokens(folder)
+    completer = Completer(starter, tokens, Domains(None, tokens.fingerprint, built_in_domains(folder)), Settings())
+    source = "import argparse\n\n" * 90 + "parser = argparse."
+    read: list[int] = []
+    plain_read = starter.read
+    starter.read = lambda ids, cache, **more: read.append(len(ids[0])) or plain_read(ids, cache, **more)
+    completer.read_ahead(source, len(source), "python", lambda: None)
+    assert sum(read) > 200
+    read.clear()
+    assert completer.complete(source, len(source), "python").completions
+    assert read == []

@@ -1,0 +1,204 @@
+"""Whatever a client sends, every request is answered, and nothing of it is logged or shown."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from spd_lsp.lsp.protocol import trail
+from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, frame, result, session
+
+COMPLETION = "textDocument/completion"
+
+
+async def code_of(reply: asyncio.Future[Any]) -> int:
+    with pytest.raises(RpcError) as caught:
+        await result(reply)
+    assert caught.value.data is None  # no traceback, no path
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        None,
+        {},
+        {"textDocument": {"uri": URI}},
+        {"textDocument": {"uri": URI}, "position": {"line": -1, "character": 0}},
+        {"textDocument": {"uri": URI}, "position": {"line": "secret", "character": 0}},
+        {"textDocument": {"uri": URI}, "position": {"line": 0, "character": 0}, "context": {"triggerKind": 0}},
+        [1, 2],
+        "secret",
+    ],
+)
+async def test_a_request_with_wrong_parameters_is_answered(params: Any, caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        assert await code_of(editor.ask(COMPLETION, params)[1]) == -32602
+        assert not editor.told("window/showMessage")
+        assert "secret" not in caplog.text
+
+
+async def test_a_request_without_parameters_is_answered():
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        for method in ("spd-lsp/status", "spd-lsp/unknown"):
+            reply = editor.expect(method)
+            editor.send({"jsonrpc": "2.0", "id": method, "method": method})
+            assert "result" in (await reply) or "error" in (await reply)
+
+
+async def test_an_unknown_method_is_answered():
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        assert await code_of(editor.ask("textDocument/hover", at(0, 0))[1]) == -32601
+        assert await code_of(editor.ask("made/up", {"a b": 1})[1]) == -32601
+
+
+async def test_before_initialize_requests_are_refused_and_notifications_dropped():
+    async with session(FakeCompleter()) as editor:
+        editor.open("x = \n")
+        assert await code_of(editor.ask(COMPLETION, at(0, 0))[1]) == -32002
+        await editor.start()
+        assert await editor.request(COMPLETION, at(0, 0)) == {"isIncomplete": True, "items": []}
+
+
+async def test_a_second_initialize_is_refused():
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        assert await code_of(editor.ask("initialize", {"processId": None, "capabilities": {}})[1]) == -32600
+
+
+async def test_a_batch_and_another_version_are_refused():
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        batch = editor.expect(None)
+        editor.send([{"jsonrpc": "2.0", "id": 1, "method": "shutdown"}])
+        assert await code_of(batch) == -32600
+        old = editor.expect("old")
+        editor.send({"jsonrpc": "1.0", "id": "old", "method": "made/up", "params": {}})
+        assert await code_of(old) == -32600
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{not json", -32700),
+        (b'"\xe9"', -32700),
+        (b"[" * 100_000, -32700),
+        (b"5", -32600),
+        (b"{}", -32600),
+        (b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}', -32600),
+        (b'{"jsonrpc": "2.0", "id": {"secret": 1}, "method": "made/up"}', -32600),
+    ],
+)
+async def test_what_cannot_be_read_or_answered_by_name_is_refused_and_what_follows_is_read(
+    body: bytes, code: int, caplog: Any
+):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        await editor.ready()
+        editor.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert (await editor.status())["kind"] == "normal"
+        assert editor.refused == [code]
+        assert not editor.told("window/showMessage")
+        assert "Traceback" not in caplog.text and "secret" not in caplog.text
+
+
+async def test_a_method_that_is_no_name_is_refused_without_a_traceback(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        assert await code_of(editor.ask(5, {})[1]) == -32600  # type: ignore[arg-type]
+        no_version = editor.expect("mine")
+        editor.send({"id": "mine", "method": "spd-lsp/status"})
+        assert await code_of(no_version) == -32600
+        editor.notify(5)  # type: ignore[arg-type]
+        await editor.status()
+        assert not editor.refused
+        assert "Traceback" not in caplog.text
+
+
+async def test_a_cancel_or_an_answer_of_no_name_is_dropped(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        await editor.ready()
+        for wrong in ([1], {"x": 1}, None):
+            editor.notify("$/cancelRequest", {"id": wrong})
+            editor.send({"jsonrpc": "2.0", "id": wrong, "result": 1})
+        assert (await editor.status())["kind"] == "normal"
+        assert not editor.refused
+        assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["content-length:", "CONTENT-LENGTH:  ", "Content-length :"])
+async def test_the_names_of_a_header_are_read_in_any_case(name: str):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        reply = editor.expect("status")
+        body = frame({"jsonrpc": "2.0", "id": "status", "method": "spd-lsp/status", "params": None})
+        editor.writer.write(body.replace(b"Content-Length: ", name.encode()))
+        assert "kind" in await result(reply)
+
+
+async def test_an_edit_of_a_document_that_was_never_opened_is_dropped_in_silence(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        editor.send(edit("secret", 0, 0, 0))
+        await editor.ready()
+        assert not editor.told("window/showMessage")
+        assert "secret" not in caplog.text
+
+
+async def test_a_malformed_notification_is_dropped_without_its_content(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        editor.notify("textDocument/didOpen", {"textDocument": {"uri": 5, "text": "secret"}})
+        editor.notify("textDocument/didChange", "secret")
+        await editor.ready()
+        assert not editor.told("window/showMessage")
+        assert "secret" not in caplog.text
+
+
+async def test_a_malformed_reply_to_us_ends_the_wait():
+    async with session(FakeCompleter()) as editor:
+        editor.replies["workspace/configuration"] = "not a list"
+        await editor.start({"workspace": {"configuration": True}})
+        await editor.ready()
+        assert (await editor.status())["kind"] == "normal"
+
+
+async def test_a_reply_to_nobody_is_dropped():
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        editor.send({"jsonrpc": "2.0", "id": "nobody", "result": 1}, {"jsonrpc": "2.0", "id": 77})
+        assert (await editor.status())["kind"] in ("loading", "normal")
+
+
+async def test_cancelling_what_was_answered_is_no_news(caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        await editor.status()
+        editor.notify("$/cancelRequest", {"id": 1})
+        await editor.ready()
+        assert not caplog.records
+
+
+async def test_messages_in_pieces_are_read():
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        reply = editor.expect("slow")
+        for byte in frame({"jsonrpc": "2.0", "id": "slow", "method": "spd-lsp/status", "params": None}):
+            editor.writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert "kind" in await result(reply)
+
+
+def test_a_trail_names_the_error_and_the_places_but_not_its_text():
+    try:
+        raise KeyError("secret" * 1)
+    except KeyError as error:
+        told = trail(error)
+    assert told.startswith("KeyError\n")
+    assert "test_protocol.py" in told

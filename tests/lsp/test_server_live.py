@@ -1,0 +1,244 @@
+"""What the server counts: documents as they are, not yet saved; nothing that is off; never in a request's way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngram_builders.build import build
+from ngram_builders.registry.registry import Registry
+from spd_lsp.completion.tokenizer import Tokens
+from tests.conftest import STARTER
+from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, result, session, texts, until
+from tests.lsp.test_server_process import COMPLETION, end, process
+
+OTHER = "file:///code/other.py"
+
+HABIT = """\
+def {name}(frobnicator):
+    zygote = frobnicator.quench_all(depth=4)
+    return zygote
+
+
+"""
+HABITS = "".join(HABIT.format(name=name) for name in ("first", "second", "third", "fourth"))
+ASKED = "def fifth(frobnicator):\n    zygote = frob"
+LEARNED = "frobnicator.quench_all(depth=4)"
+
+
+async def test_documents_are_heard_of_when_they_open_change_and_close():
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        await opened(editor, "x = \n")
+        editor.open("y = 1\n", OTHER)
+        await until(lambda: OTHER in fake.heard)
+        assert fake.heard[OTHER].now.text == "y = 1\n"
+        assert fake.heard[OTHER].now.language == "python"
+        editor.send(edit("z", 0, 0, 1, uri=OTHER))
+        await editor.request(COMPLETION, at(0, 4))
+        assert fake.heard[OTHER].now.text == "z = 1\n"
+        editor.notify("textDocument/didSave", {"textDocument": {"uri": OTHER}})
+        await until(lambda: fake.heard[OTHER].saved)
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": OTHER}})
+        await until(lambda: fake.heard[OTHER].now is None)
+
+
+async def test_secrets_and_languages_that_are_off_are_not_heard_of():
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        await opened(editor)
+        editor.open("TOKEN=1\n", "file:///code/.env", "shellscript")
+        editor.open("# Title\n", "file:///code/README.md", "markdown")
+        editor.open("y = 1\n", OTHER)
+        await until(lambda: OTHER in fake.heard)
+        assert fake.heard.keys() == {URI, OTHER}
+
+
+async def test_a_model_that_was_loaded_again_hears_of_all_documents():
+    completers: list[FakeCompleter] = []
+
+    def load(settings: Any, report: Any) -> FakeCompleter:
+        completers.append(FakeCompleter())
+        return completers[-1]
+
+    async with session(load) as editor:
+        await opened(editor)
+        await until(lambda: URI in completers[0].heard)
+        editor.notify("spd-lsp/options", {"model": "owner/other"})
+        await until(lambda: len(completers) == 2 and URI in completers[1].heard)
+
+
+class Busy(FakeCompleter):
+    """There is always more to tidy up."""
+
+    def tidy(self, seconds: float) -> bool:
+        assert seconds <= 0.01
+        time.sleep(seconds)
+        return bool(super().tidy(seconds)) or True
+
+
+async def test_requests_are_answered_while_there_is_always_more_to_tidy_up():
+    fake = Busy("a")
+    async with session(fake) as editor:
+        await opened(editor)
+        await until(lambda: fake.tidied > 3)
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
+        before = fake.tidied
+        await until(lambda: fake.tidied > before + 3)
+
+
+async def test_nothing_is_tidied_up_while_a_completion_runs():
+    fake = Busy("a", held=True)
+    async with session(fake) as editor:
+        await opened(editor)
+        _, reply = editor.ask(COMPLETION, at(0, 4))
+        await until(lambda: fake.taken)
+        before = fake.tidied
+        await asyncio.sleep(0.1)
+        assert fake.tidied <= before + 1
+        fake.turns.release(9)
+        await result(reply)
+
+
+class Broken(FakeCompleter):
+    """Tidying up fails."""
+
+    def tidy(self, seconds: float) -> bool:
+        super().tidy(seconds)
+        raise ValueError("terces"[::-1])
+
+
+async def test_a_fault_between_requests_is_logged_without_its_text_and_costs_no_answer(caplog: Any):
+    fake = Broken("a")
+    async with session(fake) as editor:
+        await opened(editor)
+        await until(lambda: fake.tidied)
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
+        await until(lambda: fake.tidied > 1)
+    assert "upkeep failed: ValueError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "app.py").write_text("import os\n\n\ndef names(path):\n    return os.listdir(path)\n")
+    return root
+
+
+@pytest.fixture
+def data(tmp_path: Path, repository: Path) -> Path:
+    """A registry with a table of the repository."""
+    tokens = Tokens(STARTER)
+    build(
+        [repository],
+        "mine",
+        tokens.encode_batch,
+        end_of_text=tokens.end_of_text,
+        fingerprint=tokens.fingerprint,
+        vocab_size=tokens.vocab_size,
+        registry=Registry(tmp_path / "data"),
+    )
+    return tmp_path / "data"
+
+
+async def served(editor: Editor) -> Editor:
+    await editor.start()
+    await editor.ready()
+    return editor
+
+
+async def offers(editor: Editor, uri: str) -> list[str]:
+    line = ASKED.count("\n")
+    return texts(await editor.request(COMPLETION, at(line, len(ASKED.split("\n")[-1]), uri=uri)))
+
+
+async def until_offered(editor: Editor, uri: str, wanted: bool = True) -> None:
+    """Ask until what was learned is offered, or no more: counting happens between requests."""
+    for _ in range(40):
+        if any(text.startswith(LEARNED) for text in await offers(editor, uri)) is wanted:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{'never' if wanted else 'still'} offered")
+
+
+def replaced(text: str, uri: str, version: int) -> dict[str, Any]:
+    """A `didChange` of the whole document."""
+    return {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]}
+
+
+async def leave(child: Any, editor: Editor) -> str:
+    """End the server; what it logged."""
+    await editor.request("shutdown")
+    editor.notify("exit")
+    assert await end(child) == 0
+    return (await child.stderr.read()).decode()
+
+
+SERVE = ("serve", "--device", "cpu", "-vv")
+
+
+async def test_what_only_another_unsaved_document_says_is_offered_until_it_is_deleted(tmp_path: Path):
+    asked, other = ((tmp_path / name).as_uri() for name in ("asked.py", "other.py"))
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (child, editor):
+        await served(editor)
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked, False)
+        editor.open(HABITS, other)
+        await until_offered(editor, asked)
+        editor.notify("textDocument/didChange", replaced("import os\n", other, 2))
+        await until_offered(editor, asked, False)
+        editor.notify("textDocument/didChange", replaced(HABITS, other, 3))
+        await until_offered(editor, asked)
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": other}})
+        await until_offered(editor, asked, False)
+        log = await leave(child, editor)
+        assert "completion:" in log
+        assert not any(word in log for word in ("frob", "zygote", "quench", "Traceback"))
+    assert not list(tmp_path.iterdir())  # nothing was written anywhere
+
+
+async def test_a_restart_knows_what_was_saved_since_the_build(data: Path, repository: Path):
+    asked, other = ((repository / name).as_uri() for name in ("asked.py", "app.py"))
+    arguments = ("-m", "spd_lsp", "--data-dir", str(data), *SERVE)
+    async with process(*arguments) as (child, editor):
+        await served(editor)
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked, False)
+        editor.open((repository / "app.py").read_text(), other)
+        editor.notify("textDocument/didChange", replaced(HABITS, other, 2))
+        await until_offered(editor, asked)
+        (repository / "app.py").write_text(HABITS)
+        editor.notify("textDocument/didSave", {"textDocument": {"uri": other}})
+        await leave(child, editor)
+    async with process(*arguments) as (child, editor):
+        await served(editor)
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked)
+        log = await leave(child, editor)
+        assert not any(word in log for word in ("frob", "zygote", "quench", "Traceback"))
+
+
+async def test_in_a_document_of_other_line_ends_offers_stand_where_the_cursor_is(tmp_path: Path):
+    """Edits before and at the cursor included; what is inserted has line feeds, which editors make their own."""
+    text = f"{HABITS}class Élan:\n    pass\n\n\n{ASKED}\n    return zygote\n".replace("\n", "\r\n")
+    line, start = text.split("\r\n").index("    zygote = frob"), len("    zygote = ")
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (child, editor):
+        await served(editor)
+        editor.open(text)
+        editor.send(edit("\r\n", 0, 0, 0))
+        editor.send(edit("", line + 1, start, start + 4), edit("frob", line + 1, start, start))
+        items = (await editor.request(COMPLETION, at(line + 1, start + 4)))["items"]
+        assert any(item["textEdit"]["newText"].startswith(LEARNED) for item in items)
+        for item in items:
+            assert item["textEdit"]["range"] == {
+                "start": {"line": line + 1, "character": start},
+                "end": {"line": line + 1, "character": start + 4},
+            }
+            assert "\r" not in item["textEdit"]["newText"]
+        await leave(child, editor)

@@ -1,0 +1,388 @@
+"""How the server gets its model and its settings: never in the editor's way, and told once when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from spd_lsp.settings import Settings, UserError
+from tests.lsp.lsp_client import Editor, FakeCompleter, at, opened, result, session, texts, until
+
+COMPLETION = "textDocument/completion"
+
+
+async def test_initialize_is_answered_before_the_model_is_there():
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await editor.start()
+        editor.open("x = \n")
+        answer = await editor.request(COMPLETION, at(0, 4, 2))
+        assert answer == {"isIncomplete": True, "items": []}
+        assert (await editor.status())["kind"] == "loading"
+        _, asked = editor.ask(COMPLETION, at(0, 4, 1))
+        gate.set()
+        assert texts(await result(asked)) == ["one", "two"]
+        status = await editor.status()
+        assert (status["kind"], status["message"], status["busy"]) == ("normal", "the model is ready", False)
+
+
+async def test_a_person_waits_for_the_model_but_not_for_ever(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.server.LONGEST_WAIT", 0.01)
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await editor.start()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
+        assert (await editor.status())["reason"] == "the model is loading"
+        gate.set()
+
+
+async def test_a_model_that_cannot_be_loaded_is_told_once_and_completions_are_empty():
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        raise UserError("expected a model, found none; name one")
+
+    async with session(load) as editor:
+        await editor.start()
+        await editor.ready()
+        editor.open("x = \n")
+        for _ in range(2):
+            assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        (message,) = editor.told("window/showMessage")
+        assert message == {"type": 1, "message": "spd-lsp: expected a model, found none; name one"}
+        assert (await editor.status())["kind"] == "error"
+
+
+async def test_a_loader_that_breaks_is_told_without_a_traceback():
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        raise ZeroDivisionError("/home/me/private")
+
+    async with session(load) as editor:
+        await editor.start()
+        await editor.ready()
+        (message,) = editor.told("window/showMessage")
+        assert "ZeroDivisionError" in message["message"]
+        assert "private" not in message["message"]
+
+
+async def test_loading_shows_its_progress():
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        report("loading weights")
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await editor.start({"window": {"workDoneProgress": True}})
+        await editor.ready()
+        values = [params["value"] for params in editor.told("$/progress")]
+        assert [value["kind"] for value in values] == ["begin", "report", "report", "end"]
+        assert values[2]["message"] == "loading weights"
+        tokens = {params["token"] for params in editor.told("$/progress")}
+        assert tokens == {params["token"] for params in editor.told("window/workDoneProgress/create")}
+
+
+async def test_loading_is_logged_for_a_client_without_a_progress_display():
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        report("loading weights")
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await editor.start()
+        await editor.ready()
+        assert "spd-lsp: loading weights" in [m["message"] for m in editor.told("window/logMessage")]
+        assert not editor.told("$/progress")
+
+
+class Loads:
+    """A loader that remembers the settings it was called with."""
+
+    def __init__(self) -> None:
+        self.settings: list[Settings] = []
+
+    def __call__(self, settings: Settings, report: Any) -> FakeCompleter:
+        self.settings.append(settings)
+        return FakeCompleter()
+
+
+async def says(editor: Editor, message: str) -> None:
+    """Wait until the status is that: what changes a configuration is not answered."""
+    while (await editor.status())["message"] != message:
+        await asyncio.sleep(0.005)
+
+
+PULLS = {"workspace": {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}}
+
+
+async def test_flags_win_over_the_configuration_and_it_over_the_initial_options():
+    loads = Loads()
+    async with session(loads, Settings(device="cpu")) as editor:
+        mine = {"drafts": 5, "maxTokens": None, "serverCommand": [], "trace": {"server": "off"}}
+        editor.replies["workspace/configuration"] = [mine]
+        await editor.start(PULLS, initializationOptions={"drafts": 2, "alpha": 0.25})
+        await editor.ready()
+        assert loads.settings == [Settings(device="cpu", drafts=5, alpha=0.25)]
+        assert not editor.told("window/showMessage")
+
+
+async def test_wrong_options_are_named_once_and_keep_their_defaults():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"drafts": "many", "colour": 1})
+        await editor.ready()
+        editor.notify("workspace/didChangeConfiguration", {"settings": None})
+        editor.notify("workspace/didChangeConfiguration", {"settings": None})
+        await editor.status()
+        told = [m["message"] for m in editor.told("window/showMessage")]
+        assert len(told) == 2
+        assert "'drafts'" in told[0] and "'colour'" in told[1]
+        assert loads.settings == [Settings()]
+
+
+async def test_options_that_are_no_object_are_named():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions=[1, 2])
+        await editor.ready()
+        assert "expected an object" in editor.told("window/showMessage")[0]["message"]
+        assert loads.settings == [Settings()]
+
+
+async def test_a_changed_configuration_is_pulled_and_switches_completions_off_and_on():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(PULLS)
+        await editor.ready()
+        (registered,) = editor.told("client/registerCapability")
+        assert registered["registrations"][0]["registerOptions"] == {"section": "spd-lsp"}
+        editor.open("x = \n")
+        editor.replies["workspace/configuration"] = [{"enabled": False}]
+        editor.notify("workspace/didChangeConfiguration", {"settings": None})
+        await says(editor, "completions are off")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        editor.replies["workspace/configuration"] = [{}]
+        editor.notify("workspace/didChangeConfiguration", {"settings": None})
+        await says(editor, "the model is ready")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        assert len(loads.settings) == 1
+
+
+async def test_a_client_that_cannot_be_asked_sends_its_settings():
+    loads = Loads()
+    async with session(loads) as editor:
+        await opened(editor)
+        settings = {"spd-lsp": {"languagesOff": ["python"]}, "other": {"x": 1}}
+        editor.notify("workspace/didChangeConfiguration", {"settings": settings})
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        assert (await editor.status())["reason"] == "completions are off for python"
+
+
+HOSTILE = {"model": "evil/model", "device": "meta", "dataDir": "/tmp", "decoder": "beam", "contextTokens": 32768}
+
+
+@pytest.mark.parametrize("pulled", [True, False])
+async def test_what_a_folder_may_not_choose_is_not_used_and_told_once(pulled: bool):
+    loads = Loads()
+    async with session(loads) as editor:
+        editor.replies["workspace/configuration"] = [{**HOSTILE, "drafts": 5}]
+        await editor.start(PULLS if pulled else None)
+        await editor.ready()
+        for _ in range(2):
+            section = {"spd-lsp": {**HOSTILE, "drafts": 5}}
+            editor.notify("workspace/didChangeConfiguration", {"settings": section})
+        await editor.status()
+        if pulled:
+            await until(lambda: len(editor.told("workspace/configuration")) == 3)
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        (told,) = editor.told("window/showMessage")
+        assert all(f"'{key}'" in told["message"] for key in HOSTILE)
+        assert "set it in the editor's initializationOptions" in told["message"]
+        assert loads.settings == [Settings(drafts=5) if pulled else Settings()]
+
+
+async def test_a_wrong_device_of_the_editor_itself_is_told_and_completions_go_on():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"device": "meta", "drafts": 4})
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        (told,) = editor.told("window/showMessage")
+        assert "found 'meta'; 'auto' is used" in told["message"]
+        assert loads.settings == [Settings(drafts=4)]
+
+
+async def test_the_editors_own_program_changes_what_it_started_with():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"drafts": 4})
+        await editor.ready()
+        editor.notify("spd-lsp/options", {"drafts": 4, "model": "owner/mine", "languagesOff": ["go"]})
+        await until(lambda: len(loads.settings) == 2)
+        assert loads.settings[1] == Settings(drafts=4, model="owner/mine", languages_off=("go",))
+        editor.notify("spd-lsp/options", None)
+        await until(lambda: len(loads.settings) == 3)
+        assert loads.settings[2] == Settings()
+        assert not editor.told("window/showMessage")
+
+
+async def test_where_completions_are_off_no_model_is_loaded_until_they_are_on():
+    loads = Loads()
+    async with session(loads) as editor:
+        await editor.start(initializationOptions={"enabled": False})
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        status = await editor.status()
+        assert (status["kind"], status["message"], status["reason"]) == ("normal", *["completions are off"] * 2)
+        assert loads.settings == []
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"enabled": True}}})
+        await until(lambda: loads.settings)
+        await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+
+
+OTHER_SETTINGS = {"drafts": 5, "temperature": 0.5, "leastProbability": 0.2, "decoder": "beam", "maxTokens": 8}
+
+
+async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothing():
+    fake, loaded = FakeCompleter(held=True), []
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        loaded.append(settings)
+        return fake
+
+    async with session(load) as editor:
+        await opened(editor)
+        _, old = editor.ask(COMPLETION, at(0, 4, 2))
+        await until(lambda: fake.taken)
+        editor.notify("spd-lsp/options", OTHER_SETTINGS)
+        _, new = editor.ask(COMPLETION, at(0, 4, 2))
+        assert await result(old) is None
+        fake.turns.release(99)
+        assert texts(await result(new)) == ["one", "two"], "nobody waits for a model"
+        chosen = Settings(drafts=5, temperature=0.5, least_probability=0.2, decoder="beam", max_tokens=8)
+        assert (fake.adopted, loaded) == ([chosen], [Settings()])
+
+
+async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_there():
+    gate, fake = asyncio.Event(), FakeCompleter()
+    loop = asyncio.get_running_loop()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
+        return fake
+
+    async with session(load) as editor:
+        await editor.start()
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
+        await editor.status()
+        gate.set()
+        await editor.ready()
+        await until(lambda: fake.adopted)
+        assert fake.adopted == [Settings(drafts=5)]
+
+
+async def test_after_a_failure_any_change_tries_again():
+    tries: list[Settings] = []
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        tries.append(settings)
+        if len(tries) == 1:
+            raise UserError("expected a model, found none; name one")
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await opened(editor)
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
+        await until(lambda: len(tries) == 2)
+        await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+
+
+async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
+    tries: list[Settings] = []
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        tries.append(settings)
+        if settings.device == "cuda":
+            raise UserError("device 'cuda' is not available here")
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await opened(editor)
+        editor.notify("spd-lsp/options", {"device": "cuda", "alpha": 0.25})
+        await until(lambda: len(tries) == 3)
+        await editor.ready()
+        assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
+        (told,) = editor.told("window/showMessage")
+        assert "is not available here; completions go on with what was there before" in told["message"]
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+
+
+async def test_switching_a_language_off_needs_no_new_model():
+    loads = Loads()
+    async with session(loads) as editor:
+        await opened(editor)
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"languagesOff": ["python"]}}})
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
+        assert len(loads.settings) == 1
+
+
+async def test_a_client_that_never_answers_our_requests_still_gets_completions(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.protocol.PATIENCE", 0.01)
+    async with session(FakeCompleter()) as editor:
+        editor.deaf_to = {"workspace/configuration", "window/workDoneProgress/create", "client/registerCapability"}
+        await editor.start({**PULLS, "window": {"workDoneProgress": True}})
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+
+
+async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: Any):
+    monkeypatch.setattr("spd_lsp.lsp.protocol.PATIENCE", 0.01)
+    async with session(FakeCompleter()) as editor:
+        editor.deaf_to = {"workspace/configuration"}
+        await editor.start(PULLS)
+        await editor.ready()
+        (late,) = [m for m in editor.heard if m["method"] == "workspace/configuration"]
+        editor.send({"jsonrpc": "2.0", "id": late["id"], "result": [{"drafts": 7}]})
+        assert (await editor.status())["kind"] == "normal"
+        assert not caplog.records
+
+
+async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
+    stopped: list[Settings] = []
+    go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        if settings.model == "owner/other":
+            return FakeCompleter("other")
+        stopped.append(settings)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
+        report("halfway")
+        raise AssertionError("the first load went on")
+
+    async with session(load) as editor:
+        await editor.start()
+        await until(lambda: stopped)
+        editor.notify("spd-lsp/options", {"model": "owner/other"})
+        await editor.status()
+        go_on.set()
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["other"]
+        assert not editor.told("window/showMessage")

@@ -1,0 +1,289 @@
+"""The server as a process of its own: what is on its stdout, how it ends, and the shipped model in two editors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_lsp
+from lsprotocol import types
+from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
+
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import TableSummary
+from spd_lsp.completion.tokenizer import Tokens
+from tests.lsp.lsp_client import PATIENCE, Editor, at, until
+from tests.ngram_builders.reference import write_texts
+
+ROOT = Path(__file__).parents[2]
+COMPLETION = "textDocument/completion"
+STARTER = ROOT / "spd_lsp" / "starter"
+
+# A loader that prints wherever it can, and a completer that never ends by itself.
+NOISY = """
+import os, sys, time
+from spd_lsp.lsp.transport import serve as listening
+from spd_lsp.lsp import server
+
+class Endless:
+    def hear(self, news, asked=""):
+        pass
+
+    def tidy(self, seconds):
+        return False
+
+    def complete(self, *question, name, forced, check):
+        print("code on stdout")
+        os.write(2, b"decoding" + bytes([10]))
+        while True:
+            check()
+            time.sleep(0.001)
+
+def load(settings, report):
+    print("noise", flush=True)
+    os.write(1, b"raw noise")
+    os.system("echo noise of a child")
+    return Endless()
+
+made = server.create_server(load)
+sys.exit(listening.serve_stdio(made, verbose=2))
+"""
+
+
+@asynccontextmanager
+async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, Editor]]:
+    """A server process and an editor at its pipes."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, **pipes)
+    assert child.stdin and child.stdout
+    editor = Editor(child.stdout, child.stdin)
+    try:
+        yield child, editor
+    finally:
+        editor.listening.cancel()
+        if child.returncode is None:
+            child.kill()
+        await child.communicate()
+
+
+async def end(child: asyncio.subprocess.Process) -> int:
+    return await asyncio.wait_for(child.wait(), PATIENCE)
+
+
+async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
+    """Wait until the endless completer runs; what was on stderr so far."""
+    await editor.start()
+    editor.open("secret = \n")
+    editor.ask(COMPLETION, at(0, 9))
+    assert child.stderr
+    return (await asyncio.wait_for(child.stderr.readuntil(b"decoding"), PATIENCE)).decode()
+
+
+async def test_only_the_protocol_is_on_stdout_and_no_code_in_the_log():
+    async with process("-c", NOISY) as (child, editor):
+        told = await decoding(child, editor)
+        assert "noise" in told and "raw noise" in told and "noise of a child" in told
+        assert (await editor.status())["busy"] is True  # every frame so far was well formed
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+        assert child.stderr
+        assert "secret" not in told + (await child.stderr.read()).decode()
+
+
+async def test_shutdown_and_exit_end_with_0_in_the_middle_of_a_decode():
+    async with process("-c", NOISY) as (child, editor):
+        await decoding(child, editor)
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+
+
+async def test_exit_without_shutdown_ends_with_1():
+    async with process("-c", NOISY) as (child, editor):
+        await decoding(child, editor)
+        editor.notify("exit")
+        assert await end(child) == 1
+
+
+async def test_the_end_of_input_ends_the_server_in_the_middle_of_a_decode():
+    async with process("-c", NOISY) as (child, editor):
+        await decoding(child, editor)
+        assert child.stdin
+        child.stdin.close()
+        assert await end(child) == 1
+        assert child.stderr
+        assert "Traceback" not in (await child.stderr.read()).decode()
+
+
+async def test_a_client_that_vanishes_leaves_no_noise_in_the_log():
+    async with process("-c", NOISY) as (child, editor):
+        await decoding(child, editor)
+        editor.listening.cancel()
+        assert child.stdin and child.stderr
+        child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        editor.ask("spd-lsp/status")
+        child.stdin.close()
+        assert await end(child) == 1
+        assert (await child.stderr.read()).strip() == b""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+async def test_an_interrupt_ends_the_server_at_once():
+    async with process("-c", NOISY) as (child, editor):
+        await decoding(child, editor)
+        child.send_signal(signal.SIGINT)
+        assert await end(child) == -signal.SIGINT
+
+
+async def test_headers_in_lower_case_and_what_is_no_json_are_answered():
+    async with process("-c", NOISY) as (child, editor):
+        await editor.start()
+        assert child.stdin and child.stderr
+        child.stdin.write(b"content-length: 4\r\n\r\n{no}")
+        asked = b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}'
+        child.stdin.write(b"content-length: %d\r\n\r\n%s" % (len(asked), asked))
+        await editor.status()
+        assert editor.refused == [-32700, -32600]
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+        assert "Traceback" not in (await child.stderr.read()).decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
+async def test_the_server_ends_with_its_editor_though_its_input_stays_open():
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    async with process("-c", NOISY) as (child, editor):
+        await editor.start(processId=parent.pid)
+        assert (await editor.status())["kind"] in ("loading", "normal")
+        parent.kill()
+        await parent.wait()
+        assert await end(child) == 1
+        assert child.stderr
+        assert "is gone" in (await child.stderr.read()).decode()
+
+
+SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
+
+
+async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that_is_there(tmp_path: Path):
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:], "-v") as (_, editor):
+        await editor.start()
+        await editor.ready()
+        assert (await editor.status())["message"] == "the model is ready"
+        editor.open("import os\n\nprint(os.")
+        for drafts in (1, 4):
+            editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": drafts}}})
+            answer = await editor.request(COMPLETION, at(2, 9, 3))
+            assert len(answer["items"]) == drafts
+        told = [m["message"] for m in editor.told("window/logMessage")]
+        assert told.count("spd-lsp: the model is loading") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
+@pytest.mark.parametrize("kernel", ["1", "0"])
+async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
+):
+    """As a sync tool does with the file of a table that serves."""
+    monkeypatch.setenv("SPD_LSP_KERNEL", kernel)
+    tokens, registry = Tokens(STARTER), Registry(tmp_path)
+    ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
+
+    def write(path: Path) -> TableSummary:
+        return write_texts(path, [list(ids)], tokens.vocab_size, fingerprint=tokens.fingerprint)
+
+    table = registry.install("team", write).path
+    registry.use_for_language("python", [("team", 0.3)])
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open("import os\n\nprint(os.\nself._loop = self._")
+        assert (await editor.request(COMPLETION, at(2, 9, 3)))["items"]
+        os.truncate(table, 4096)
+        assert (await editor.request(COMPLETION, at(3, 19, 3)))["items"]
+        assert child.returncode is None
+        assert f"expected an n-gram table at {table}, found 4,096 bytes instead of" in str(editor.heard)
+
+
+def make_client() -> LanguageClient:
+    """pytest-lsp's client, which lacks an answer to dynamic registration."""
+    client = make_test_lsp_client()
+
+    @client.feature(types.CLIENT_REGISTER_CAPABILITY)
+    def register(params: types.RegistrationParams) -> None:
+        return None
+
+    return client
+
+
+COMMAND = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu"]
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest_lsp.fixture(
+    config=ClientServerConfig(server_command=COMMAND, server_env=ONE_THREAD, client_factory=make_client),
+    params=["visual-studio-code", "neovim"],
+)
+async def client(request: Any, lsp_client: LanguageClient) -> AsyncIterator[None]:
+    """A session with the shipped model, as one of two editors."""
+    name = {"neovim": "Neovim", "visual-studio-code": "Visual Studio Code"}[request.param]
+    params = types.InitializeParams(
+        capabilities=client_capabilities(request.param),
+        client_info=types.ClientInfo(name=name),
+        root_uri=ROOT.as_uri(),
+        initialization_options={"maxTokens": 8},
+    )
+    lsp_client.set_configuration({"drafts": 2}, section="spd-lsp")
+    await lsp_client.initialize_session(params)
+    while (await status_of(lsp_client)).kind == "loading":
+        await asyncio.sleep(0.1)
+    yield
+    await lsp_client.shutdown_session()
+
+
+async def status_of(client: LanguageClient) -> Any:
+    return await client.protocol.send_request_async("spd-lsp/status", None)
+
+
+SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'
+
+
+async def test_the_shipped_model_completes(client: LanguageClient):
+    uri = "file:///code/reader.py"
+    item = types.TextDocumentItem(uri, "python", 1, SOURCE)
+    client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+    document, cursor = types.TextDocumentIdentifier(uri), types.Position(6, 20)
+    asked = types.CompletionParams(
+        document, cursor, context=types.CompletionContext(types.CompletionTriggerKind.Invoked)
+    )
+    answer = await client.text_document_completion_async(asked)
+    assert isinstance(answer, types.CompletionList) and answer.is_incomplete
+    assert 1 <= len(answer.items) <= 2
+    for offered in answer.items:
+        assert isinstance(offered.text_edit, types.TextEdit)
+        assert offered.text_edit.range == types.Range(cursor, cursor)
+        assert offered.text_edit.new_text.strip()
+    ghosts = await client.text_document_inline_completion_async(
+        types.InlineCompletionParams(
+            context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic),
+            text_document=document,
+            position=cursor,
+        )
+    )
+    assert isinstance(ghosts, types.InlineCompletionList)
+    assert [ghost.insert_text for ghost in ghosts.items] == [i.text_edit.new_text for i in answer.items]
+    status = await status_of(client)
+    assert status.kind == "normal"
+    assert 0 < status.lastPasses <= 8
+    assert not client.messages
+    await until(lambda: all(reports[-1].kind == "end" for reports in client.progress_reports.values()))
+    assert client.progress_reports

@@ -1,0 +1,51 @@
+"""Headers are read as the specification has them, and nothing is written to an editor that has left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import pytest
+
+from spd_lsp.lsp.transport.streams import Headers, SocketWire, Wire
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        (b"content-length: 12\r\n", b"Content-Length: 12\r\n"),
+        (b"Content-Length:12\n", b"Content-Length: 12\r\n"),
+        (b"Content-Length: 12\r\n", b"Content-Length: 12\r\n"),
+        (b"Content-Type: application/vscode-jsonrpc\r\n", b"Content-Type: application/vscode-jsonrpc\r\n"),
+        (b"\r\n", b"\r\n"),
+        (b"", b""),
+    ],
+)
+async def test_only_the_length_is_spelled_anew(line: bytes, read: bytes):
+    reader = asyncio.StreamReader()
+    reader.feed_data(line)
+    reader.feed_eof()
+    assert await Headers(reader).readline() == read
+
+
+async def test_what_is_said_after_the_editor_left_is_dropped(caplog):
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    wire = SocketWire(writer)
+    theirs.close()
+    assert not await reader.read()
+    for _ in range(20):
+        wire.write(b"x" * 1000)
+        await asyncio.sleep(0)
+    wire.close()
+    assert not caplog.records
+
+
+def test_a_broken_pipe_is_dropped_likewise():
+    read, write = os.pipe()
+    os.close(read)
+    wire = Wire(write)
+    wire.write(b"x")
+    wire.write(b"x")
+    wire.close()

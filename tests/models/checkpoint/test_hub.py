@@ -1,0 +1,91 @@
+"""Checkpoints: a model is the shipped one, a folder, or an id; what is missing is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from spd_lsp.models.checkpoint.hub import built_in_domains, lasting, locate, vocabulary
+from spd_lsp.settings import UserError
+from tests.conftest import STARTER
+
+
+def test_the_starter_is_in_the_package():
+    assert locate("starter") == STARTER
+    assert (STARTER / "model.safetensors").stat().st_size <= 16 * 2**20
+
+
+def test_the_starter_brings_ngrams_of_python():
+    assert built_in_domains(STARTER) == {"python": STARTER / "python.ngt"}
+
+
+def test_a_folder_is_taken_as_it_is(tmp_path):
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).touch()
+    assert locate(str(tmp_path)) == tmp_path
+
+
+@pytest.mark.parametrize("name", ["owner/name", "name"])
+def test_a_folder_of_the_working_folder_is_no_model_unless_it_is_written_as_a_path(tmp_path, monkeypatch, name):
+    """Somebody else may have filled the working folder."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / file).touch()
+    with pytest.raises(UserError, match=r"a folder as a path such as \./mine"):
+        locate(name)
+    assert lasting(name) == name
+    for written in (f"./{name}", f"../{tmp_path.name}/{name}", str(folder)):
+        assert locate(written).resolve() == folder
+        assert lasting(written) == str(folder)
+
+
+@pytest.mark.parametrize("name", ["owner/..", "a--b/c", "-a/b", "a/b.git"])
+def test_what_is_no_id_for_the_hub_is_a_sentence(monkeypatch, name):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=f"model {name} is not stored here"):
+        locate(name)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
+    for name in {"config.json", "tokenizer.json", "model.safetensors"} - {missing}:
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=missing.replace("model", r"\*")):
+        locate(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        ('{"vocab_size": 96}', 96),
+        ('{"text_config": {"vocab_size": 96}}', 96),
+        ('{"text_config": null}', None),
+        ('{"vocab_size": "many"}', None),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_a_description_tells_how_many_tokens_the_model_knows(tmp_path, described, expected):
+    (tmp_path / "config.json").write_text(described)
+    assert vocabulary(tmp_path) == expected
+
+
+def test_pickled_weights_are_refused(tmp_path):
+    for name in ("config.json", "tokenizer.json", "pytorch_model.bin"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=r"pickled weights .* are not opened"):
+        locate(str(tmp_path))
+
+
+@pytest.mark.parametrize("model", ["no-such-model", "./not/there", "a/b/c"])
+def test_an_unknown_name_is_refused_without_asking_the_network(model):
+    with pytest.raises(UserError, match="expected a model's folder, a Hugging Face id"):
+        locate(model)
+
+
+def test_an_id_that_is_neither_stored_nor_reachable_is_named(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="nobody/nothing is not stored here and could not be downloaded"):
+        locate("nobody/nothing")

@@ -1,0 +1,181 @@
+"""Weights that are not whole, not numbers or not a causal model's are refused in a sentence that says which."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    BertLMHeadModel,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    GPT2Config,
+    LlamaConfig,
+    MixtralConfig,
+    RobertaConfig,
+    RobertaForCausalLM,
+)
+from transformers.utils import logging as transformers_logging
+
+from spd_lsp.models.checkpoint.validate import some
+from spd_lsp.models.load import load
+from spd_lsp.settings import UserError
+from tests.models.networks import FAST, SMALL, VOCABULARY, random_network
+from tests.models.test_families import FAMILIES
+
+BERT = {name: value for name, value in SMALL.items() if name != "num_key_value_heads"}
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Save a network, with some of its weights changed or, for None, left out."""
+
+    def save(network, **changes):
+        network.save_pretrained(tmp_path)
+        path = tmp_path / "model.safetensors"
+        weights = {**load_file(path), **changes}
+        kept = {name: tensor for name, tensor in weights.items() if tensor is not None}
+        save_file(kept, path, {"format": "pt"})
+        return tmp_path
+
+    return save
+
+
+def amend(folder, **changes):
+    path = folder / "config.json"
+    described = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: value for name, value in described.items() if value is not None}))
+
+
+def test_a_description_of_more_layers_than_there_are_weights_is_refused(save):
+    folder = save(random_network(FAST["llama"]))
+    amend(folder, num_hidden_layers=3)
+    named = r"expected the tensors model\.layers\.2\.\S+, .* and 6 more, found none; restore the files"
+    with pytest.raises(UserError, match=named):
+        load(folder, "cpu")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_missing_tensor_of_any_family_is_refused(family, save):
+    network = random_network(FAMILIES[family])
+    last = sorted(load_file(save(network) / "model.safetensors"))[-1]
+    with pytest.raises(UserError, match=r"expected the tensors|cannot be used|could not be opened"):
+        load(save(network, **{last: None}), "cpu")
+
+
+def test_a_missing_expert_is_refused(save):
+    folder = save(
+        random_network(MixtralConfig(**SMALL, num_local_experts=4)),
+        **{"model.layers.0.block_sparse_moe.experts.0.w1.weight": None},
+    )
+    with pytest.raises(UserError, match="could not be opened"):
+        load(folder, "cpu")
+
+
+@pytest.mark.parametrize("heads", [0, 3, "four"])
+def test_a_description_that_makes_no_sense_is_refused(save, heads):
+    folder = save(random_network(FAST["llama"]))
+    amend(folder, num_attention_heads=heads)
+    with pytest.raises(UserError, match=r"config\.json: transformers cannot read it"):
+        load(folder, "cpu")
+
+
+def test_a_tensor_of_another_shape_is_refused_with_both(save):
+    folder = save(random_network(FAST["llama"]), **{"model.norm.weight": torch.ones(31)})
+    with pytest.raises(UserError, match=r"expected model\.norm\.weight of shape \[32\], found \[31\]; restore"):
+        load(folder, "cpu")
+
+
+def test_what_is_tied_or_not_needed_may_be_missing_or_there(save):
+    network = random_network(FAST["llama, tied"])
+    folder = save(network, **{"model.layers.7.surplus": torch.ones(3), "lm_head.weight": None})
+    load(folder, "cpu")
+
+
+def test_not_a_number_is_refused_wherever_it_is(save):
+    network = random_network(FAST["qwen2"])
+    with torch.no_grad():
+        network.model.embed_tokens.weight[5, 3] = torch.nan  # of a token that no probe reads
+    with pytest.raises(UserError, match=r"expected numbers, found NaN in model\.embed_tokens\.weight; restore"):
+        load(save(network), "cpu")
+
+
+def test_predictions_that_are_not_numbers_are_refused(save):
+    network = random_network(FAST["llama"])
+    with torch.no_grad():
+        network.model.norm.weight.fill_(torch.inf)
+    with pytest.raises(UserError, match="its predictions are not numbers"):
+        load(save(network), "cpu")
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        BertForMaskedLM(BertConfig(**BERT)),
+        ElectraForMaskedLM(ElectraConfig(**BERT, embedding_size=32)),
+        BartForConditionalGeneration(
+            BartConfig(vocab_size=VOCABULARY, d_model=32, encoder_layers=1, decoder_layers=1)
+        ),
+    ],
+    ids=lambda network: network.config.model_type,
+)
+def test_a_model_of_another_task_is_refused_by_its_description(network, tmp_path):
+    network.save_pretrained(tmp_path)
+    kind = network.config.model_type
+    with pytest.raises(UserError, match=rf"expected a causal language model in .* found {kind}; choose another"):
+        load(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize("kind", [BertForMaskedLM, BertLMHeadModel])
+def test_an_encoder_is_known_by_what_it_sees_whatever_its_description_says(kind, tmp_path):
+    kind(BertConfig(**BERT)).save_pretrained(tmp_path)
+    amend(tmp_path, architectures=None)
+    with pytest.raises(UserError, match=r"each token sees those that follow it.* choose a causal language model"):
+        load(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        BertLMHeadModel(BertConfig(**BERT, is_decoder=True)),
+        RobertaForCausalLM(RobertaConfig(**BERT, is_decoder=True)),
+    ],
+    ids=lambda network: network.config.model_type,
+)
+def test_the_decoder_of_an_encoders_family_opens(network, tmp_path):
+    network.save_pretrained(tmp_path)
+    load(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize("config", [LlamaConfig(**SMALL), FAMILIES["gpt neox"], FAMILIES["mixtral"]])
+def test_a_description_without_an_architecture_opens(config, save):
+    folder = save(random_network(config))
+    amend(folder, architectures=None)
+    load(folder, "cpu")
+
+
+def test_transformers_says_nothing_beside_the_answer(save):
+    folder = save(random_network(GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4)))
+    amend(folder, bos_token_id=50256, eos_token_id=50256)
+    transformers_logging.set_verbosity_warning()
+    heard = []
+    listener = logging.Handler()
+    listener.emit = heard.append
+    logging.getLogger("transformers").addHandler(listener)
+    try:
+        load(folder, "cpu")
+    finally:
+        logging.getLogger("transformers").removeHandler(listener)
+    assert heard == []
+
+
+@pytest.mark.parametrize(("names", "told"), [(["b"], "b"), (["b", "a", "d", "c", "e"], "a, b, c and 2 more")])
+def test_a_few_names_stand_for_many(names, told):
+    assert some(names) == told

@@ -1,0 +1,148 @@
+"""8-bit weights: close to the floats, taken where they are faster, and only if predictions stay the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from spd_lsp.models import backend_selection as choice
+from spd_lsp.models.backend_selection import fastest
+from spd_lsp.models.numpy import int8
+from spd_lsp.models.numpy.convert import convert
+from spd_lsp.models.numpy.int8 import Int8, quantise
+from spd_lsp.models.numpy.linear import Dense
+from spd_lsp.models.self_test import DIVERGENCE, divergence
+from spd_lsp.models.transformers_engine import CausalModel
+from tests.models.networks import FAST, random_network
+
+
+def dense(inputs=64, outputs=96):
+    random = np.random.default_rng(0)
+    weight, bias = random.normal(size=(inputs, outputs)), random.normal(size=outputs)
+    return Dense(weight.astype(np.float32), bias.astype(np.float32))
+
+
+@pytest.fixture
+def network():
+    return random_network(FAST["qwen2"])
+
+
+@pytest.fixture
+def always_faster(monkeypatch):
+    monkeypatch.setattr(int8, "faster", lambda group: [(dense, Int8(dense)) for dense in group])
+    monkeypatch.setattr(choice, "SMALL", 0)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_products_are_close_to_those_of_floats(rows):
+    x = np.random.default_rng(1).normal(size=(rows, 64)).astype(np.float32)
+    exact = dense()(x)
+    found = Int8(dense())(x)
+    assert np.linalg.norm(found - exact) < 0.02 * np.linalg.norm(exact)
+    assert found.dtype == np.float32
+
+
+def test_seven_bits_are_taken_where_eight_overflow(monkeypatch):
+    asked = []
+    product = Int8.product
+
+    def saturating(self, x, *, narrower):
+        asked.append(narrower)
+        return product(self, x, narrower=narrower) * (1 if narrower else 0.5)
+
+    int8.overflows.cache_clear()
+    monkeypatch.setattr(Int8, "product", saturating)
+    Int8(dense())(np.ones((1, 64), np.float32))
+    assert asked == [False, True]
+    int8.overflows.cache_clear()
+
+
+@pytest.mark.parametrize("narrower", [False, True])
+def test_the_largest_products_are_right(narrower):
+    if not narrower and int8.overflows():
+        pytest.skip("this processor adds products in 16 bits")
+    found = Int8(Dense(np.ones((256, 8), np.float32))).product(np.ones((1, 256), np.float32), narrower=narrower)
+    np.testing.assert_allclose(found, 256, rtol=1e-2)
+
+
+def test_an_output_without_weights_is_its_bias():
+    linear = dense()
+    linear.weight[:, 5] = 0
+    found = Int8(linear)(np.ones((1, 64), np.float32))
+    np.testing.assert_allclose(found[0, 5], linear.bias[5], rtol=1e-6)
+
+
+def test_all_of_a_shape_are_timed_as_one_and_only_what_is_faster_is_replaced(network, monkeypatch):
+    timed = []
+
+    def faster(group):
+        timed.append(len(group))
+        return [
+            (dense, Int8(dense)) for dense in group if dense.weight.shape[1] > 90
+        ]  # the head, and gate with up
+
+    monkeypatch.setattr(int8, "faster", faster)
+    decoder = quantise(convert(network))
+    assert sorted(timed) == [2, 2, 2, 3]  # those of both layers; the head has the shape of gate with up
+    assert isinstance(decoder.head, Int8)
+    for layer in decoder.layers:
+        assert [isinstance(linear, Int8) for linear in layer.linears] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(("floats", "narrow", "taken"), [(2.0, 1.0, 2), (1.0, 2.0, 0), (1.1, 1.0, 0)])
+def test_narrow_products_are_taken_where_they_are_clearly_faster(monkeypatch, floats, narrow, taken):
+    times = iter([floats, narrow])
+    monkeypatch.setattr(int8, "seconds", lambda work: next(times))
+    assert len(int8.faster([dense(), dense()])) == taken
+
+
+def test_where_nothing_is_faster_nothing_is_replaced(network, monkeypatch):
+    monkeypatch.setattr(int8, "faster", lambda group: [])
+    assert quantise(convert(network)) is None
+
+
+def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
+    def missing(group):
+        raise AttributeError("quantized")
+
+    monkeypatch.setattr(int8, "faster", missing)
+    assert quantise(convert(network)) is None
+
+
+def test_what_is_faster_is_chosen_and_its_error_told(network, always_faster):
+    said = []
+    engine = fastest(CausalModel(network), network, said.append)
+    assert isinstance(engine.decoder.head, Int8)
+    assert said[0].startswith("runs in 8 bits: predictions differ by ")
+    ids = list(range(20))
+    expected = CausalModel(network).read([ids], CausalModel(network).empty())[0]
+    assert 0 < divergence(engine.read([ids], engine.empty())[0], expected) < DIVERGENCE
+
+
+def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster, monkeypatch):
+    quantised = choice.quantise
+
+    def coarse(decoder):
+        for layer in decoder.layers:
+            layer.up.weight[0, 0] = 1e4  # one outlier leaves no steps for the other weights of its output
+            layer.attention_norm.weight[:] *= 3
+        return quantised(decoder)
+
+    monkeypatch.setattr(choice, "quantise", coarse)
+    said = []
+    engine = fastest(CausalModel(network), network, said.append)
+    assert isinstance(engine.decoder.head, Dense)
+    assert said[0].startswith("runs in 32 bits: in 8 bits, predictions differ by ")
+
+
+def test_divergence_is_that_of_kullback_and_leibler():
+    p, q = np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([[0.25, 0.75], [0.25, 0.75]])
+    expected = (0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)) / 2
+    assert divergence(np.log(q) + 3, np.log(p) - 5) == pytest.approx(expected)
+
+
+def test_no_warning_of_torch_reaches_anybody(recwarn):
+    Int8(dense())
+    assert not recwarn.list
+    assert torch.get_default_dtype() == torch.float32

@@ -1,0 +1,156 @@
+"""A recorded model opens without torch and answers as transformers does; a record that is wrong does not count."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from spd_lsp.models.load import load
+from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.numpy.recorded import RECORD, open_recorded
+from spd_lsp.models.open_checkpoint import open_model
+from spd_lsp.models.recording import record
+from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.settings import UserError
+from tests.conftest import STARTER
+from tests.models.networks import FAST, random_network
+
+
+@pytest.fixture(params=["llama, tied", "llama, biases", "qwen3", "llama, yarn positions", "starcoder2, window"])
+def network(request):
+    return random_network(FAST[request.param])
+
+
+@pytest.fixture
+def folder(network, tmp_path):
+    network.save_pretrained(tmp_path)
+    record(tmp_path)
+    return tmp_path
+
+
+def silent(text):
+    raise AssertionError(text)
+
+
+def test_a_recorded_model_answers_as_transformers_does(network, folder):
+    ids = list(range(40))
+    expected = CausalModel(network).prefill(ids)
+    np.testing.assert_allclose(open_recorded(folder, print).prefill(ids), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_half_precision_on_disk_is_read_as_single(network, tmp_path):
+    network.half().save_pretrained(tmp_path)
+    record(tmp_path)
+    engine = open_recorded(tmp_path, print)
+    np.testing.assert_allclose(
+        engine.prefill([4, 5, 6]), CausalModel(network.float()).prefill([4, 5, 6]), rtol=1e-4, atol=1e-3
+    )
+
+
+def test_no_record_is_not_worth_a_word(network, tmp_path):
+    network.save_pretrained(tmp_path)
+    assert open_recorded(tmp_path, silent) is None
+
+
+def change_weights(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["model.layers.1.self_attn.o_proj.weight"][0] *= 1.1
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def change_record(folder, **changes):
+    path = folder / RECORD
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+WRONG = {
+    "other weights": change_weights,
+    "a weight missing": lambda folder: save_file({}, folder / "model.safetensors"),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "weights cut off": lambda folder: (folder / "model.safetensors").write_bytes(b"\x08"),
+    "not JSON": lambda folder: (folder / RECORD).write_text("{"),
+    "an empty record": lambda folder: (folder / RECORD).write_text("{}"),
+    "no object": lambda folder: (folder / RECORD).write_text("[]"),
+    "fewer layers": lambda folder: change_record(folder, layers=1),
+    "another shape": lambda folder: change_record(folder, shape={"heads": 3}),
+    "ids beyond the vocabulary": lambda folder: change_record(folder, probe=[10**6] * 16),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_record_that_does_not_fit_is_told_in_one_line_and_not_used(tmp_path, wrong):
+    random_network(FAST["qwen2"]).save_pretrained(tmp_path)
+    record(tmp_path)
+    WRONG[wrong](tmp_path)
+    said = []
+    assert open_recorded(tmp_path, said.append) is None
+    assert "does not fit the weights" in said[-1]
+    assert "\n" not in said[-1]
+
+
+def test_changed_weights_are_read_by_torch_instead(folder):
+    change_weights(folder)
+    engine = load(folder, "cpu")
+    expected = open_model(folder, "cpu", lambda text: None).prefill([4, 5])
+    np.testing.assert_array_equal(engine.prefill([4, 5]), expected)
+
+
+def test_what_the_decoder_does_not_compute_cannot_be_recorded(tmp_path):
+    network = random_network(FAST["llama"])
+    network.config.hidden_act = "gelu"
+    network.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="expected what transformers computes"):
+        record(tmp_path)
+    assert not (tmp_path / RECORD).exists()
+
+
+def test_the_starter_answers_as_in_transformers_by_its_record_and_without():
+    recorded = open_recorded(STARTER, lambda text: None)
+    assert recorded, "record the starter again: python -m spd_lsp.models.recording spd_lsp/starter"
+    opened = open_model(STARTER, "cpu", lambda text: None)
+    assert isinstance(opened, NumpyRunner)
+    ids = list(range(100, 180))
+    np.testing.assert_array_equal(recorded.prefill(ids), opened.prefill(ids))
+
+
+def test_the_starter_is_opened_without_torch():
+    code = (
+        "import sys; from spd_lsp.models.load import load; from spd_lsp.models.checkpoint.hub import locate;"
+        "load(locate('starter')).prefill([5, 6]); print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_a_copy_of_the_starter_without_its_record_opens_too(tmp_path):
+    shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns(RECORD, "*.ngt"))
+    assert isinstance(load(tmp_path / "model", "cpu"), NumpyRunner)
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "bias missing", "shape", "not a number"])
+def test_a_record_beside_damaged_weights_does_not_count_and_torch_refuses_them_too(damage, tmp_path):
+    random_network(FAST["llama, biases"]).save_pretrained(tmp_path)
+    record(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    name = "model.layers.1.self_attn.o_proj." + ("bias" if damage == "bias missing" else "weight")
+    if "missing" in damage:
+        del weights[name]
+    elif damage == "shape":
+        weights[name] = weights[name][:-1].contiguous()
+    else:
+        name = "model.embed_tokens.weight"
+        weights[name][50, 3] = torch.nan  # of a token that the record does not read
+    save_file(weights, path, {"format": "pt"})
+    said = []
+    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        load(tmp_path, "cpu", said.append)
+    assert "does not fit the weights" in said[1]

@@ -1,0 +1,135 @@
+"""The fastest engine that computes the same is chosen; every other model runs in transformers, and says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    CohereConfig,
+    Gemma2Config,
+    GemmaConfig,
+    GPT2Config,
+    GraniteConfig,
+    LlamaConfig,
+    Olmo2Config,
+    Phi3Config,
+    Qwen2Config,
+    SmolLM3Config,
+    Starcoder2Config,
+)
+
+from spd_lsp.models import backend_selection as choice
+from spd_lsp.models.backend_selection import fastest
+from spd_lsp.models.load import load
+from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.numpy.linear import Dense
+from spd_lsp.models.transformers_engine import CausalModel
+from tests.conftest import STARTER
+from tests.models.networks import FAST, SMALL, VOCABULARY, WINDOW, random_network
+
+HEAD = {**SMALL, "head_dim": 8}
+OTHERS = {
+    "it has a parameter model.layers.0.post_feedforward_layernorm": [Gemma2Config(**HEAD)],
+    "it has no parameter model.layers.0.input_layernorm.weight": [Olmo2Config(**SMALL)],
+    "it has no parameter model.layers.0.post_attention_layernorm.weight": [CohereConfig(**SMALL)],
+    "it has no parameter model.layers.0.mlp": [Phi3Config(**SMALL, pad_token_id=0)],
+    "it has no parameter model.embed_tokens": [GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4)],
+    "in NumPy, one pass differs by": [
+        GemmaConfig(**HEAD),
+        GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5),
+        LlamaConfig(**SMALL, hidden_act="gelu"),
+        Starcoder2Config(**SMALL, hidden_act="relu"),
+        SmolLM3Config(**SMALL, no_rope_layers=[1, 0], pad_token_id=0),
+    ],
+    "in NumPy, with a short window, one pass differs by": [LlamaConfig(**SMALL, sliding_window=64)],
+    "its attention_chunk_size is 64": [LlamaConfig(**SMALL, attention_chunk_size=64)],
+    "its positions turn in another way": [
+        LlamaConfig(**SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+    ],
+}
+
+
+@pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
+def test_what_the_decoder_computes_runs_in_numpy(config):
+    network = random_network(config)
+    said = []
+    assert isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        pytest.param(config, why, id=f"{config.model_type} {why}")
+        for why, configs in OTHERS.items()
+        for config in configs
+    ],
+)
+def test_what_it_does_not_compute_runs_in_transformers(config, why):
+    network = random_network(config)
+    reference = CausalModel(network)
+    ids = np.random.default_rng(0).integers(0, VOCABULARY, 100).tolist()
+    before = reference.prefill(ids)
+    said = []
+    assert fastest(reference, network, said.append) is reference
+    [line] = said
+    assert line.startswith(f"runs in transformers: {why}")
+    np.testing.assert_allclose(
+        CausalModel(network).prefill(ids), before, rtol=1e-4, atol=1e-4 * np.abs(before).max()
+    )
+
+
+@pytest.mark.parametrize("wrong", ["weights", "not a number"])
+def test_one_wrong_number_is_found(monkeypatch, wrong):
+    network = random_network(FAST["qwen2"])
+    convert = choice.convert
+
+    def damaged(network):
+        decoder = convert(network)
+        bias = decoder.layers[-1].queries_keys_values.bias
+        bias[-1] = np.nan if wrong == "not a number" else bias[-1] + 0.1
+        return decoder
+
+    monkeypatch.setattr(choice, "convert", damaged)
+    said = []
+    assert not isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert "in NumPy, one pass differs" in said[0]
+
+
+def test_a_window_over_a_layer_that_has_none_is_found_and_the_networks_own_is_kept(monkeypatch):
+    network = random_network(FAST["qwen2, a layer with a window"])
+    monkeypatch.setattr("spd_lsp.models.numpy.convert.windows_of", lambda config: [WINDOW, WINDOW])
+    said = []
+    assert not isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert "in NumPy, with a short window, one pass differs" in said[0]
+    assert network.config.sliding_window == WINDOW
+
+
+def test_a_cache_that_is_not_cut_back_is_found(monkeypatch):
+    network = random_network(FAST["llama"])
+    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.Row.crop", lambda self, length: None)
+    said = []
+    fastest(CausalModel(network), network, said.append)
+    assert "a cache cut back differs" in said[0]
+
+
+def test_rows_that_are_mixed_up_are_found(monkeypatch):
+    network = random_network(FAST["llama"])
+    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.Rows.rows", lambda self, parents: self)
+    said = []
+    fastest(CausalModel(network), network, said.append)
+    assert "several rows differs" in said[0]
+
+
+def test_the_starter_runs_in_numpy_in_32_bits():
+    engine = load(STARTER, "cpu")
+    assert isinstance(engine, NumpyRunner)
+    assert isinstance(engine.decoder.head, Dense)
+
+
+def test_half_precision_runs_in_transformers():
+    network = random_network(Qwen2Config(**SMALL)).to(torch.bfloat16)
+    said = []
+    fastest(CausalModel(network), network, said.append)
+    assert said == ["runs in transformers: its weights are torch.bfloat16 on cpu"]

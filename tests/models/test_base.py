@@ -1,0 +1,159 @@
+"""Prompts in memory: what is known of a prompt is not read again, whatever was read in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spd_lsp.models.base import CHUNK, SLOTS, Runner, log_p, shared
+
+VOCABULARY = 50
+
+
+class History(list):
+    """A cache that only knows which ids it holds."""
+
+    def crop(self, length):
+        del self[length:]
+
+    def fork(self, length):
+        return History(self[:length])
+
+    def rows(self, parents):
+        return [History(self) for _ in parents]
+
+
+class Recorder(Runner):
+    """An engine whose logits are a hash of all that was read, and which counts what it reads."""
+
+    max_positions = 4096
+    device = "cpu"
+
+    def __init__(self):
+        super().__init__()
+        self.read_lengths = []
+
+    def empty(self):
+        return History()
+
+    def superpose(self, rows):
+        return [ids[0] for ids, _ in rows]
+
+    def forward(self, embedded, cache):
+        cache.append(embedded[0])
+        return logits_after(cache)[None]
+
+    def read(self, ids, cache, *, last=False):
+        self.read_lengths.append(len(ids[0]))
+        cache.extend(ids[0])
+        return logits_after(cache)[None, None]
+
+
+def logits_after(ids):
+    return np.random.default_rng(list(ids)).normal(size=VOCABULARY)
+
+
+def ids_of(length, seed=0):
+    return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
+
+
+def reads(engine, ids):
+    """How many ids a prefill reads; its logits are those of a cold one."""
+    engine.read_lengths.clear()
+    np.testing.assert_array_equal(engine.prefill(ids), logits_after(ids))
+    return sum(engine.read_lengths)
+
+
+def test_typing_on_reads_what_is_new():
+    engine = Recorder()
+    ids = ids_of(300)
+    assert reads(engine, ids) == 300
+    engine.step([3], np.ones(1))
+    assert reads(engine, [*ids, 1, 2, 3]) == 3
+
+
+def test_the_same_prompt_takes_no_pass():
+    engine = Recorder()
+    ids = ids_of(300)
+    engine.prefill(ids)
+    engine.step([3], np.ones(1))
+    assert reads(engine, ids) == 0
+
+
+def test_a_prompt_cut_shorter_reads_its_last_token_for_the_logits():
+    engine = Recorder()
+    engine.prefill(ids_of(300))
+    assert reads(engine, ids_of(300)[:-3]) == 1
+
+
+def test_returning_to_another_file_takes_no_pass():
+    engine = Recorder()
+    files = [ids_of(200, seed) for seed in range(SLOTS)]
+    for ids in files:
+        reads(engine, ids)
+    assert [reads(engine, ids) for ids in files] == [0] * SLOTS
+    assert [reads(engine, [*ids, 7]) for ids in files] == [1] * SLOTS
+
+
+def test_the_file_left_longest_ago_makes_room():
+    engine = Recorder()
+    files = [ids_of(200, seed) for seed in range(SLOTS + 1)]
+    for ids in files[:-1]:
+        reads(engine, ids)
+    reads(engine, files[0])
+    reads(engine, files[-1])  # takes the place of files[1]
+    assert len(engine.slots) == SLOTS
+    assert reads(engine, files[0]) == 0
+    assert reads(engine, files[1]) == 200
+
+
+def test_another_place_of_a_file_begins_with_what_they_share_and_leaves_the_first_alone():
+    engine = Recorder()
+    ids = ids_of(300)
+    engine.prefill(ids)
+    elsewhere = [*ids[:100], *ids_of(50, seed=1)]
+    assert reads(engine, elsewhere) == 50
+    assert reads(engine, ids) == 0
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_prefill_stopped_between_chunks_goes_on_from_there(chunks):
+    engine = Recorder()
+    ids = ids_of(3 * CHUNK)
+    calls = iter([None] * chunks)
+
+    with pytest.raises(StopIteration):
+        engine.prefill(ids, lambda: next(calls))
+    assert reads(engine, ids) == (3 - chunks) * CHUNK
+
+
+def test_any_order_of_prompts_gives_what_cold_runs_give():
+    engine = Recorder()
+    random = np.random.default_rng(5)
+    prompts = [ids_of(40, seed) for seed in range(3)]
+    for _ in range(200):
+        prompt = prompts[random.integers(3)]
+        cut = int(random.integers(0, len(prompt) + 1))
+        prompt[cut:] = random.integers(0, VOCABULARY, random.integers(1, 30)).tolist()
+        reads(engine, prompt)
+        engine.step([1], np.ones(1))
+
+
+def test_the_logits_are_the_callers_own():
+    engine = Recorder()
+    ids = ids_of(5)
+    engine.prefill(ids)[:] = 0
+    reads(engine, ids)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "n"),
+    [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 9, 3], 1), ([1], [1, 2], 1), ([1], [2], 0)],
+)
+def test_shared_counts_equal_ids_from_the_start(a, b, n):
+    assert shared(a, b) == n
+
+
+def test_log_p_is_that_of_a_softmax_and_leaves_further_rows_out():
+    logits = np.log([[0.2, 0.8], [0.5, 0.5], [1, 1]]) + 300
+    np.testing.assert_allclose(log_p(logits, [1, 0]), np.log([0.8, 0.5]))

@@ -1,0 +1,142 @@
+"""Any attention-only family: one draft is `generate`'s greedy text, and a reused prefix is what a cold run gives.
+
+The models are tiny and random, saved and opened as a person's would be, with prompts longer than sliding windows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    CohereConfig,
+    DeepseekV3Config,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GPT2Config,
+    GPTBigCodeConfig,
+    GPTNeoXConfig,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    Olmo2Config,
+    Phi3Config,
+    PhiConfig,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+    StableLmConfig,
+    Starcoder2Config,
+)
+
+from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.models.load import load
+from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.settings import Settings
+from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
+
+HEAD = {**SMALL, "head_dim": 8}
+NO_PADDING = {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+OLD = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
+ONE_KEY_A_HEAD = {name: value for name, value in SMALL.items() if name != "num_key_value_heads"}
+EXPERTS = {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1,
+}
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": None,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
+FAMILIES = {
+    "llama": LlamaConfig(**SMALL),
+    "qwen2": Qwen2Config(**SMALL),
+    "qwen2, window": Qwen2Config(**SMALL, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1),
+    "qwen3": Qwen3Config(**HEAD),
+    "mistral": MistralConfig(**SMALL, sliding_window=None),
+    "mistral, window": MistralConfig(**SMALL, sliding_window=WINDOW),
+    "mixtral": MixtralConfig(**SMALL, num_local_experts=4),
+    "gemma": GemmaConfig(**HEAD),
+    "gemma 2": Gemma2Config(**HEAD, sliding_window=WINDOW),
+    "gemma 3": Gemma3TextConfig(
+        **HEAD, sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"]
+    ),
+    "phi": PhiConfig(**SMALL),
+    "phi 3": Phi3Config(**NO_PADDING, sliding_window=WINDOW),
+    "starcoder 2": Starcoder2Config(**SMALL, sliding_window=WINDOW),
+    "gpt 2": GPT2Config(**OLD),
+    "gpt bigcode": GPTBigCodeConfig(**OLD),
+    "gpt neox": GPTNeoXConfig(**ONE_KEY_A_HEAD),
+    "granite": GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0),
+    "cohere": CohereConfig(**SMALL),
+    "olmo 2": Olmo2Config(**SMALL),
+    "stablelm": StableLmConfig(**SMALL),
+    "smollm 3": SmolLM3Config(**NO_PADDING, no_rope_layers=[1, 0]),
+    "deepseek": DeepseekV3Config(**{**SMALL, **EXPERTS, **LATENT}),
+}
+FAST = {"llama", "qwen2", "qwen2, window", "qwen3", "mistral", "mistral, window", "starcoder 2"}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def opened(request, tmp_path_factory):
+    """A family's name, its network, and the engine that `load` opens from its folder."""
+    torch.manual_seed(1)
+    network = random_network(FAMILIES[request.param])
+    folder = tmp_path_factory.mktemp("model")
+    network.save_pretrained(folder)
+    return request.param, network, load(folder, "cpu")
+
+
+def ids_of(length, seed=0):
+    return np.random.default_rng(seed).integers(3, VOCABULARY, length).tolist()
+
+
+def plain_logits(network, ids):
+    with torch.inference_mode():
+        return network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float().numpy()
+
+
+def test_one_draft_is_what_generate_writes_greedily(opened):
+    _, network, engine = opened
+    ids = ids_of(2 * WINDOW)
+    found = superpose(engine, Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=12))
+    expected = network.generate(
+        torch.tensor([ids]), do_sample=False, max_new_tokens=12, eos_token_id=None, pad_token_id=0
+    )
+    assert list(found.best[0].ids) == expected[0, len(ids) :].tolist()
+
+
+def test_a_reused_prefix_gives_what_a_cold_run_gives(opened):
+    _, network, engine = opened
+    ids = ids_of(3 * WINDOW)
+    for prompt in [ids, [*ids, 5, 6], ids[:40], [*ids[:60], *ids_of(9, 1)], ids_of(30, 2), ids]:
+        expected = plain_logits(network, prompt)
+        np.testing.assert_allclose(engine.prefill(prompt), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+        engine.step([5, 11], np.array([0.5, 0.5]))
+        engine.step_rows([([3], np.ones(1)), ([4], np.ones(1))], [0, 0])
+
+
+def test_drafts_read_at_once_are_read_token_by_token(opened):
+    _, network, engine = opened
+    ids, draft = ids_of(2 * WINDOW), ids_of(5, 1)
+    engine.prefill(ids)
+    [found, _] = engine.read_drafts([draft, draft[:2]])
+    with torch.inference_mode():
+        logits = network(input_ids=torch.tensor([[*ids, *draft]]), use_cache=False).logits[0].float()
+    expected = logits.log_softmax(-1)[range(len(ids) - 1, len(ids) + 4), draft].numpy()
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_families_of_the_llama_shape_run_in_numpy(opened):
+    family, _, engine = opened
+    assert isinstance(engine, NumpyRunner) == (family in FAST)

@@ -1,0 +1,63 @@
+"""Drafts that are chosen from a few logits are those chosen from all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.models.load import load
+from spd_lsp.models.topk import chosen
+from spd_lsp.models.torch.convert import convert
+from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.settings import Settings
+from tests.conftest import STARTER
+
+CODE = [
+    "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return",
+    "import argparse\n\nparser = argparse.ArgumentParser()\nparser.",
+    "class Point:\n    def __init__(self, x, y):\n        self.x",
+]
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return Tokens(STARTER)
+
+
+@pytest.fixture(scope="module")
+def selecting():
+    """The starter as a GPU would run it."""
+    engine = TorchRunner(convert(AutoModelForCausalLM.from_pretrained(STARTER, dtype=torch.float32)))
+    engine.selects = True
+    return engine
+
+
+@pytest.mark.parametrize("decoding", ["nested", "paper", "no n-grams"])
+@pytest.mark.parametrize("tau", [1.0, 0.5])
+def test_the_starters_drafts_are_the_same(tokens, selecting, decoding, tau):
+    domains = Domains(None, tokens.fingerprint, {"python": STARTER / "python.ngt"})
+    mixture = None if decoding == "no n-grams" else domains.serving(None, "python")
+    rule = "paper" if decoding == "paper" else "nested"
+    settings = Settings(drafts=3, max_tokens=8, temperature=tau, interpolation=rule)
+    whole = load(STARTER, "cpu", lambda text: None)
+    for code in CODE:
+        ids = tokens.encode(code)
+        start = Start(ids, stop=lambda found: False, history=ids[-16:], interpolation=mixture)
+        few, all_of_them = superpose(selecting, start, settings), superpose(whole, start, settings)
+        assert [draft.ids for draft in few.best] == [draft.ids for draft in all_of_them.best]
+        np.testing.assert_allclose(
+            [draft.score for draft in few.best], [draft.score for draft in all_of_them.best], atol=1e-3
+        )
+        assert few.passes == all_of_them.passes
+
+
+def test_a_token_that_the_model_does_not_have_is_ruled_out():
+    found = chosen(np.array([1.0, 3.0, 2.0]), 2, np.array([0, 3]), 1.0)
+    assert found.ids.tolist() == [1, 2]
+    assert found.asked.tolist() == [1.0, -np.inf]
+    assert found.log_z == pytest.approx(np.log(np.exp([1.0, 3.0, 2.0]).sum()))

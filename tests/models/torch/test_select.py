@@ -1,0 +1,182 @@
+"""On a GPU, the torch decoder runs what it predicts as transformers does; all else runs there, and says why.
+
+The choice is made here with networks on the CPU: no GPU takes part.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain, cycle
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    Gemma2Config,
+    GemmaConfig,
+    GPT2Config,
+    GraniteConfig,
+    LlamaConfig,
+    Qwen3Config,
+    SmolLM3Config,
+)
+
+from spd_lsp.models import backend_selection as choice
+from spd_lsp.models.topk import Asking
+from spd_lsp.models.torch.convert import convert
+from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.models.torch.select import on_gpu, quicker_to_select
+from spd_lsp.models.transformers_engine import CausalModel
+from tests.models.networks import FAST, SMALL, random_network
+from tests.models.torch.test_engine import ONE, Traced, ids_of
+
+DEEP = {**SMALL, "num_hidden_layers": 16}
+OTHERS = [
+    ("it has no parameter model.embed_tokens.weight", GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4)),
+    ("it has a parameter model.layers.0.post_feedforward_layernorm", Gemma2Config(**SMALL, head_dim=8)),
+    ("in single precision, one pass", LlamaConfig(**SMALL, sliding_window=64)),
+    ("in single precision, one pass differs by", GemmaConfig(**SMALL, head_dim=8)),
+    ("in single precision, one pass", GraniteConfig(**SMALL, embedding_multiplier=3.0, residual_multiplier=0.5)),
+    ("in single precision, one pass", LlamaConfig(**SMALL, hidden_act="gelu")),
+    ("in single precision, one pass", SmolLM3Config(**SMALL, no_rope_layers=[1, 0], pad_token_id=0)),
+    # What half precision does not show.
+    ("in single precision, one pass", SmolLM3Config(**DEEP, no_rope_layers=[1] * 15 + [0], pad_token_id=0)),
+]
+
+
+def chosen(network, said, capture=lambda device: Traced()):
+    reference = CausalModel(network)
+    return on_gpu(reference, network, said.append, capture), reference
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
+def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
+    said = []
+    engine, _ = chosen(random_network(config).to(dtype), said, lambda device: None)
+    assert isinstance(engine, TorchRunner)
+    assert said == []
+
+
+@pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
+def test_usual_steps_are_captured_before_anybody_waits(name):
+    said = []
+    engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), said)
+    assert said == []
+    assert engine.frames
+    before = engine.capture.captured
+    engine.prefill(ids_of(700))
+    engine.step_likeliest([5, 6, 7], np.full(3, 1 / 3), 20, np.arange(60))
+    assert engine.capture.captured == before
+
+
+@pytest.mark.parametrize(("whole", "few", "selects"), [(3.0, 2.0, True), (2.0, 3.0, False)])
+def test_the_device_chooses_among_logits_where_that_takes_less_time(whole, few, selects):
+    engine = TorchRunner(convert(random_network(FAST["qwen2"])))
+    seconds = accumulate(chain([0.0], cycle([whole, 0.0, few, 0.0])))  # a step of each, and nothing in between
+    assert quicker_to_select(engine, lambda: next(seconds)) is selects
+
+
+def test_a_device_that_chooses_wrongly_is_not_asked_to():
+    class Wrong(TorchRunner):
+        def forward(self, embedded, cache):
+            return super().forward(embedded, cache) + 0.01 * isinstance(embedded, Asking)
+
+    seconds = accumulate(chain([0.0], cycle([3.0, 0.0, 2.0, 0.0])))
+    assert not quicker_to_select(Wrong(convert(random_network(FAST["qwen2"]))), lambda: next(seconds))
+
+
+@pytest.mark.parametrize(("why", "config"), OTHERS)
+def test_what_it_does_not_compute_runs_in_transformers(why, config):
+    said = []
+    engine, reference = chosen(random_network(config).to(torch.bfloat16), said)
+    assert engine is reference
+    [line] = said
+    assert line.startswith(f"runs in transformers: {why}")
+    assert np.isfinite(engine.prefill(ids_of(40))).all()
+
+
+def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
+    def refuses(config, dtype):
+        raise ValueError("expected a width of 4096, found 32\nand more")
+
+    network, said = random_network(FAST["llama"]), []
+    monkeypatch.setattr("spd_lsp.models.torch.select.AutoModelForCausalLM.from_config", refuses)
+    engine, reference = chosen(network, said)
+    assert engine is reference
+    assert said == [
+        "runs in transformers: no small model of its kind can be made (expected a width of 4096, found 32)"
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_alone_is_no_mistake(seed):
+    said = []
+    network = random_network(Qwen3Config(**DEEP, head_dim=16), seed).to(torch.bfloat16)
+    assert isinstance(chosen(network, said, lambda device: None)[0], TorchRunner), said
+
+
+def test_the_self_test_leaves_the_seed_of_samples_alone():
+    network = random_network(FAST["llama"])
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    chosen(network, [], lambda device: None)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_a_mistake_in_steps_alone_is_found(monkeypatch):
+    """A capture that replays what it saw the first time."""
+
+    def frozen(work):
+        found = work()
+        return lambda: found
+
+    said = []
+    engine, reference = chosen(random_network(FAST["qwen2"]), said, lambda device: frozen)
+    assert engine is reference
+    assert "embedding by embedding differs by" in said[0]
+
+
+def test_a_gpu_without_room_for_the_stage_runs_transformers(monkeypatch):
+    def full(self, rows, room):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
+
+    monkeypatch.setattr("spd_lsp.models.torch.kv_cache.Stage.grow", full)
+    said = []
+    engine, reference = chosen(random_network(FAST["qwen2"]), said)
+    assert engine is reference
+    assert said == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
+
+
+def test_a_part_that_is_not_a_number_is_found():
+    network = random_network(FAST["qwen2"]).to(torch.bfloat16)
+
+    class Broken(Traced):
+        def __call__(self, work):
+            replay = super().__call__(work)
+            return lambda: replay().fill_(torch.nan)
+
+    said = []
+    assert isinstance(chosen(network, said, lambda device: Broken())[0], CausalModel)
+    assert "differs by nan" in said[0]
+
+
+def test_without_captures_steps_run_eagerly_in_the_decoder():
+    def fails(work):
+        raise RuntimeError("no")
+
+    said = []
+    engine, _ = chosen(random_network(FAST["llama"]), said, lambda device: fails)
+    assert isinstance(engine, TorchRunner)
+    assert said == ["runs step by step: capturing one failed (no)"]
+    engine.prefill(ids_of(5))
+    assert np.isfinite(engine.step([5], ONE)).all()
+
+
+def test_networks_on_cuda_are_chosen_for_by_this(monkeypatch):
+    class OnCuda:
+        device = torch.device("cuda", 0)
+
+    monkeypatch.setattr(choice, "on_gpu", lambda *given: given)
+    report = [].append
+    assert choice.fastest("reference", network := OnCuda(), report) == ("reference", network, report)

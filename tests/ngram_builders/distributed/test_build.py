@@ -1,0 +1,327 @@
+"""Tasks on several workers and machines make the table that one process makes, and go on where one stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngram_builders import build as local
+from ngram_builders.distributed.stages import Plan
+from ngram_builders.errors import UserError
+from ngram_builders.registry.locks import is_alive
+from ngram_builders.registry.registry import Registry
+from tests.ngram_builders.byte_encoder import (
+    END,
+    VOCABULARY,
+    encode,
+    make_dying,
+    make_encode,
+    make_failing,
+    make_noting,
+)
+
+pytest.importorskip("datatrove", reason="needs the extra `distributed`")
+
+from ngram_builders.distributed import build as distributed
+from ngram_builders.distributed.build import Input, Outcome, cut, digest
+from ngram_builders.distributed.executors import Cluster, Step, executor_of, share_of
+
+ROOT = Path(__file__).parents[3]
+OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+
+
+@pytest.fixture(autouse=True)
+def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "FEWEST_SHARDS", 3)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Texts whose copies end up in different shards."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for number in range(9):
+        (folder / f"{number}.py").write_text(f"import os\nvalue_{number % 6} = {number % 6}\n" * (1 + number % 6))
+    (folder / "x.go").write_text("package main\n")
+    (folder / "y.py").write_text("package main\n")
+    (folder / "README.md").write_text("no source\n")
+    return folder
+
+
+def run(registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any) -> Outcome:
+    domain = options.pop("domain", "there")
+    built = {key: options.pop(key) for key in ("min_count", "orders", "language", "report") if key in options}
+    cluster = Cluster(**{"workers": 2, **options})
+    return distributed.build(roots, domain, make, registry=registry, cluster=cluster, **OPTIONS, **built)
+
+
+def here(registry: Registry, root: Path, **options: Any) -> local.Summary:
+    """The same input counted by one process."""
+    return local.build([root], "here", encode, registry=registry, **OPTIONS, **options)
+
+
+def test_two_workers_make_the_bytes_of_one_process(
+    registry: Registry, sources: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Pruned only where all is counted; copies in other shards count once; nothing is printed by the tasks."""
+    seen: list[tuple[str, int, int]] = []
+    outcome = run(registry, sources, min_count=2, report=lambda *step: seen.append(step))
+    assert capfd.readouterr() == ("", "")
+    made, expected = outcome.summary, here(registry, sources, min_count=2)
+    assert made is not None
+    assert made.path.read_bytes() == expected.path.read_bytes()
+    assert (made.files, made.tokens, made.left_out) == (expected.files, expected.tokens, expected.left_out)
+    assert registry.find("there").roots == registry.find("here").roots
+    assert [cost.stage for cost in outcome.costs] == ["digests", "counts", "merge", "table"]
+    assert {("digests", 3, 3), ("counts", 3, 3), ("merge", 5, 5), ("table", 1, 1)} <= set(seen)
+    assert not list(registry.home("there").glob("*.counting")), "nothing is left of the work"
+
+
+def test_rows_and_repositories_make_one_table(registry: Registry, sources: Path, tmp_path: Path) -> None:
+    """Rows that are copies of files, and of one another, count once."""
+    for number in range(3):
+        rows = [{"text": path.read_text(), "path": path.name} for path in sorted(sources.iterdir())[number:]]
+        (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = run(registry, sources, tmp_path / "[012].jsonl").summary
+    assert made is not None
+    assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
+
+
+def start(sources: Path, data: Path, make: str, cluster: str) -> subprocess.Popen[bytes]:
+    """The same build in a process of its own."""
+    program = f"""
+from pathlib import Path
+import ngram_builders.distributed.build as distributed
+from functools import partial
+from ngram_builders.registry.registry import Registry
+from tests.ngram_builders.byte_encoder import make_encode, make_stuck
+distributed.FEWEST_SHARDS = 3
+distributed.build(
+    [Path({str(sources)!r})], "there", {make}, registry=Registry(Path({str(data)!r})),
+    cluster=distributed.Cluster({cluster}), end_of_text={END}, fingerprint="bytes", vocab_size={VOCABULARY},
+)
+"""
+    return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_two_machines_share_a_folder(registry: Registry, sources: Path, tmp_path: Path) -> None:
+    """Each does its share of every stage and waits for the other; the first makes the table."""
+    shared = tmp_path / "shared"
+    cluster = f"workers=1, share=(2, 2), folder=Path({str(shared)!r})"
+    with ended(start(sources, tmp_path / "other", "make_encode", cluster)) as other:
+        made = run(registry, sources, workers=1, share=(1, 2), folder=shared).summary
+        assert other.wait(60) == 0
+    assert made is not None
+    assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
+    assert Registry(tmp_path / "other").names() == []
+
+
+def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
+    registry: Registry, sources: Path, tmp_path: Path
+) -> None:
+    """What was done stays done: no text is encoded twice, and the bytes are the same."""
+    notes, process = tmp_path / "notes", tmp_path / "process"
+    make = f"partial(make_stuck, Path({str(notes)!r}), Path({str(process)!r}), 'value_5')"
+    with ended(start(sources, registry.folder, make, "workers=1")):
+        wait_until(lambda: process.exists() and process.read_text() != "")
+    wait_until(lambda: not is_alive(int(process.read_text())))
+    assert (done := notes.read_text().count("\n")) > 0
+    made = run(registry, sources, make=partial(make_noting, notes)).summary
+    assert made is not None
+    assert done < notes.read_text().count("\n") == made.files == 7
+    assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
+    assert not list(registry.home("there").glob("*.counting"))
+
+
+def test_a_worker_that_is_killed_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"stage counts was ended from outside.*goes on where this one stopped"):
+        run(registry, sources, make=partial(make_dying, tmp_path / "notes", "value_5"))
+
+
+def test_another_input_or_question_has_another_folder() -> None:
+    """What a stopped run left is never taken for something else."""
+    plan = Plan(
+        shards=1,
+        parts=1,
+        orders=(2, 3),
+        min_count={2: 1, 3: 1},
+        vocab_size=VOCABULARY,
+        end_of_text=END,
+        fingerprint="bytes",
+        language=None,
+    )
+    one = Input("/a.py", 5, 7)
+    others = [digest(plan, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
+    others += [digest(plan, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
+    changes: dict[str, Any] = {"orders": (2,), "min_count": {2: 1, 3: 2}, "fingerprint": "x", "language": "go"}
+    changes |= {"vocab_size": 300, "end_of_text": 5, "shards": 2, "parts": 2}
+    others += [digest(replace(plan, **{name: value}), [one]) for name, value in changes.items()]
+    assert len({digest(plan, [one]), *others}) == 1 + len(others)
+    assert digest(replace(plan), [replace(one)]) == digest(plan, [one])
+
+
+def test_shards_are_of_like_size_and_keep_the_order() -> None:
+    inputs = [Input(f"/{number}.py", 1 + number % 7, 0) for number in range(100)]
+    shards = cut(inputs, 8)
+    assert [path for shard in shards for path in shard] == [one.path for one in inputs]
+    sizes = {one.path: one.size for one in inputs}
+    weights = [sum(sizes[path] for path in shard) for shard in shards]
+    assert max(weights) - min(weights) <= 14
+    assert Input("/a.jsonl.gz", 10, 0).weight == 50
+
+
+def test_a_task_that_fails_ends_as_one_sentence_with_the_place_of_its_log(
+    registry: Registry, sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match=r"stage counts failed.*no tokenizer here.*logs in") as caught:
+        run(registry, sources, make=make_failing, folder=tmp_path / "shared")
+    logs = Path(str(caught.value).split("logs in ")[1].split(";")[0])
+    assert "no tokenizer here" in "".join(log.read_text() for log in logs.rglob("*.log"))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("options", "fault"), [
+    ({"executor": "fast"}, "expected one of local, slurm, ray, found 'fast'"),
+    ({"share": (3, 2)}, "expected a share such as 1/2"),
+    ({"executor": "slurm"}, "--slurm-partition"),
+    ({"options": {"wings": 2}}, "options that datatrove's Local takes.*wings"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused_before_a_task_runs(
+    registry: Registry, sources: Path, options: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(UserError, match=fault):
+        run(registry, sources, make=make_failing, **options)
+
+
+@pytest.mark.parametrize(("root", "domain", "fault"), [
+    ("gone", "d", "found neither at"),
+    ("*.gz", "d", "found neither at"),
+    ("a.txt", "d", "found neither at"),
+    ("empty", "d", "expected source code"),
+    ("rows.jsonl", None, "give one with --domain"),
+])  # fmt: skip
+def test_input_that_is_none_is_refused(
+    registry: Registry, tmp_path: Path, root: str, domain: str | None, fault: str
+) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "rows.jsonl").write_text('{"text": "x"}\n')
+    with pytest.raises(UserError, match=fault):
+        run(registry, tmp_path / root, domain=domain)
+
+
+def test_shares_are_all_tasks_once_and_the_first_has_the_last_stage() -> None:
+    for tasks in range(1, 20):
+        shares = [share_of(tasks, (machine, 3)) for machine in (1, 2, 3)]
+        assert [rank for share in shares for rank in share] == list(range(tasks))
+        assert 0 in shares[0]
+
+
+class Commands:
+    """Stand-ins for Slurm's commands: `sbatch` does a job's tasks at once, one after the other."""
+
+    SBATCH = """for file; do :; done
+cp "$file" "$0.$$.script"
+last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$file")
+for task in $(seq 0 "$last"); do
+  SLURM_ARRAY_TASK_ID=$task SLURM_NODELIST=here SLURM_JOB_ID=$$ bash "$file" > "$0.$$.out" 2>&1 || exit 1
+done
+echo "Submitted batch job $$"
+"""
+    SRUN = 'while [ "$1" != launch_pickled_pipeline ]; do shift; done\nexec "$@"\n'
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.say("sbatch", self.SBATCH)
+        self.say("srun", self.SRUN)
+        self.say("scontrol", "echo here\n")
+        self.say("squeue", "")
+
+    def say(self, name: str, lines: str) -> None:
+        file = self.folder / name
+        file.write_text(f"#!/bin/bash\n{lines}")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    def scripts(self) -> list[str]:
+        return [file.read_text() for file in sorted(self.folder.glob("*.script"))]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    monkeypatch.setattr("ngram_builders.distributed.executors.REMOTELY", 0.01)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'slurm'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return Commands(tmp_path / "slurm")
+
+
+SLURM: dict[str, Any] = {"executor": "slurm", "workers": 40, "options": {"partition": "cpu", "tasks_per_job": 10}}
+
+
+def test_jobs_as_slurm_gets_them_make_the_same_bytes(registry: Registry, sources: Path, slurm: Commands) -> None:
+    """With stand-ins for sbatch and srun: scripts and pickled executors are the real ones, the queue is not."""
+    made = run(registry, sources, **SLURM).summary
+    assert made is not None
+    assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
+    assert len(slurm.scripts()) == 4
+    for line in ("#SBATCH --partition=cpu", "#SBATCH --array=0-0%40", "#SBATCH --kill-on-invalid-dep=yes"):
+        assert all(line in script for script in slurm.scripts())
+
+
+def test_jobs_that_end_early_are_noticed_and_submitted_again_only_when_they_are_gone(
+    registry: Registry, sources: Path, slurm: Commands
+) -> None:
+    slurm.say("sbatch", 'echo x >> "$0.count"; echo "Submitted batch job 7"\n')
+    with pytest.raises(UserError, match="jobs have ended without all tasks of stage digests"):
+        run(registry, sources, **SLURM)
+    slurm.say("squeue", f'[ -e "{slurm.folder}/asked" ] || echo 7; touch "{slurm.folder}/asked"\n')
+    with pytest.raises(UserError, match="jobs have ended"):
+        run(registry, sources, **SLURM)
+    assert (slurm.folder / "sbatch.count").read_text().count("x") == 4, "those in the queue were waited for"
+    with pytest.raises(UserError, match="jobs have ended"):
+        run(registry, sources, **SLURM)
+    assert (slurm.folder / "sbatch.count").read_text().count("x") == 8
+
+
+def test_without_slurm_the_place_to_go_is_named(
+    registry: Registry, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="expected Slurm's sbatch here"):
+        run(registry, sources, **SLURM)
+
+
+def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
+    """Constructed, not run: Ray is not among what is installed for tests."""
+    step = Step("counts", tmp_path, make_encode)
+    executor = executor_of(step, 12, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
+    assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 1)
+    assert executor.pipeline == [step]

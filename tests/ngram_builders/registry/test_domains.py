@@ -1,0 +1,122 @@
+"""A domain is what its index says as of one moment; an index that says nonsense is a fault, never an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from ngram_builders.errors import UserError
+from ngram_builders.registry.domains import INDEX, check_name, is_reserved, read_domain
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import Table
+from tests.ngram_builders.small_tables import names, writer
+
+
+def test_a_folder_without_an_index_is_no_domain(tmp_path: Path) -> None:
+    assert read_domain(tmp_path) is None
+    (tmp_path / "file").touch()
+    assert read_domain(tmp_path / "file") is None
+
+
+def test_a_table_replaced_between_two_looks_is_no_fault(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader has the old index and finds its table swept away by the build that has just ended."""
+    home = registry.install("mine", writer(5)).path.parent
+    open_table, builds = Table.open, iter([writer(6), writer(7)])
+
+    def open_late(path: Path) -> Table:
+        if (write := next(builds, None)) is not None:
+            with monkeypatch.context() as usual:
+                usual.setattr(Table, "open", open_table)
+                registry.install("mine", write)
+        return open_table(path)
+
+    monkeypatch.setattr(Table, "open", open_late)
+    found = read_domain(home)
+    assert found is not None
+    assert (found.fault, found.path.exists()) == (None, True)
+
+
+def test_a_domain_removed_between_two_looks_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    open_table = Table.open
+
+    def open_late(path: Path) -> Table:
+        (home / INDEX).unlink()
+        path.unlink()
+        return open_table(path)
+
+    monkeypatch.setattr(Table, "open", open_late)
+    assert read_domain(home) is None
+
+
+def test_what_serves_is_known_as_of_one_moment(
+    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A domain renamed while the others are read is not missed under both names."""
+    registry.install("b", writer(5), roots=[repo])
+    usual, renamed = Registry.domains, iter([True])
+
+    def domains(self: Registry) -> list[object]:
+        found = [domain for domain in usual(self) if next(renamed, None) is None]
+        if not found:
+            Registry(registry.folder).rename("b", "a")
+        return found  # type: ignore[return-value]
+
+    monkeypatch.setattr(Registry, "domains", domains)
+    assert names(registry.serving(repo / "x.py", None)) == [("a", 0.7)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"table": "../elsewhere.ngt"},
+        {"table": None},
+        {"roots": 5},
+        {"tokens": float("inf")},
+        {"size": "large"},
+        {"orders": ["two"]},
+        {"recipe": [1]},
+        {"weight": None},
+        {"weight": float("nan")},  # would make every probability of the tables beside it nonsense
+        {"weight": float("inf")},
+        {"weight": -0.5},
+        {"built": float("nan")},  # no list of domains could be printed
+        {"built": float("inf")},
+    ],
+    ids=str,
+)
+def test_an_index_that_says_nonsense_is_a_fault(registry: Registry, change: dict[str, object]) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    facts = msgpack.unpackb((home / INDEX).read_bytes())
+    (home / INDEX).write_bytes(msgpack.packb({**facts, **change}))
+    found = read_domain(home)
+    assert found is not None
+    assert found.fault is not None
+    assert "run: spd-lsp " in found.fault
+
+
+def test_an_index_of_before_there_were_recipes_is_read(registry: Registry) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    facts = msgpack.unpackb((home / INDEX).read_bytes())
+    del facts["recipe"]
+    (home / INDEX).write_bytes(msgpack.packb({**facts, "something newer": 1}))
+    found = read_domain(home)
+    assert found is not None
+    assert (found.fault, found.recipe) == (None, {})
+
+
+@pytest.mark.parametrize("name", ["nul", "CON", "aux.old", "com1", "LPT9.x"])
+def test_windows_devices_are_no_domains_on_windows(name: str) -> None:
+    assert is_reserved(name, windows=True)
+    assert not is_reserved(name, windows=False)
+    assert not is_reserved(f"my-{name}", windows=True)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "a\\b", "C:x", "x\n", "x\x1b[1m", "", ".", "..", "x."])
+def test_no_name_leads_out_of_its_folder_or_to_the_terminal(name: str) -> None:
+    with pytest.raises(UserError, match="expected a domain name"):
+        check_name(name)

@@ -1,0 +1,117 @@
+"""One at a time gets in; a dead owner keeps nobody out, and a slow one is not pushed out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.errors import UserError
+from ngram_builders.registry.locks import hold, is_alive
+
+HOLDER = (
+    "import sys, time; from pathlib import Path; from ngram_builders.registry.locks import hold\n"
+    "with hold(Path(sys.argv[1])): print('inside', flush=True); time.sleep(600)"
+)
+posix = pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / "lock"
+
+
+def start_holder(lock: Path) -> subprocess.Popen[str]:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "inside\n"
+    return holder
+
+
+def finish(holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.communicate()
+
+
+def test_a_held_lock_keeps_others_out_and_names_itself(lock: Path) -> None:
+    with hold(lock), pytest.raises(UserError, match=r"found the lock .*lock held by another process; try again"):
+        hold(lock, patience=0).__enter__()
+    with hold(lock, patience=0):
+        pass
+
+
+def test_another_process_is_kept_out_until_the_owner_is_killed(lock: Path) -> None:
+    holder = start_holder(lock)
+    with pytest.raises(UserError, match="held by another process"):
+        hold(lock, patience=0).__enter__()
+    finish(holder)
+    with hold(lock, patience=5):
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops a process with a signal")
+def test_an_owner_that_was_stopped_for_long_keeps_its_lock(lock: Path) -> None:
+    """A laptop that slept: whatever the clock and the file's date say, the owner is still inside."""
+    holder = start_holder(lock)
+    holder.send_signal(signal.SIGSTOP)
+    os.utime(lock, (time.time() - 86400, time.time() - 86400))
+    with pytest.raises(UserError, match="held by another process"):
+        hold(lock, patience=0).__enter__()
+    finish(holder)
+
+
+def test_the_lock_is_released_after_an_error(lock: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hold(lock):
+        raise ZeroDivisionError
+    with hold(lock, patience=0):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"12345 abc", b"\xff\0 garbage"])
+def test_a_file_that_nobody_holds_is_free_whatever_it_says(lock: Path, content: bytes) -> None:
+    """Versions before this one wrote their process number there."""
+    lock.write_bytes(content)
+    with hold(lock, patience=0):
+        pass
+
+
+@posix
+def test_the_lock_file_is_the_owner_s_alone(lock: Path) -> None:
+    with hold(lock):
+        assert lock.stat().st_mode & 0o777 == 0o600
+
+
+def test_threads_enter_one_after_the_other(lock: Path) -> None:
+    inside: list[int] = []
+    crowded: list[int] = []
+
+    def enter() -> None:
+        for _ in range(5):
+            with hold(lock, patience=60):
+                inside.append(1)
+                time.sleep(0.001)
+                crowded.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert crowded == [1] * 20
+
+
+@posix
+def test_processes_are_alive_until_they_end() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert is_alive(os.getpid())
+    assert is_alive(1)
+    assert not is_alive(process.pid)
+    assert is_alive(10**30)

@@ -1,0 +1,82 @@
+"""A table counts one model's tokens: which other table stands for it elsewhere, and the command that makes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngram_builders.registry.domains import Domain, is_name
+from ngram_builders.registry.model_match import covers, is_anothers, name_beside, passed_over, whose
+
+ROOT = Path("/code/shop")
+
+
+def domain(name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: str = "", **recipe: Any) -> Domain:
+    path = Path(name, "t.ngt")
+    return Domain(name=name, path=path, roots=roots, fingerprint=fingerprint, recipe=recipe, fault=fault or None)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ({"model": "starter"}, "starter"),
+        ({"model": "Qwen/Qwen2.5-Coder-0.5B"}, "Qwen2.5-Coder-0.5B"),
+        ({"model": "/models/tiny"}, "tiny"),
+        ({}, "tokenizer a1b2"),
+    ],
+)
+def test_a_table_is_somebody_s(recipe: dict[str, Any], told: str) -> None:
+    assert whose(domain(**recipe)) == told
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "recorded", "expected"),
+    [("a1b2", "starter", False), ("a1b2", "tiny", False), ("ffff", "tiny", False), ("ffff", "starter", True)],
+)
+def test_a_table_is_anothers_if_its_tokens_and_its_model_are_others(
+    fingerprint: str, recorded: str, expected: bool
+) -> None:
+    assert is_anothers(domain(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
+
+
+def test_whoever_has_all_sources_stands_for_a_table() -> None:
+    other = domain("other", ROOT, Path("/code/till"))
+    assert covers([domain("all", Path("/code"))], other) == ["all"]
+    assert covers([domain("one", ROOT), domain("two", Path("/code/till"))], other) == ["one", "two"]
+    assert covers([domain("one", ROOT)], other) == []
+    assert covers([domain("inner", ROOT / "src")], domain("other", ROOT)) == []
+    assert covers([domain("broken", ROOT, fault="gone")], domain("other", ROOT)) == []
+    assert covers([domain("built", ROOT)], domain("team")) == []
+    assert covers([domain("imported")], domain("team")) == ["imported"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "command"),
+    [
+        ({"model": "starter"}, "run: spd-lsp build-ngrams /code/shop '/code/a b' --model '/models/my tiny'"),
+        ({"model": "starter", "language": "go"}, "'/code/a b' --language go --model '/models/my tiny'"),
+        ({"model": "/models/my tiny"}, "run: spd-lsp ngrams rebuild shop --model '/models/my tiny'"),
+        ({}, "run: spd-lsp ngrams rebuild shop --model '/models/my tiny'"),
+        ({"imported": "t.ngt"}, "import one built with /models/my tiny, or run: spd-lsp ngrams remove shop"),
+    ],
+)
+def test_the_command_can_be_run_as_it_stands(recipe: dict[str, Any], command: str) -> None:
+    told = passed_over(domain("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
+    assert told.startswith("n-gram table shop was built for ")
+    assert told.endswith(command)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "expected"),
+    [
+        ("shop", "/models/Tiny 2", "shop-Tiny-2"),
+        ("shop", "Qwen/Qwen2.5-Coder-0.5B", "shop-Qwen2.5-Coder-0.5B"),
+        ("shop", "/models/…", "shop-other"),
+        ("n" * 63, "/m/" + "x" * 90, "n" * 38 + "-" + "x" * 24),
+    ],
+)
+def test_one_more_table_has_a_name_of_its_own(name: str, model: str, expected: str) -> None:
+    assert name_beside(name, model) == expected
+    assert is_name(expected)

@@ -1,0 +1,363 @@
+"""A domain is replaced whole or not at all, a running reader keeps what it has, and a broken domain is shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.errors import UserError
+from ngram_builders.registry.registry import Domain, Registry
+from ngram_builders.table.reader import Table, TableSummary
+from tests.ngram_builders.small_tables import names, p_after, writer
+
+
+def test_reading_creates_nothing(registry: Registry) -> None:
+    assert registry.domains() == []
+    assert registry.serving(Path("/x/a.py"), "python") == []
+    registry.generation()
+    with pytest.raises(UserError, match=r"found 'mine', known: none; run: spd-lsp build-ngrams"):
+        registry.find("mine")
+    assert not registry.folder.parent.exists()
+
+
+def test_what_is_installed_is_found(registry: Registry, repo: Path) -> None:
+    installed = registry.install("mine", writer(5, 7), roots=[repo], weight=0.5)
+    assert registry.find("mine") == installed
+    assert registry.domains() == [installed]
+    assert installed.fault is None
+    assert (installed.name, installed.weight, installed.roots) == ("mine", 0.5, (repo.resolve(),))
+    assert (installed.tokens, installed.files, installed.languages) == (3, 1, ("python",))
+    assert installed.size == installed.path.stat().st_size
+    assert p_after(Table.open(installed.path, "a1b2"), 5, 7) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
+def test_tables_are_for_their_owner_only(registry: Registry) -> None:
+    path = registry.install("mine", writer(5)).path
+    assert [p.stat().st_mode & 0o777 for p in (registry.folder, path.parent, path)] == [0o700, 0o700, 0o600]
+
+
+def test_a_build_s_recipe_is_kept_as_it_was_asked(registry: Registry) -> None:
+    recipe = {"orders": [2, 3], "min_count": 1, "language": None, "model": "starter"}
+    registry.install("mine", writer(5), recipe=recipe)
+    assert registry.find("mine").recipe == recipe
+    assert registry.install("mine", writer(5)).recipe == {}
+
+
+def test_what_builds_keep_beside_a_table_outlives_it_until_the_domain_is_removed(registry: Registry) -> None:
+    home = registry.home("mine")
+    assert registry.domains() == []
+    kept = home / "tokens.sqlite"
+    kept.write_bytes(b"ids")
+    registry.install("mine", writer(5))
+    registry.install("mine", writer(6))
+    assert kept.read_bytes() == b"ids"
+    registry.remove("mine")
+    assert not home.exists()
+
+
+def test_the_same_table_has_the_same_name(registry: Registry) -> None:
+    first = registry.install("mine", writer(5, 7)).path
+    assert registry.install("mine", writer(5, 7)).path == first
+    assert registry.install("mine", writer(5, 8)).path != first
+
+
+def test_a_rebuild_replaces_the_table_and_a_reader_keeps_the_old_numbers(registry: Registry) -> None:
+    old = registry.install("mine", writer(5, 7))
+    reader, before = Table.open(old.path), registry.generation()
+    new = registry.install("mine", writer(5, 8))
+    assert registry.generation() != before
+    assert (p_after(reader, 5, 7), p_after(reader, 5, 8)) == (1, 0)
+    assert p_after(Table.open(registry.find("mine").path), 5, 8) == 1
+    if os.name == "posix":
+        assert [path.name for path in new.path.parent.glob("*.ngt")] == [new.path.name]
+
+
+def test_a_failed_rebuild_keeps_the_old_table(registry: Registry) -> None:
+    old = registry.install("mine", writer(5, 7))
+    before = registry.generation()
+
+    def fail(path: Path) -> TableSummary:
+        path.write_bytes(b"half a table")
+        raise UserError("no space")
+
+    with pytest.raises(UserError, match="no space"):
+        registry.install("mine", fail)
+    assert registry.find("mine") == old
+    assert registry.generation() == before
+    assert sorted(p.name for p in old.path.parent.iterdir()) == sorted(["domain.msgpack", old.path.name])
+
+
+def test_a_damaged_new_table_never_becomes_current(registry: Registry) -> None:
+    old = registry.install("mine", writer(5, 7))
+
+    def damage(path: Path) -> TableSummary:
+        summary = writer(5, 8)(path)
+        data = bytearray(path.read_bytes())
+        data[-64] ^= 1
+        path.write_bytes(data)
+        return summary
+
+    with pytest.raises(UserError, match="damaged data"):
+        registry.install("mine", damage)
+    assert registry.find("mine") == old
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
+def test_what_a_killed_build_left_is_swept(registry: Registry) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    (home / f".table.{process.pid}-abc.tmp").write_bytes(b"half")
+    (home / f".table.{os.getpid()}-abc.tmp").write_bytes(b"another thread's")
+    registry.install("mine", writer(6))
+    assert [path.name for path in home.glob(".*")] == [f".table.{os.getpid()}-abc.tmp"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a\\b", "../x", ".hidden", "a b", "a.", "x" * 65, "ä", "a\n"]
+)
+def test_names_that_could_leave_the_folder_are_refused(registry: Registry, name: str) -> None:
+    for call in (lambda: registry.install(name, writer(5)), lambda: registry.find(name)):
+        with pytest.raises(UserError, match="expected a domain name of letters"):
+            call()
+    with pytest.raises(UserError):
+        registry.remove(name)
+    assert not registry.folder.exists()
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, 1.5, float("nan"), float("inf")])
+def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path, weight: float) -> None:
+    registry.install("mine", writer(5))
+    with pytest.raises(UserError, match="expected a weight"):
+        registry.use(repo, [("mine", weight)])
+    with pytest.raises(UserError, match="expected a weight"):
+        registry.install("other", writer(5), weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("harm", "fault"),
+    [
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\xc1 noise"), "facts about n-gram domain bad"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b""), "facts about n-gram domain bad"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "facts about n-gram domain bad"),
+        (lambda d: d.path.unlink(), "no such file"),
+        (lambda d: d.path.write_bytes(d.path.read_bytes()[:-64]), "bytes instead of"),
+        (lambda d: d.path.write_bytes(b"something else entirely"), "a file of another kind"),
+    ],
+    ids=["noise", "nothing", "no facts", "table gone", "table cut", "table foreign"],
+)
+def test_a_broken_domain_is_listed_with_its_fault_and_serves_nothing(
+    registry: Registry, repo: Path, harm: Callable[[Domain], object], fault: str
+) -> None:
+    harm(registry.install("bad", writer(5), roots=[repo]))
+    good = registry.install("good", writer(6), roots=[repo])
+    bad = registry.domains()[0]
+    assert bad.name == "bad"
+    assert bad.fault is not None
+    assert fault in bad.fault
+    assert "run: spd-lsp " in bad.fault
+    assert registry.find("bad").fault == bad.fault
+    assert registry.serving(repo / "a.py", "python") == [(good, 0.7)]
+    assert registry.install("bad", writer(5), roots=[repo]).fault is None
+    registry.remove("bad")
+    assert registry.domains() == [good]
+
+
+def test_an_index_cannot_name_a_table_elsewhere(registry: Registry) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    index = home / "domain.msgpack"
+    data = index.read_bytes()
+    table = registry.find("mine").path.name.encode()
+    index.write_bytes(data.replace(table, (b"../" * 20)[: len(table)].ljust(len(table), b"x")))
+    assert registry.find("mine").fault is not None
+    assert registry.find("mine").path.parent == home
+
+
+def test_a_renamed_domain_keeps_its_table_its_facts_and_its_uses(registry: Registry, repo: Path) -> None:
+    before = registry.install("old", writer(5), roots=[repo], weight=0.4, recipe={"model": "starter"})
+    (before.path.parent / "tokens.sqlite").write_bytes(b"ids")
+    registry.use(repo, [("old", 0.5)])
+    registry.use_for_language("python", [("old", 0.2)])
+    after = registry.rename("old", "new")
+    assert (after.path.name, after.built, after.weight, after.recipe) == (
+        before.path.name,
+        before.built,
+        0.4,
+        {"model": "starter"},
+    )
+    assert [domain.name for domain in registry.domains()] == ["new"]
+    assert (after.path.parent / "tokens.sqlite").read_bytes() == b"ids"
+    assert names(registry.serving(repo / "x.py", "python")) == [("new", 0.5)]
+    assert names(registry.serving(None, "python")) == [("new", 0.2)]
+    assert registry.uses().names() == {"new"}
+
+
+def test_a_rename_that_cannot_be_done_changes_nothing(registry: Registry, repo: Path) -> None:
+    registry.install("old", writer(5))
+    registry.install("taken", writer(6))
+    registry.use(repo, [("old", 0.5)])
+    (registry.folder / "unfinished").mkdir()
+    (registry.folder / "unfinished" / "tokens.sqlite").touch()
+    generation = registry.generation()
+    for new, message in (
+        ("taken", "expected a name that is free, found an n-gram domain taken"),
+        ("a/b", "expected a domain name of letters"),
+        ("old", "expected a name that is free"),
+    ):
+        with pytest.raises(UserError, match=message):
+            registry.rename("old", new)
+    assert registry.generation() == generation
+    with pytest.raises(UserError, match="cannot write the n-gram registry"):
+        registry.rename("old", "unfinished")
+    with pytest.raises(UserError, match="found 'gone', known: old, taken"):
+        registry.rename("gone", "new")
+    assert names(registry.serving(repo / "x.py", None)) == [("old", 0.5)]
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
+    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """The process dies after so many of the three steps; the same command can then be given again."""
+    registry.install("old", writer(5))
+    registry.use(repo, [("old", 0.5)])
+    left = iter([True] * after)
+
+    def cut(step: Callable[..., object]) -> Callable[..., object]:
+        def do(*arguments: object) -> object:
+            if not next(left, False):
+                raise KeyboardInterrupt
+            return step(*arguments)
+
+        return do
+
+    monkeypatch.setattr(Registry, "write_uses", cut(Registry.write_uses))
+    monkeypatch.setattr(Path, "rename", cut(Path.rename))
+    with suppress(KeyboardInterrupt):
+        registry.rename("old", "new")
+    monkeypatch.undo()
+    (domain,) = registry.domains()
+    assert domain.name == ("old" if after < 2 else "new")
+    assert names(registry.serving(repo / "x.py", None)) == [(domain.name, 0.5)]
+    if after < 2:
+        registry.rename("old", "new")
+    registry.prune()
+    assert names(registry.serving(repo / "x.py", None)) == [("new", 0.5)]
+    assert registry.uses().names() == {"new"}
+
+
+def test_a_domain_that_must_be_new_is_not_replaced(registry: Registry) -> None:
+    registry.install("mine", writer(5), overwrite=False)
+    with pytest.raises(UserError, match="found an n-gram domain mine"):
+        registry.install("mine", writer(6), overwrite=False)
+    assert p_after(Table.open(registry.find("mine").path), 5, 0) == 1
+
+
+def test_a_domain_removed_while_it_is_built_says_so(registry: Registry) -> None:
+    def build(path: Path) -> TableSummary:
+        registry.remove("mine")
+        return writer(6)(path)
+
+    registry.install("mine", writer(5))
+    with pytest.raises(UserError, match="removed or renamed while its table was written; build it again"):
+        registry.install("mine", build)
+    assert registry.domains() == []
+
+
+def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ngram_builders.registry.registry.BUILD_PATIENCE", 0)
+    with registry.building("mine") as home:
+        with pytest.raises(UserError, match="held by another process"), registry.building("mine"):
+            pass
+        with registry.building("other"):
+            pass
+        assert registry.install("mine", writer(5)).path.parent == home
+    with registry.building("mine"):
+        pass
+
+
+def test_what_is_removed_is_forgotten_with_its_uses(registry: Registry, repo: Path) -> None:
+    home = registry.install("mine", writer(5), roots=[repo]).path.parent
+    registry.install("other", writer(6))
+    registry.use(repo, [("mine", 0.5), ("other", 0.5)])
+    registry.remove("mine")
+    assert not home.exists()
+    assert [domain.name for domain in registry.domains()] == ["other"]
+    assert names(registry.serving(repo / "a.py", None)) == [("other", 0.5)]
+    registry.install("mine", writer(5), roots=[repo])
+    assert names(registry.serving(repo / "a.py", None)) == [("other", 0.5)]
+    with pytest.raises(UserError, match="found 'gone'"):
+        registry.remove("gone")
+
+
+def test_the_generation_changes_with_every_change_and_only_then(registry: Registry, repo: Path) -> None:
+    seen = [registry.generation()]
+    for change in (
+        lambda: registry.install("mine", writer(5), roots=[repo]),
+        lambda: registry.install("mine", writer(5), roots=[repo]),
+        lambda: registry.install("other", writer(6)),
+        lambda: registry.use(repo, [("mine", 0.5)]),
+        lambda: registry.use(repo, [("mine", 0.6)]),
+        lambda: registry.remove("mine"),
+        lambda: registry.remove("other"),
+    ):
+        change()
+        seen.append(registry.generation())
+        registry.domains()
+        registry.serving(repo / "a.py", None)
+        assert registry.generation() == seen[-1]
+    assert len(set(seen[:-1])) == len(seen) - 1
+
+
+def test_a_second_registry_sees_what_the_first_did(registry: Registry, repo: Path) -> None:
+    """A running server holds one, the command that rebuilds another."""
+    registry.install("mine", writer(5), roots=[repo])
+    server = Registry(registry.folder)
+    old = server.serving(repo / "a.py", None)
+    registry.install("mine", writer(6), roots=[repo])
+    new = server.serving(repo / "a.py", None)
+    assert old[0][0].path != new[0][0].path == registry.find("mine").path
+    registry.remove("mine")
+    assert server.serving(repo / "a.py", None) == []
+
+
+def test_strange_files_in_the_folder_do_no_harm(registry: Registry) -> None:
+    good = registry.install("good", writer(5))
+    (registry.folder / "a file").write_text("x")
+    (registry.folder / "empty").mkdir()
+    (registry.folder / ".hidden").mkdir()
+    assert registry.domains() == [good]
+
+
+def test_concurrent_installs_of_threads_leave_one_sound_table(registry: Registry) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda token: registry.install("mine", writer(token)), range(1, 13)))
+    domain = registry.find("mine")
+    assert domain.fault is None
+    Table.open(domain.path).verify()
+    assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
+    (tmp_path / "data").write_text("a file in the place of the folder")
+    registry = Registry(tmp_path / "data" / "ngrams")
+    for call in (lambda: registry.install("mine", writer(5)), lambda: registry.use(repo, [])):
+        with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
+            call()
+    assert registry.domains() == []
+    assert registry.prune() == ([], [])
+    assert "found a file; make it a folder that you can read" in (registry.fault() or "")
+    assert Registry(tmp_path / "none").fault() is None
+
+
+def test_the_default_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda name, appauthor: str(tmp_path / name))
+    assert Registry().folder == tmp_path / "spd-lsp" / "ngrams"

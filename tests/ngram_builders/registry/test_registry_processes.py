@@ -1,0 +1,143 @@
+"""Several processes at one registry: builds of one domain, a server that reads, a writer killed at any moment."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import Table
+from tests.ngram_builders.small_tables import writer
+
+ROOT = Path(__file__).parents[3]
+START = (
+    "import itertools, sys; from pathlib import Path; from ngram_builders.registry.registry import Registry\n"
+    "from ngram_builders.table.reader import Table; from tests.ngram_builders.small_tables import writer\n"
+    "registry, repo, number = Registry(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3])\n"
+    "print('ready', flush=True); sys.stdin.readline()\n"
+)
+BUILDER = START + "for token in range(12): registry.install('mine', writer(token + number), roots=[repo])"
+WRITER = START + (
+    "for turn in itertools.count():\n"
+    "    registry.install('mine', writer(turn % 50, 60 + turn % 30), roots=[repo])\n"
+    "    registry.use(repo, [('mine', 0.1 + turn % 9 / 10)])\n"
+    "    if turn % 3 == 2:\n"
+    "        name, new = ('other', 'another') if 'other' in registry.names() else ('another', 'other')\n"
+    "        registry.rename(name, new)"
+)
+# A server: it asks the registry at every keystroke, and asks again where what it was told has just been replaced.
+READER = START + (
+    "seen = set()\n"
+    "for turn in itertools.count():\n"
+    "    for attempt in range(100):\n"
+    "        (found, weight), = registry.serving(repo / 'x.py', 'python')\n"
+    "        generation = registry.generation()\n"
+    "        try:\n"
+    "            Table.open(found.path).verify()\n"
+    "            break\n"
+    "        except Exception:\n"
+    "            if Registry(registry.folder).serving(repo / 'x.py', 'python')[0][0].path == found.path: raise\n"
+    "    else: raise SystemExit('never served')\n"
+    "    seen.add(found.path.name)\n"
+    "    if (repo / 'stop').exists(): break\n"
+    "print(turn, len(seen))"
+)
+
+
+def start(
+    script: str, registry: Registry, repo: Path, numbers: Sequence[int] = (0,)
+) -> list[subprocess.Popen[str]]:
+    """Processes at work on the registry, set going at one moment."""
+    command = [sys.executable, "-c", script, str(registry.folder), str(repo)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = [subprocess.Popen([*command, str(number)], cwd=ROOT, text=True, **pipes) for number in numbers]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return processes
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """What a process printed before it ended well."""
+    output, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (0, "")
+    return output
+
+
+def test_two_builds_of_one_domain_leave_one_sound_table_and_a_reader_never_sees_less(
+    registry: Registry, repo: Path
+) -> None:
+    registry.install("mine", writer(99), roots=[repo])
+    (reader,) = start(READER, registry, repo)
+    for builder in start(BUILDER, registry, repo, (10, 40)):
+        end(builder)
+    (repo / "stop").touch()
+    reads, tables = map(int, end(reader).split())
+    assert reads >= 1
+    assert tables >= 1
+    (domain,) = registry.domains()
+    assert domain.fault is None
+    Table.open(domain.path).verify()
+    assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_sound_registry_that_takes_the_next_build(
+    registry: Registry, repo: Path
+) -> None:
+    moments = random.Random(7)
+    registry.install("mine", writer(5), roots=[repo])
+    registry.install("other", writer(6))
+    registry.use_for_language("go", [("other", 0.3)])
+    for _ in range(12):
+        (process,) = start(WRITER, registry, repo)
+        time.sleep(moments.uniform(0.0, 0.15))
+        process.kill()
+        _, errors = process.communicate()
+        assert errors == ""
+        assert_sound(Registry(registry.folder), repo)
+    assert registry.install("mine", writer(8), roots=[repo]).fault is None
+    registry.prune()
+    left = sorted(path.name for path in registry.find("mine").path.parent.iterdir())
+    assert left == ["domain.msgpack", registry.find("mine").path.name]
+
+
+def assert_sound(registry: Registry, repo: Path) -> None:
+    """Both domains are there, whole and served; `other` may have been renamed."""
+    assert registry.fault() is None
+    mine, other = sorted(registry.domains(), key=lambda domain: domain.name != "mine")
+    assert (mine.name, mine.fault, other.fault) == ("mine", None, None)
+    assert other.name in ("other", "another")
+    for domain in (mine, other):
+        Table.open(domain.path).verify()
+    assert [domain.name for domain, _ in registry.serving(repo / "x.py", "python")] == ["mine"]
+    chosen = registry.uses().languages["go"]
+    assert (other.name, 0.3) in chosen
+
+
+def test_choices_made_at_once_are_all_kept(registry: Registry, repo: Path) -> None:
+    registry.install("mine", writer(5))
+    script = START + "for turn in range(20): registry.use(repo / f'{number}-{turn}', [('mine', 0.5)])"
+    for process in start(script, registry, repo, range(3)):
+        end(process)
+    assert len(registry.uses().workspaces) == 60
+
+
+def test_of_two_imports_of_one_name_at_once_one_is_told(registry: Registry, repo: Path) -> None:
+    """The name was free when both looked."""
+    script = START + (
+        "import time; write = writer(number)\n"
+        "def slowly(path): time.sleep(0.3); return write(path)\n"
+        "registry.install('team', slowly, overwrite=False)"
+    )
+    processes = start(script, registry, repo, (1, 2))
+    ends = [process.communicate(timeout=60)[1] for process in processes]
+    assert sorted(process.returncode for process in processes) == [0, 1]
+    assert sum("found an n-gram domain team" in error for error in ends) == 1

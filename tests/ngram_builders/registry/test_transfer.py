@@ -1,0 +1,129 @@
+"""One file carries a table from one registry to another, whole or not at all, and says nothing of its owner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.errors import UserError
+from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.transfer import export_table, import_table
+from ngram_builders.table.reader import Table
+from tests.ngram_builders.small_tables import names, writer
+
+
+@pytest.fixture
+def file(registry: Registry, repo: Path, tmp_path: Path) -> Path:
+    """A domain given away."""
+    registry.install("mine", writer(5, 7), roots=[repo], recipe={"model": "starter"})
+    return export_table(registry, "mine", tmp_path / "team.ngt")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Registry:
+    """Another person's registry."""
+    return Registry(tmp_path / "other")
+
+
+def test_what_is_exported_is_imported(registry: Registry, other: Registry, file: Path) -> None:
+    domain = import_table(other, file)
+    assert (domain.name, domain.fault) == ("team", None)
+    assert domain.path.read_bytes() == registry.find("mine").path.read_bytes()
+    mine = registry.find("mine")
+    assert (domain.tokens, domain.ngrams, domain.languages) == (mine.tokens, mine.ngrams, mine.languages)
+    if os.name == "posix":
+        assert domain.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_exported_file_names_no_place_and_no_person(repo: Path, file: Path) -> None:
+    data = file.read_bytes()
+    for part in [*repo.parts[1:], "mine", "starter"]:
+        assert part.encode() not in data
+
+
+def test_an_imported_table_serves_where_it_is_chosen_and_nowhere_else(
+    other: Registry, repo: Path, file: Path
+) -> None:
+    domain = import_table(other, file)
+    assert (domain.roots, domain.weight) == ((), 0.3)
+    assert other.serving(repo / "x.py", "python") == []
+    other.use_for_language("python", [("team", domain.weight)])
+    assert names(other.serving(repo / "x.py", "python")) == [("team", 0.3)]
+
+
+def test_a_folder_takes_an_export_under_the_domain_s_name(registry: Registry, tmp_path: Path) -> None:
+    registry.install("mine", writer(5))
+    assert export_table(registry, "mine", tmp_path) == tmp_path / "mine.ngt"
+    Table.open(tmp_path / "mine.ngt").verify()
+
+
+def test_no_file_and_no_domain_is_replaced_unless_told(registry: Registry, other: Registry, file: Path) -> None:
+    before = file.read_bytes()
+    registry.install("mine", writer(5, 8))
+    with pytest.raises(UserError, match=r"expected a file that is not there yet, found .*team.ngt"):
+        export_table(registry, "mine", file)
+    assert file.read_bytes() == before
+    old = import_table(other, file)
+    export_table(registry, "mine", file, replace=True)
+    with pytest.raises(UserError, match="found that team exists; choose another name with --domain"):
+        import_table(other, file)
+    assert other.find("team") == old
+    assert import_table(other, file, "team2").path.name != old.path.name
+    assert import_table(other, file, replace=True).path.name != old.path.name
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda data: data[:-64], "bytes instead of"),
+        (lambda data: data[:-64] + bytes([data[-64] ^ 1]) + data[-63:], "damaged data"),
+        (lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:], "damaged header"),
+        (lambda data: data[:7] + b"\1" + data[8:], "the old format 1"),
+        (lambda data: b"PK" + data[2:], "a file of another kind"),
+        (lambda data: b"", "a file too short for one"),
+    ],
+    ids=["cut", "data", "header", "old", "foreign", "empty"],
+)
+def test_a_damaged_file_is_refused_and_nothing_changes(
+    other: Registry, file: Path, harm: Callable[[bytes], bytes], message: str
+) -> None:
+    old = import_table(other, file)
+    file.write_bytes(harm(file.read_bytes()))
+    with pytest.raises(UserError, match=f"{message}.*; export it again where it was built"):
+        import_table(other, file, replace=True)
+    assert other.find("team") == old
+    with pytest.raises(UserError, match=message):
+        import_table(other, file, "new")
+    assert [domain.name for domain in other.domains()] == ["team"]
+
+
+def test_a_table_of_another_tokenizer_is_refused_if_one_is_asked_for(other: Registry, file: Path) -> None:
+    with pytest.raises(UserError, match="expected a table of tokenizer b2c3, found one of a1b2"):
+        import_table(other, file, fingerprint="b2c3")
+    assert other.domains() == []
+    assert import_table(other, file, fingerprint="a1b2").fingerprint == "a1b2"
+
+
+def test_files_that_are_missing_or_badly_named_are_named(other: Registry, file: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        import_table(other, file.with_name("none.ngt"))
+    bad = file.rename(file.with_name("my team.ngt"))
+    with pytest.raises(
+        UserError, match=r"expected a domain name .* found 'my team'; choose another with --domain"
+    ):
+        import_table(other, bad)
+    with pytest.raises(UserError, match="cannot write"):
+        export_table(other, import_table(other, bad, "team").name, file.parent / "no" / "such" / "folder")
+
+
+def test_a_broken_domain_is_not_given_away(registry: Registry, file: Path) -> None:
+    path = registry.find("mine").path
+    data = bytearray(path.read_bytes())
+    data[-64] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="damaged data"):
+        export_table(registry, "mine", file, replace=True)
+    Table.open(file).verify()

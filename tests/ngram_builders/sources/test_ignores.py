@@ -1,0 +1,193 @@
+"""Ignore files act as in git, whatever the rules; what is only there for speed never changes an answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
+
+from ngram_builders.sources.discovery import survey, why
+from ngram_builders.sources.globs import Glob, star_runs
+from ngram_builders.sources.ignores import FEW_STARS, Glimpse, git_folder
+
+CODE = "x = 1\n"
+GLOB = st.text("ab.*?[]!\\", max_size=6)
+PART = st.sampled_from(["a", "b", "c.py", "d.py", "*.py", "c*", "?", "[ab]", "[!a]", "**", "*", "c.p[xy]"])
+RULE = st.builds(
+    lambda negated, rooted, parts, folder: f"{negated}{rooted}{'/'.join(parts)}{folder}",
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "", "/"]),
+    st.lists(PART, min_size=1, max_size=3),
+    st.sampled_from(["", "", "/", " ", "\\ "]),
+)
+
+
+@given(globs=st.lists(GLOB, max_size=4), name=st.text("ab.*[", max_size=5))
+def test_a_glimpse_is_never_a_wrong_no(globs: list[str], name: str) -> None:
+    if any(fnmatchcase(name, glob) for glob in globs if "\\" not in glob):
+        assert Glimpse(globs)(name)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@settings(max_examples=60, deadline=None)
+@given(outer=st.lists(RULE, max_size=5), inner=st.lists(RULE, max_size=3))
+def test_any_rules_leave_what_git_leaves(
+    outer: list[str], inner: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("repo")
+    for folder in ("", "a/", "a/b/", "b/", "b/a/"):
+        for name in ("c.py", "d.py"):
+            (root / folder).mkdir(exist_ok=True)
+            (root / folder / name).write_text(CODE)
+    (root / ".gitignore").write_text("\n".join(outer))
+    (root / "a" / ".gitignore").write_text("\n".join(inner))
+    assert [path.relative_to(root.resolve()).as_posix() for path in survey(root).sources] == kept_by_git(root)
+
+
+def kept_by_git(root: Path) -> list[str]:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    listed = ["git", "-C", str(root), "ls-files", "--others", "--exclude-standard", "--", "*.py"]
+    return sorted(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split())
+
+
+def plant(root: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    return root
+
+
+def sources(root: Path) -> list[str]:
+    return [path.relative_to(root.resolve()).as_posix() for path in survey(root).sources]
+
+
+def test_a_repository_inside_has_its_own_rules_and_shares_those_of_spd(tmp_path: Path) -> None:
+    plant(tmp_path, {".gitignore": "*_old.py\n", ".spdignore": "*_draft.py\n", ".git/HEAD": ""})
+    plant(tmp_path, {"inner/.git/info/exclude": "mine.py\n", "inner/.gitignore": "own.py\n"})
+    names = ["a_old.py", "inner/a_old.py", "inner/mine.py", "inner/own.py", "inner/b_draft.py"]
+    plant(tmp_path, dict.fromkeys(names, CODE))
+    assert sources(tmp_path) == ["inner/a_old.py"]
+    assert sources(tmp_path / "inner") == ["inner/a_old.py".removeprefix("inner/"), "b_draft.py"]
+
+
+def test_the_rule_that_leaves_a_file_out_is_named(tmp_path: Path) -> None:
+    plant(tmp_path, {".gitignore": "# logs\n\n*.py\n!b.py\nold/\n", "a.py": CODE, "b.py": CODE, "old/c.py": CODE})
+    top = tmp_path.resolve()
+    assert why(tmp_path / "a.py", tmp_path) == ("ignored by .gitignore", f"{top / '.gitignore'}:3: *.py")
+    assert why(tmp_path / "b.py", tmp_path) == (None, None)
+    assert why(tmp_path / "old" / "c.py", tmp_path) == ("ignored by .gitignore", f"{top / '.gitignore'}:5: old/")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_worktrees_and_submodules_are_told_apart(tmp_path: Path) -> None:
+    """A further tree of a repository would count its files twice; a submodule is code of its own."""
+
+    def git(*arguments: str) -> None:
+        options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"]
+        subprocess.run(["git", *options, *arguments], check=True, capture_output=True)
+
+    for name in ("main", "library"):
+        plant(tmp_path, {f"{name}/{name}.py": CODE})
+        git("init", "-q", str(tmp_path / name))
+        git("-C", str(tmp_path / name), "add", ".")
+        git("-C", str(tmp_path / name), "commit", "-q", "-m", "first")
+    git("-C", str(tmp_path / "main"), "worktree", "add", "-q", str(tmp_path / "main" / "trees" / "other"))
+    git("-C", str(tmp_path / "main"), "submodule", "add", "-q", str(tmp_path / "library"), "parts/library")
+    exclude = tmp_path / "main" / ".git" / "info" / "exclude"
+    exclude.write_text("hidden.py\n")
+    plant(tmp_path, {"main/hidden.py": CODE, "main/trees/other/hidden.py": CODE})
+    assert sources(tmp_path / "main") == ["main.py", "parts/library/library.py"]
+    assert survey(tmp_path / "main").reasons()["another worktree of a repository"] == 1
+    assert sources(tmp_path / "main" / "trees" / "other") == ["main.py"]
+    other = tmp_path / "main" / "trees" / "other"
+    assert git_folder(str(other)).resolve() == (tmp_path / "main" / ".git").resolve()
+
+
+def test_a_damaged_git_file_does_no_harm(tmp_path: Path) -> None:
+    plant(tmp_path, {"part/.git": "", "part/a.py": CODE, "other/.git": "gitdir: nowhere", "other/b.py": CODE})
+    assert sources(tmp_path) == ["other/b.py", "part/a.py"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_rules_meet_names_that_are_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        plant(folder, {".gitignore": "old*\n", os.fsdecode(b"old\xff.py"): CODE, os.fsdecode(b"new\xff.py"): CODE})
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    assert [os.fsencode(path.name) for path in survey(tmp_path).sources] == [b"new\xff.py"]
+    assert [os.fsencode(path.name) for path in survey(folder).sources] == [b"new\xff.py"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pipes, no devices")
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "endless"])
+def test_an_ignore_file_that_is_none_is_passed_over_at_once(tmp_path, kind):
+    plant(tmp_path, {"a.py": CODE, "rules": "*.py\n"})
+    file = tmp_path / ".gitignore"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "endless":
+        with file.open("wb") as opened:
+            opened.truncate(1 << 34)
+    else:
+        file.symlink_to("/dev/zero" if kind == "device" else "rules")
+    assert [path.name for path in survey(tmp_path).sources] == ["a.py"]
+
+
+STARRED = st.lists(st.sampled_from(["a*b*c*", "*a*", "**", "*", "b*", "*.py", "[ab]*", "?*", "c"]), min_size=1)
+NAMES = st.lists(st.sampled_from(["a", "b", "ab", "abc", "axbyc", "c.py"]), min_size=1, max_size=5)
+
+
+@settings(max_examples=300, deadline=None)
+@example(["**", "**", "**"], False, ["a"])
+@given(STARRED, st.booleans(), NAMES)
+def test_a_glob_with_many_stars_means_what_pathspec_says(parts: list[str], rooted: bool, names: list[str]) -> None:
+    glob, path = "/" * rooted + "/".join(parts), "/".join(names)
+    assume(star_runs(glob) > FEW_STARS)
+    said = GitIgnoreSpec.from_lines([glob]).match_file(path)
+    assert Glob(glob).fits(path) == said, (glob, path)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "*a" * 99 + "b",
+        "a*" * 99 + "b/",
+        "**/" + "*a" * 60 + "b",
+        "a/**/" * 40 + "b",
+        "*a*a*b\n" * 999,
+        "[a]*" * 50 + "b",
+    ],
+    ids=lambda rule: f"{rule[:5]} {len(rule)}",
+)
+def test_no_ignore_file_takes_longer_than_reading_it(tmp_path: Path, rule: str) -> None:
+    """`*a*a*a*b` took hours for one long name."""
+    plant(tmp_path, {".gitignore": rule, "a" * 250 + ".py": CODE, "/".join(["a" * 100] * 8) + "/x.py": CODE})
+    started = time.process_time()
+    assert sources(tmp_path)
+    assert time.process_time() - started < 5.0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_an_ignore_file_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    plant(tmp_path, {"a.py": CODE, "pipe/a.py": CODE, "device/a.py": CODE, "link/a.py": CODE, "rules": "*.py\n"})
+    os.mkfifo(tmp_path / "pipe" / ".gitignore")
+    (tmp_path / "device" / ".gitignore").symlink_to("/dev/zero")
+    (tmp_path / "link" / ".gitignore").symlink_to(tmp_path / "rules")
+    os.mkfifo(tmp_path / "pipe" / ".git")
+    (tmp_path / "device" / ".git").symlink_to("/dev/zero")
+    assert sources(tmp_path) == ["a.py", "device/a.py", "link/a.py", "pipe/a.py"]
+
+
+def test_of_an_endless_ignore_file_the_beginning_is_read(tmp_path: Path) -> None:
+    plant(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
+    os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no room on the disk
+    assert sources(tmp_path) == ["a.py"]

@@ -1,0 +1,173 @@
+"""Lines with secrets are found and taken; lines of code stay; hostile text costs no more than other text."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.sources import secret_rules
+from ngram_builders.sources.masking import MARK, mask, masked_lines, secret_lines, secrets_in
+from ngram_builders.sources.secret_formats import FORMATS
+from tests.planted import ALPHANUMERIC, BASE64, HEX, letters, lines, private_key
+from tests.test_patterns import Expression, how_used, slow
+
+
+@pytest.mark.parametrize("what", lines())
+@pytest.mark.parametrize("seed", range(4))
+def test_a_line_with_a_secret_is_replaced_by_the_mark_and_those_around_it_stay(what: str, seed: int) -> None:
+    line, secret = lines(seed)[what]
+    assert secret in line
+    for above, below in (("import os", "x = 1"), ("# Ägypten 😀", "")):
+        assert mask(f"{above}\n{line}\n{below}") == f"{above}\n{MARK}\n{below}"
+    assert any(secret in line[one.start : one.end] for one in secrets_in(line))
+
+
+ORDINARY = """
+password = os.environ["DB_PASSWORD"]
+password = "changeme"
+password = "<password>"
+password = f"{user}-{number}1"
+password: str = getpass.getpass("Password: ")
+"password": "${DB_PASSWORD1}",
+token = "your-api-token-1"
+api_key = config["api_key_v2"]
+PASSWORD_HASHERS = ["pbkdf2_sha256"]
+password_hash="sha256$1"
+url = "postgres://user:password@localhost/db"
+url = f"postgres://{user}:{password}@{host}/db"
+url = "http://localhost:8000/a@b"
+ID = "123e4567-e89b-12d3-a456-426614174000"
+digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+"integrity": "sha512-v2kDEe57lecTulaDIuNTPy3Ry4gLGJ6Z1O3vE1krgXZNrsQ+LFTGHVxVjcXPs17LhbZVGedAJv8XZ1tvj5FvSg==",
+checkpoint = "meta-models/Muse-Spark-Open-816B-A42B"
+def test_the_quick_brown_fox_jumps_over_2_lazy_dogs_in_the_kitchen():
+accessTokenExpiresInSeconds = getV2AccessTokenFromTheServer()
+AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
+GITHUB = "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+TOKEN_TYPE = "Bearer"
+headers["Authorization"] = f"Bearer {token}"
+secret_name = "prod/my-app-2/database"
+next_token = tokens[i + 1]
+raise ValueError("expected a token of 32 letters, found none")
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_ordinary_lines_stay(line: str) -> None:
+    assert mask(line) == line
+
+
+def test_an_icon_and_a_lock_file_stay() -> None:
+    icon = f'ICON = "data:image/png;base64,{letters(BASE64, 400)}=="'
+    lock = f'  resolved "https://registry.yarnpkg.com/a/-/a-1.0.0.tgz#{letters(HEX, 40)}"'
+    assert mask(f"{icon}\n{lock}\n") == f"{icon}\n{lock}\n"
+
+
+WRAPPED = {
+    "bare": lambda key: key,
+    "literal": lambda key: f'KEY = """{key}"""',
+    "lines of literals": lambda key: "\n".join(f'    "{line}\\n"' for line in key.split("\n")),
+    "comments": lambda key: "\n".join(f"# {line}" for line in key.split("\n")),
+    "one line": lambda key: "KEY = '" + key.replace("\n", "\\n") + "'",
+    "half pasted": lambda key: key.rpartition("\n")[0],
+    "encrypted": lambda key: key.replace("\n", "\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123\n\n", 1),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+def test_a_private_key_is_taken_as_a_whole_whatever_is_around_its_lines(wrap: str) -> None:
+    key = private_key()
+    text = "import os\n" + WRAPPED[wrap](key) + "\ndef after():\n    return 1\n"
+    masked = mask(text)
+    assert not any(line in masked for line in key.split("\n") if len(line) > 30)
+    assert masked.startswith("import os\n") and masked.endswith("\ndef after():\n    return 1\n")
+    assert masked.count("\n") == text.count("\n")
+
+
+def test_what_only_mentions_a_private_key_takes_no_code_with_it() -> None:
+    mark = "-" * 5
+    text = (
+        f'BEGIN = "{mark}BEGIN PRIVATE KEY{mark}"\nreturn\n\ndef check(key):\n    return key.startswith(BEGIN)\n'
+    )
+    assert mask(text).endswith("\nreturn\n\ndef check(key):\n    return key.startswith(BEGIN)\n")
+
+
+def test_a_text_without_secrets_is_the_same_object() -> None:
+    text = "\n".join(ORDINARY)
+    assert mask(text) is text
+    assert masked_lines(text) == []
+
+
+def test_masked_lines_are_told_and_a_masked_text_stays_as_it_is() -> None:
+    line, _ = lines()["password"]
+    text = f"a\n{line}\nb\n{line}"
+    assert masked_lines(mask(text)) == [2, 4]
+    assert secret_lines(text) == {2: "value of a password", 4: "value of a password"}
+    assert mask(mask(text)) == mask(text)
+
+
+def test_every_format_has_an_anchor_that_the_quick_search_can_reach() -> None:
+    """A format whose keys have no run of twenty letters or no hint of one would never be tried."""
+    assert len({one.name for one in FORMATS}) == len(FORMATS)
+    assert all(one.anchors and one.pattern for one in FORMATS)
+
+
+HOSTILE = {
+    "letters": "a" * 65_536,
+    "letters and digits": "a1" * 32_768,
+    "quotes": '"' * 65_536,
+    "words": "password " * 7_000,
+    "assignments": "password=" * 7_000,
+    "assigned quotes": 'token="' * 9_000,
+    "names": "password_" * 7_000,
+    "URLs": "://a:" * 13_000 + "@",
+    "colons": "://" + ":" * 65_000 + "@",
+    "anchors": "AKIA" * 16_384,
+    "tokens": "eyJ" + "a" * 30_000 + ".eyJ" * 8_000,
+    "blanks": "password" + " " * 65_000 + "=",
+    "curl": "curl " * 13_000,
+    "bearer": "bearer " * 9_000,
+    "dots": "M" + "a." * 32_000,
+    "keys": ("-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5 + "\n") * 2_000,
+    "key lines": "-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5 + "\n" + ("a" * 60 + "\n") * 1_000,
+    "marks": "-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5 + "\n" + ("#" * 39 + " \n") * 1_500,
+    "literals": ('"' + "aB3" * 14 + '" ') * 1_400,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_text_takes_no_longer_than_its_length_allows(kind: str) -> None:
+    text = HOSTILE[kind]
+    secrets_in("warm")
+    best = min(duration(text) for _ in range(3))
+    assert best < 0.25, f"{best:.3f} s for {len(text):,} letters"
+
+
+def duration(text: str) -> float:
+    started = time.process_time()
+    secrets_in(text)
+    return time.process_time() - started
+
+
+PATTERNS = {name: value for name, value in vars(secret_rules).items() if isinstance(value, re.Pattern)}
+SOURCE = Path(secret_rules.__file__).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_pattern_that_is_put_together_is_linear_in_any_text(name: str) -> None:
+    assert slow(Expression(name, PATTERNS[name], how_used(name, SOURCE))) is None
+
+
+@pytest.mark.parametrize("number", range(len(FORMATS)))
+def test_the_pattern_of_every_service_is_linear_in_any_text(number: int) -> None:
+    name, _, pattern = secret_rules.COMPILED[number]
+    assert slow(Expression(name, pattern, "finditer")) is None
+
+
+def test_a_secret_of_letters_by_chance_without_a_name_is_found() -> None:
+    missed = sum(mask(f'f("{letters(BASE64, 40, seed)}")') != MARK for seed in range(200))
+    assert missed < 30  # one of seven may have a run that looks like a word, or a slash too many
+    assert mask(f'f("{letters(ALPHANUMERIC, 10)}")') != MARK

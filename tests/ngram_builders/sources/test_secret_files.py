@@ -1,0 +1,76 @@
+"""Files that hold keys and passwords are known by name and place; only a person's own list adds or takes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+import pytest
+
+from ngram_builders.sources import secret_files
+from ngram_builders.sources.discovery import reason, survey
+from ngram_builders.sources.secret_files import OWN_LIST, is_secret, own_globs
+from spd_lsp.lsp.exclusions import refusal
+
+HELD = """
+.env .env.local prod.env .envrc server.pem Server.KEY tls.cert tls.crt store.p12 apple.p8 vault.kdbx id_rsa
+id_ed25519.pub deploy_rsa secrets.yaml secrets.py credentials .netrc .npmrc .pypirc .git-credentials prod.tfvars
+terraform.tfstate .htpasswd kubeconfig .aws/credentials .aws/config .docker/config.json .ssh/config .kube/config
+.config/gh/hosts.yml .m2/settings.xml
+"""
+FREE = """
+environment.py keys.py monkey.py key.ts config.json docker/config.json aws/config kube/config.go secretary.py
+settings.xml ssh/config.py tokens.py certificate.rs .github/workflows/ci.yml
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A person's own list."""
+    folder = tmp_path / "configuration"
+    folder.mkdir()
+    monkeypatch.setattr(secret_files.platformdirs, "user_config_dir", lambda name, appauthor: str(folder))
+    own_globs.cache_clear()
+    yield folder / OWN_LIST
+    own_globs.cache_clear()
+
+
+@pytest.mark.parametrize("name", HELD.split())
+def test_files_that_hold_secrets_are_known_wherever_they_lie(name: str, own: Path) -> None:
+    for place in (PurePath(name), PurePath("/home/me/app") / name):
+        assert is_secret(place)
+        assert refusal(place, None, ()) == "this file may hold secrets"
+
+
+@pytest.mark.parametrize("name", FREE.split())
+def test_ordinary_files_are_not_taken_for_them(name: str, own: Path) -> None:
+    assert not is_secret(PurePath("/home/me/app") / name)
+    assert not refusal(PurePath("/home/me/app") / name, None, ())
+
+
+def test_a_person_s_own_list_adds_and_takes_back_for_builds_and_editors(own: Path, tmp_path: Path) -> None:
+    own.write_text("# mine\n\nclients*.py\ninternal/*.PY\n!credentials.py\n", encoding="utf-8")
+    root = tmp_path / "app"
+    for name in ("clients_eu.py", "internal/keys.py", "credentials.py", "main.py", ".aws/tool.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x = 1\n", encoding="utf-8")
+    assert [path.name for path in survey(root).sources] == ["credentials.py", "main.py"]
+    assert reason(root / "internal" / "keys.py", root) == reason(root / ".aws" / "tool.py", root) == "secret"
+    assert refusal(root / "clients_eu.py", "python", ()) and not refusal(root / "credentials.py", "python", ())
+
+
+def test_a_repository_cannot_take_anything_back(own: Path, tmp_path: Path) -> None:
+    for name in (OWN_LIST, ".spdignore", ".gitignore"):
+        (tmp_path / name).write_text("!credentials.py\n", encoding="utf-8")
+    (tmp_path / "credentials.py").write_text("x = 1\n", encoding="utf-8")
+    assert reason(tmp_path / "credentials.py", tmp_path) == "secret"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\n", b"a" * 200_000, b"!\n!!\n*[\n"])
+def test_a_list_that_makes_no_sense_changes_nothing(own: Path, content: bytes) -> None:
+    own.write_bytes(content)
+    assert is_secret(".env") and not is_secret("main.py")
+    own.unlink()
+    own.mkdir()
+    own_globs.cache_clear()
+    assert own_globs() == ()

@@ -1,0 +1,210 @@
+"""A table that somebody made by hand, its checksums right, is refused or bears questions; it is never imported.
+
+SPD_LSP_FUZZ_SECONDS: how long tables are made up and asked, 20 unless told; SPD_LSP_FUZZ_SEED: which ones, beside
+those of seed 0, which are always among them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ngram_builders import compile_kernel
+from ngram_builders.errors import UserError
+from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.transfer import import_table
+from ngram_builders.table import soundness
+from ngram_builders.table.format import MANY
+from ngram_builders.table.reader import Table
+from tests.ngram_builders.crafted import Parts, put_together, real_tables, take_apart
+
+ROOT = Path(compile_kernel.__file__).parent.parent
+SECONDS = os.environ.get("SPD_LSP_FUZZ_SECONDS", "20")
+SEED = os.environ.get("SPD_LSP_FUZZ_SEED") or str(secrets.randbelow(2**32))
+FLAGS = ("-std=c99", "-O1", "-g", "-shared", "-fPIC", "-ffp-contract=off", "-DCHECKED")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+BOUND = " || i < next"  # without this a row that repeats a token writes beyond the kernel's memory
+
+
+class Sane:
+    """Compiles a kernel with sanitizers, and asks it crafted tables in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.gcc = shutil.which("gcc") or ""
+        if not (sys.platform == "linux" and self.gcc):
+            pytest.skip("there is no gcc")
+        asked = [self.gcc, "-print-file-name=libasan.so"]
+        self.libasan = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        if not Path(self.libasan).is_absolute():
+            pytest.skip("there is no libasan")
+
+    def compile(self, sources: Path) -> Path:
+        """The kernel in a folder, which says that it is the one of the tree."""
+        library = self.folder / "libchecked.so"
+        digest = compile_kernel.digest_flag(
+            [ROOT / compile_kernel.PACKAGE / name for name in compile_kernel.SOURCES]
+        )
+        source = str(sources / compile_kernel.SOURCES[0])
+        command = [self.gcc, *FLAGS, *SANITIZERS, digest, "-o", str(library), source]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if "cannot find" in done.stderr:
+            pytest.skip(done.stderr)
+        assert done.returncode == 0, done.stderr
+        return library
+
+    def ask(self, library: Path, seconds: str) -> subprocess.CompletedProcess[str]:
+        """Ask crafted tables for so long."""
+        asan = {"LD_PRELOAD": self.libasan, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+        command = [
+            sys.executable,
+            "-m",
+            "tests.ngram_builders.crafted",
+            str(library),
+            str(self.folder),
+            seconds,
+            SEED,
+        ]
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, **asan}, capture_output=True, text=True)
+
+
+@pytest.fixture
+def sane(tmp_path: Path) -> Sane:
+    return Sane(tmp_path)
+
+
+def test_no_crafted_table_makes_the_kernel_read_or_write_beyond_its_memory(sane: Sane) -> None:
+    """Nor raises it anything but a sentence, nor do kernel and numpy answer differently from sound ones."""
+    done = sane.ask(sane.compile(ROOT / compile_kernel.PACKAGE), SECONDS)
+    case = sane.folder / "case"
+    found = f"seed and case: {case.read_text() if case.exists() else SEED}{done.stderr[-6000:]}"
+    assert done.returncode == 0 and done.stdout.startswith("survived"), found
+    assert all(kind in done.stdout for kind in ("refused", "unsound", "sound")), done.stdout
+    sys.stdout.write(f"seed {SEED}: {done.stdout}")
+
+
+def test_a_kernel_without_its_bound_is_found_out(sane: Sane) -> None:
+    for name in compile_kernel.SOURCES:
+        source = (ROOT / compile_kernel.PACKAGE / name).read_text(encoding="utf-8")
+        assert (BOUND in source) == (name == "kernel.c")
+        (sane.folder / name).write_text(source.replace(BOUND, ""), encoding="utf-8")
+    done = sane.ask(sane.compile(sane.folder), "0")
+    assert done.returncode != 0
+    assert "heap-buffer-overflow" in done.stderr
+    assert "gather" in done.stderr
+
+
+def widest(parts: Parts) -> slice:
+    """Where the entries of the widest row lie."""
+    pointers = parts[1]["pointers"].astype(np.int64)
+    row = int(np.diff(pointers).argmax())
+    return slice(pointers[row], pointers[row + 1])
+
+
+def repeat_a_token(parts: Parts) -> None:
+    parts[1]["tokens"][widest(parts)] = 7
+
+
+def swap_two_tokens(parts: Parts) -> None:
+    place = widest(parts).start
+    parts[1]["tokens"][place : place + 2] = parts[1]["tokens"][place : place + 2][::-1].copy()
+
+
+def forget_a_row(parts: Parts) -> None:
+    parts[1]["pointers"][1] = 0
+
+
+def start_later(parts: Parts) -> None:
+    parts[1]["pointers"][0] = 1
+
+
+def disorder_a_directory(parts: Parts) -> None:
+    parts[1]["directory"][1] = 2**32 - 1
+
+
+def leave_rows_out(parts: Parts) -> None:
+    section = parts[1]["directory"]
+    section[section == section.max()] -= 1
+
+
+def repeat_a_context(parts: Parts) -> None:
+    borders = parts[1]["directory"]
+    borders[borders == 1] = 0  # the first two contexts come into one bucket
+    parts[1]["fingerprints"][1] = parts[1]["fingerprints"][0]
+
+
+def count_nothing(parts: Parts) -> None:
+    parts[1]["counts"][3] = 0
+
+
+def lose_a_large_count(parts: Parts) -> None:
+    parts[1]["overflow_places"][0] += 1
+
+
+def make_a_large_count_small(parts: Parts) -> None:
+    parts[1]["overflow_counts"][0] = MANY - 1
+
+
+def add_wrongly(parts: Parts) -> None:
+    parts[1]["wide_totals"][0] += 1
+
+
+def lose_a_total(parts: Parts) -> None:
+    parts[1]["wide_rows"][0] += 1
+
+
+HARMS = {
+    repeat_a_token: "tokens",
+    swap_two_tokens: "tokens",
+    forget_a_row: "pointers",
+    start_later: "pointers",
+    disorder_a_directory: "directory",
+    leave_rows_out: "directory",
+    repeat_a_context: "fingerprints",
+    count_nothing: "counts",
+    lose_a_large_count: "counts",
+    make_a_large_count_small: "counts",
+    add_wrongly: "wide_totals",
+    lose_a_total: "wide_totals",
+}
+
+
+class Never(np.random.Generator):
+    """Chance that never strikes: tables are put together as they are."""
+
+    def random(self, *_: object) -> float:  # type: ignore[override]
+        return 1.0
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("piece", [soundness.PIECE, 7])
+def test_rows_that_no_build_writes_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Parts], None], piece: int
+) -> None:
+    """Every checksum is right. It opens, since opening reads no rows, and is refused by what reads it whole."""
+    monkeypatch.setattr(soundness, "PIECE", piece)
+    parts = take_apart(real_tables(tmp_path)[1])
+    harm(parts)
+    path = tmp_path / "team.ngt"
+    path.write_bytes(put_together(parts, Never(np.random.PCG64())))
+    Table.open(path)
+    registry = Registry(tmp_path / "registry")
+    said = rf"found rows that no build writes \(section {HARMS[harm]}\); export it again where it was built"
+    with pytest.raises(UserError, match=said):
+        import_table(registry, path)
+    assert registry.domains() == []
+
+
+@pytest.mark.parametrize("piece", [soundness.PIECE, 1, 7, 64])
+def test_what_a_build_writes_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(soundness, "PIECE", piece)
+    for path in real_tables(tmp_path):
+        Table.open(path).verify()

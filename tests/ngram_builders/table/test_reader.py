@@ -1,0 +1,196 @@
+"""A table answers as dictionaries would, gives its counts back exactly, and changes in memory add to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ngram_builders.errors import UserError
+from ngram_builders.ngrams import ORDERS, merge, negate, prune
+from ngram_builders.table.reader import Delta, Table, query
+from tests.ngram_builders.reference import (
+    END,
+    LARGE,
+    LARGE_VOCABULARY,
+    SMALL,
+    Documents,
+    as_dict,
+    documents,
+    run_of_texts,
+    successors,
+    write_texts,
+)
+
+TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
+
+
+def naive_mean(
+    texts: Documents, contexts: list[list[int]], candidates: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    p = np.zeros((len(contexts), 8, len(candidates)))
+    heard = np.zeros((len(contexts), 8))
+    for k, context in enumerate(contexts):
+        for order in ORDERS:
+            tail = tuple(context[len(context) - order + 1 :]) if len(context) >= order - 1 else (-1,)
+            if followed := successors(texts, order).get(tail):
+                heard[k, order - 2] = 1.0
+                p[k, order - 2] = [followed.get(c, 0) / sum(followed.values()) for c in candidates]
+    return p, heard
+
+
+def mean(table: Table, context: list[int], candidates: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    p, heard = query([[table.columns]], [1.0]).mean(np.array([context]), np.array(candidates))
+    return p[0], heard[0]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    write_texts(tmp_path / "t.ngt", TEXTS)
+    return Table.open(tmp_path / "t.ngt")
+
+
+@pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_table_answers_as_a_dictionary_loop(
+    tmp_path_factory: pytest.TempPathFactory, ids: tuple[int, ...], vocab_size: int, data: st.DataObject
+) -> None:
+    texts = data.draw(documents(ids))
+    path = tmp_path_factory.mktemp("lookup") / "t.ngt"
+    write_texts(path, texts, vocab_size)
+    short = data.draw(st.lists(st.lists(st.sampled_from(ids), max_size=5), min_size=1, max_size=4))
+    candidates = data.draw(st.lists(st.sampled_from((*ids, vocab_size - 1)), unique=True, max_size=6))
+    contexts = np.array([[-1] * (5 - len(context)) + context for context in short])
+    p, heard = query([[Table.open(path).columns]], [1.0]).mean(contexts, np.array(candidates, dtype=np.int64))
+    expected_p, expected_heard = naive_mean(texts, short, candidates)
+    np.testing.assert_allclose(p, expected_p, atol=1e-12)
+    np.testing.assert_array_equal(heard, expected_heard)
+
+
+@pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), least=st.integers(1, 3))
+def test_a_table_gives_back_the_counts_it_was_written_from(
+    tmp_path_factory: pytest.TempPathFactory,
+    ids: tuple[int, ...],
+    vocab_size: int,
+    data: st.DataObject,
+    least: int,
+) -> None:
+    texts = data.draw(documents(ids))
+    path = tmp_path_factory.mktemp("runs") / "t.ngt"
+    write_texts(path, texts, vocab_size, least=least)
+    expected = prune(run_of_texts(texts, vocab_size), dict.fromkeys(ORDERS, least), vocab_size)
+    assert as_dict(merge(list(Table.open(path).runs()))) == as_dict(expected)
+
+
+def test_counts_come_back_from_directories_of_any_size(tmp_path: Path) -> None:
+    ids = np.random.default_rng(5).integers(0, 3_000, 120_000)
+    write_texts(tmp_path / "t.ngt", [ids.tolist()], 3_000, orders=(3,))
+    table = Table.open(tmp_path / "t.ngt")
+    assert table.columns.orders[3][1] > 13  # more bits than a small table has
+    run = run_of_texts([ids.tolist()], 3_000, (3,))
+    found = merge(list(table.runs()))
+    np.testing.assert_array_equal(found.records, run.records)
+    np.testing.assert_array_equal(found.counts, run.counts)
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=documents(), more=documents())
+def test_a_table_and_a_change_are_a_table_of_what_is_there_now(
+    tmp_path_factory: pytest.TempPathFactory, texts: Documents, more: Documents
+) -> None:
+    folder = tmp_path_factory.mktemp("change")
+    write_texts(folder / "old.ngt", texts)
+    write_texts(folder / "new.ngt", [*texts[:1], *more])
+    change = Delta.of(merge([run_of_texts(more), negate(run_of_texts(texts[1:]))]), 4)
+    contexts = np.array([[a, b, c, d, e] for a, b, c, d, e in np.random.default_rng(1).choice(SMALL, (30, 5))])
+    both = query([[Table.open(folder / "old.ngt").columns, change.columns]], [1.0])
+    new = query([[Table.open(folder / "new.ngt").columns]], [1.0])
+    for found, expected in zip(both.mean(contexts, np.arange(5)), new.mean(contexts, np.arange(5)), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert both.successors(contexts, 3).tolist() == new.successors(contexts, 3).tolist()
+
+
+def test_contexts_may_be_narrower_or_wider_than_the_longest_order(table: Table) -> None:
+    full, heard = mean(table, [3, 1, 2, 3, 1], [2])
+    wide, _ = mean(table, [9, 9, 3, 1, 2, 3, 1], [2])
+    narrow, some = mean(table, [3, 1], [2])
+    assert heard.tolist() == [1, 1, 1, 1, 1, 0, 0, 0]
+    np.testing.assert_array_equal(full, wide)
+    assert some.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+    np.testing.assert_array_equal(narrow[:2], full[:2])
+
+
+def test_orders_with_gaps_answer_in_their_places(tmp_path: Path) -> None:
+    write_texts(tmp_path / "t.ngt", TEXTS, orders=(5, 2, 3))
+    write_texts(tmp_path / "all.ngt", TEXTS)
+    some, whole = Table.open(tmp_path / "t.ngt"), Table.open(tmp_path / "all.ngt")
+    assert some.summary.orders == (2, 3, 5)
+    p, heard = mean(some, [2, 3, 1, 2, 3], [0, 1, 2, 3])
+    expected_p, expected_heard = mean(whole, [2, 3, 1, 2, 3], [0, 1, 2, 3])
+    asked = np.isin(np.arange(8), [0, 1, 3])
+    np.testing.assert_array_equal(p, expected_p * asked[:, None])
+    np.testing.assert_array_equal(heard, expected_heard * asked)
+
+
+@pytest.mark.parametrize("repeats", [200, 253, 254, 255, 256, 300, 65_535, 65_536, 70_000])
+def test_large_counts_are_exact(tmp_path: Path, repeats: int) -> None:
+    write_texts(tmp_path / "t.ngt", [[1, 2]] * repeats + [[1, 3]])
+    p, _ = mean(Table.open(tmp_path / "t.ngt"), [1], [3, 2])
+    assert p[0].tolist() == [1 / (repeats + 1), repeats / (repeats + 1)]
+
+
+@given(texts=documents())
+@settings(max_examples=20, deadline=None)
+def test_pruned_ngrams_still_count_in_the_total(
+    tmp_path_factory: pytest.TempPathFactory, texts: Documents
+) -> None:
+    path = tmp_path_factory.mktemp("pruned") / "t.ngt"
+    write_texts(path, texts, least=2)
+    for context, followed in successors(texts, 2).items():
+        p, heard = mean(Table.open(path), list(context), list(SMALL))
+        kept = [followed[c] if followed[c] >= 2 else 0 for c in SMALL]
+        assert heard[0] == any(kept)
+        assert p[0].tolist() == [c / sum(followed.values()) for c in kept]
+
+
+def test_successors_are_those_of_the_longest_context_likeliest_first(table: Table) -> None:
+    asked = query([[table.columns]], [1.0])
+    assert asked.successors(np.array([[1, 2]]), 2).tolist() == [0, 3]  # after 1 2: 3 twice, 0 and 2 once each
+    assert asked.successors(np.array([[0, 0, 0, 3]]), 9).tolist() == [1]  # only the last token is a context
+    assert asked.successors(np.array([[77]]), 9).tolist() == []
+
+
+def test_a_table_of_nothing_knows_nothing(tmp_path: Path) -> None:
+    write_texts(tmp_path / "t.ngt", [])
+    table = Table.open(tmp_path / "t.ngt")
+    table.verify()
+    p, heard = mean(table, [1, 2, 3, 1, 2], [1, 2])
+    assert not p.any()
+    assert not heard.any()
+    assert len(query([[table.columns]], [1.0]).successors(np.array([[1]]), 3)) == 0
+    assert list(table.runs()) == []
+
+
+def test_a_mapped_table_survives_its_replacement(tmp_path: Path, table: Table) -> None:
+    before, _ = mean(table, [1], [2])
+    write_texts(tmp_path / "t.ngt", [[1, 3]] * 500)
+    after, _ = mean(table, [1], [2])
+    np.testing.assert_array_equal(before, after)
+    assert mean(Table.open(tmp_path / "t.ngt"), [1], [2])[0][0, 0] == 0
+
+
+def test_another_tokenizer_is_refused_with_both_names(tmp_path: Path) -> None:
+    write_texts(tmp_path / "t.ngt", TEXTS)
+    with pytest.raises(UserError, match="built with tokenizer a1b2, the model uses c3d4; run: spd-lsp "):
+        Table.open(tmp_path / "t.ngt", fingerprint="c3d4")
+
+
+def test_the_end_of_text_before_a_file_tells_how_files_begin(table: Table) -> None:
+    p, _ = mean(table, [END], [1, 3])
+    assert p[0].tolist() == [1 / 3, 1 / 3]

@@ -1,0 +1,87 @@
+"""Domains are built again in the background: one at a time, without waiting, never twice for the same table."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.registry.registry import Domain
+from spd_lsp.ngrams.auto_rebuild import Rebuilder
+
+PATIENCE = 20.0
+SLEEPS = "import time; time.sleep(600)"
+
+
+def domain(name: str = "mine", table: str = "one") -> Domain:
+    return Domain(name=name, path=Path(table))
+
+
+def python(code: str) -> Callable[[Domain], list[str]]:
+    return lambda domain: [sys.executable, "-c", code, domain.name]
+
+
+def finish(rebuilder: Rebuilder) -> None:
+    assert rebuilder.running is not None
+    rebuilder.running[1].wait(PATIENCE)
+
+
+def test_a_build_runs_beside_and_the_next_one_after_it(tmp_path: Path):
+    code = f"import sys; open({str(tmp_path / 'built')!r}, 'a').write(sys.argv[1] + chr(10))"
+    rebuilder = Rebuilder(python(code))
+    outgrown = [domain("first"), domain("second")]
+    rebuilder.tend(outgrown)
+    finish(rebuilder)
+    rebuilder.tend(outgrown)
+    finish(rebuilder)
+    rebuilder.tend(outgrown)
+    assert rebuilder.running is None
+    assert (tmp_path / "built").read_text().split() == ["first", "second"]
+    assert rebuilder.problems == []
+
+
+def test_one_that_failed_is_named_and_left_until_it_has_another_table():
+    rebuilder = Rebuilder(python("raise SystemExit(1)"))
+    rebuilder.tend([domain()])
+    finish(rebuilder)
+    for _ in range(3):
+        rebuilder.tend([domain()])
+        assert rebuilder.running is None
+    assert rebuilder.problems == ["n-gram domain mine is far behind its files; run: spd-lsp ngrams rebuild mine"]
+    rebuilder.tend([domain(table="two")])
+    assert rebuilder.running is not None
+    finish(rebuilder)
+
+
+def test_a_command_that_cannot_be_started_is_a_problem_and_no_error():
+    rebuilder = Rebuilder(lambda domain: ["/nowhere/at/all"])
+    rebuilder.tend([domain()])
+    assert rebuilder.running is None
+    assert len(rebuilder.problems) == 1
+
+
+def test_tending_does_not_wait_and_a_build_ends_with_its_server():
+    rebuilder = Rebuilder(python(SLEEPS))
+    started = time.monotonic()
+    rebuilder.tend([domain()])
+    rebuilder.tend([domain(), domain("other")])
+    assert time.monotonic() - started < PATIENCE
+    assert rebuilder.running is not None
+    process = rebuilder.running[1]
+    assert process.poll() is None
+    del rebuilder
+    gc.collect()
+    assert process.returncode not in (None, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_build_gives_way_to_everything_else():
+    rebuilder = Rebuilder(python(SLEEPS))
+    rebuilder.tend([domain()])
+    assert rebuilder.running is not None
+    numbers = Path(f"/proc/{rebuilder.running[1].pid}/stat").read_text().rpartition(")")[2].split()
+    assert int(numbers[16]) == 19

@@ -1,0 +1,237 @@
+"""Domains kept up to date: real tables with what changed since, asked as a completion asks them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ngram_builders.build import build
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.shared_library import SWITCH
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.ngrams import file_sync as follow
+from spd_lsp.ngrams.auto_rebuild import Rebuilder
+from spd_lsp.ngrams.document_changes import News, Open
+from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.interpolation import OPEN_FILES, Domains, Mixture
+from spd_lsp.ngrams.live_index import Live
+from tests.conftest import STARTER
+
+LINES = (
+    "def read(path):\n",
+    "    return path\n",
+    "\n",
+    "x = [1, 2]\n",
+    "import os\n",
+    "class A:\n",
+    "    def f(self):\n",
+)
+ELSEWHERE = Open("elsewhere", None, None, "-")
+
+
+@cache
+def tokens() -> Tokens:
+    return Tokens(STARTER)
+
+
+def teach(root: Path, registry: Registry) -> None:
+    build(
+        [root],
+        "mine",
+        tokens().encode_batch,
+        end_of_text=tokens().end_of_text,
+        fingerprint=tokens().fingerprint,
+        vocab_size=tokens().vocab_size,
+        registry=registry,
+    )
+
+
+def living(registry: Registry, rebuilder: Rebuilder | None = None) -> Domains:
+    live = Live(Retokeniser(tokens()), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
+    return Domains(registry, tokens().fingerprint, {}, live, rebuilder)
+
+
+def opened(path: Path, text: str) -> Open:
+    return Open(path.as_uri(), path, "python", text)
+
+
+def show(domains: Domains, path: Path, text: str) -> None:
+    assert domains.live
+    one = opened(path, text)
+    domains.live.hear({one.name: News(one, False)})
+
+
+def settle(domains: Domains) -> None:
+    while domains.tidy(1.0):
+        pass
+
+
+def serving(domains: Domains, file: Path) -> Mixture:
+    found = domains.serving(file, "python")
+    assert found is not None
+    return found
+
+
+def answers(mixture: Mixture, histories: list[list[int]], candidates: Any) -> list[Any]:
+    return [*mixture.by_order(histories, candidates), mixture.successors(histories, 4)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    for name in ("a.py", "b.py"):
+        (folder / name).write_text(f"import os\n\n\ndef {name[0]}(path):\n    return os.listdir(path)\n")
+    return folder
+
+
+@pytest.fixture
+def registry(tmp_path: Path, root: Path) -> Registry:
+    registry = Registry(tmp_path / "data")
+    teach(root, registry)
+    return registry
+
+
+@pytest.mark.parametrize("kernel", ["1", "0"])
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_the_answers_are_those_of_a_table_built_from_scratch(
+    tmp_path_factory: pytest.TempPathFactory, kernel: str, seed: int
+) -> None:
+    """By the compiled query and by numpy's."""
+    folder, chance = tmp_path_factory.mktemp("domains"), random.Random(seed)
+    root = folder / "repository"
+    root.mkdir()
+
+    def text() -> str:
+        return "".join(chance.choices(LINES, k=chance.choice((1, 5, 30))))
+
+    files = [root / f"{name}.py" for name in "abcd"]
+    for file in files[:3]:
+        file.write_text(text())
+    registry = Registry(folder / "data")
+    teach(root, registry)
+    domains = living(registry)
+    serving(domains, files[0])
+    for _ in range(6):
+        file, kind = chance.choice(files), chance.choice(("disk", "buffer", "buffer", "delete", "cursor"))
+        new = text()
+        if kind == "disk":
+            file.write_text(new + f"# {chance.random()}\n")
+        elif kind == "buffer":
+            show(domains, file, new)
+        elif kind == "delete" and domains.live and not domains.live.is_open(str(file)):
+            file.unlink(missing_ok=True)
+        elif domains.live:
+            domains.live.attend(opened(file, new), chance.randrange(len(new)))
+    assert domains.live
+    domains.live.attend(ELSEWHERE, 0)  # no line is left out
+    for name, buffer in list(domains.live.buffers.items()):
+        if buffer.opened.path:
+            buffer.opened.path.write_text(buffer.opened.text)
+            domains.live.reconsider(name)
+    domains.live.due = dict.fromkeys(domains.live.due, 0.0)
+    settle(domains)
+    scratch = Registry(folder / "scratch")
+    teach(root, scratch)
+    seen = [tokens().encode(file.read_text()) for file in files if file.exists()]
+    histories = [[tokens().end_of_text, *ids][max(0, at - 6) : at + 1] for ids in seen for at in range(len(ids))]
+    histories = chance.sample(histories, min(40, len(histories))) + [
+        chance.choices(range(300), k=5) for _ in "abc"
+    ]
+    candidates = np.array(sorted({i for ids in seen for i in ids} | {5, tokens().end_of_text}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, kernel)
+        mine = answers(serving(domains, files[0]), histories, candidates)
+        theirs = answers(serving(living(scratch), files[0]), histories, candidates)
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_an_unsaved_change_is_heard_beside_the_table(registry: Registry, root: Path):
+    domains, file = living(registry), root / "a.py"
+    *before, last = tokens().encode("zygote = frobnicator")
+    history, new = [before], np.array([last])
+    assert not serving(domains, file).by_order(history, new)[0].any()
+    show(domains, file, file.read_text() + "zygote = frobnicator\n")
+    settle(domains)
+    assert serving(domains, file).by_order(history, new)[0].any()
+    assert serving(domains, file).names == ("mine",)
+
+
+def test_open_files_of_no_domain_stand_beside_the_domains(registry: Registry, root: Path, tmp_path: Path):
+    domains = living(registry)
+    show(domains, tmp_path / "scratch.py", "zygote = frobnicator\n")
+    settle(domains)
+    assert serving(domains, root / "a.py").names == ("mine", OPEN_FILES)
+    assert serving(domains, tmp_path / "more.py").names == (OPEN_FILES,)
+    assert domains.serving(tmp_path / "more.go", "go") is None
+
+
+def test_without_a_record_of_its_files_a_table_serves_as_it_was_built(registry: Registry, root: Path):
+    home = registry.find("mine").path.parent
+    for file in home.glob("*.sqlite*"):
+        file.unlink()
+    domains = living(registry)
+    show(domains, root / "a.py", "zygote = frobnicator\n")
+    settle(domains)
+    assert serving(domains, root / "a.py").names == ("mine", OPEN_FILES)
+
+
+def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry: Registry, root: Path):
+    domains, file = living(registry), root / "a.py"
+    assert domains.live
+    serving(domains, file)
+    show(domains, file, file.read_text() + "zygote = frobnicator\n")
+    (root / "c.py").write_text("import sys\n")
+    teach(root, registry)
+    serving(domains, file)
+    settle(domains)
+    rebuilt = domains.live.followed["mine"]
+    assert str(root / "c.py") in rebuilt.contents.files
+    held = rebuilt.ledger.overlay.size
+    show(domains, file, file.read_text())
+    assert held > 0 and rebuilt.ledger.overlay.size == 0
+
+
+def outgrow(domains: Domains, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "LEAST_DRIFT", 10)
+    serving(domains, root / "a.py")
+    (root / "c.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(50)))
+    settle(domains)
+
+
+def test_a_domain_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
+    registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    domains = living(registry)
+    outgrow(domains, root, monkeypatch)
+    settle(domains)
+    assert domains.problems == ["n-gram domain mine is far behind its files; run: spd-lsp ngrams rebuild mine"]
+
+
+def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_anew(
+    registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    command = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
+    rebuilder = Rebuilder(lambda domain: (*command, domain.name))
+    domains = living(registry, rebuilder)
+    before = registry.find("mine").path
+    outgrow(domains, root, monkeypatch)
+    assert domains.live and domains.live.followed["mine"].ledger.overlay.size > 10
+    assert rebuilder.running is not None
+    rebuilder.running[1].wait(120)
+    serving(domains, root / "a.py")
+    settle(domains)
+    assert registry.find("mine").path != before
+    assert domains.live.followed["mine"].ledger.overlay.size == 0
+    assert str(root / "c.py") in domains.live.followed["mine"].contents.files
+    assert domains.problems == [] and rebuilder.running is None

@@ -1,0 +1,162 @@
+"""Encoding around a change gives the ids of encoding the whole text, with tokenizers of several families."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+import spd_lsp
+from spd_lsp.completion.tokenizer import Tokens, byte_level_piece
+from spd_lsp.ngrams.incremental_tokenizer import AGREE, Retokeniser
+from tests.conftest import STARTER
+
+SOURCES = [path.read_text(encoding="utf-8") for path in sorted(Path(spd_lsp.__file__).parent.glob("*.py"))]
+GPT4 = r"(?i:'s|'t|'ve|'m)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+BITS = (
+    "\n",
+    "\n\n",
+    "    ",
+    " ",
+    "\t",
+    "=",
+    "==",
+    "a",
+    "ab",
+    "é",
+    "😀",
+    "(",
+    '"""',
+    "#",
+    "\r\n",
+    "x" * 30,
+    "  \n",
+    "\x0c",
+)
+
+
+class Learned:
+    """A byte-level tokenizer learned from this package's code."""
+
+    def __init__(self, split: pre_tokenizers.PreTokenizer) -> None:
+        self.tokenizer = Tokenizer(models.BPE())
+        self.tokenizer.pre_tokenizer = split
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(vocab_size=2_000, show_progress=False, initial_alphabet=alphabet)
+        self.tokenizer.train_from_iterator(SOURCES, trainer)
+        names = map(self.tokenizer.id_to_token, range(self.tokenizer.get_vocab_size()))
+        self.pieces = [byte_level_piece(name) for name in names]
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text).ids)
+
+
+class Shouting(Tokens):
+    """A tokenizer that changes what it reads, so that ids do not spell the text."""
+
+    def encode(self, text: str) -> list[int]:
+        return super().encode(" " + text)
+
+
+def by_rule(pattern: str) -> pre_tokenizers.PreTokenizer:
+    plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), plain])
+
+
+@cache
+def retokeniser(name: str) -> Retokeniser:
+    if name == "starter":
+        return Retokeniser(Tokens(STARTER))
+    if name == "shouting":
+        return Retokeniser(Shouting(STARTER))
+    if name == "gpt-2":
+        return Retokeniser(Learned(pre_tokenizers.ByteLevel(add_prefix_space=False)))
+    return Retokeniser(Learned(by_rule(GPT4 if name == "gpt-4" else r"\n")))
+
+
+FAMILIES = ("starter", "gpt-2", "gpt-4", "lines", "shouting")
+
+
+def changed(text: str, chance: random.Random) -> str:
+    """The text after an edit as people make them: a few letters, a line gone, a stretch pasted."""
+    start = chance.randrange(len(text) + 1)
+    end = min(len(text), start + chance.choice((0, 0, 1, 5, 40, 400)))
+    if chance.random() < 0.3:
+        start = text.rfind("\n", 0, start) + 1
+        end = text.find("\n", start) + 1 or len(text)
+    new = "".join(chance.choices(BITS, k=chance.choice((0, 1, 2, 5))))
+    if chance.random() < 0.1:
+        other = chance.choice(SOURCES)
+        at = chance.randrange(len(other))
+        new += other[at : at + chance.choice((5, 100, 1_000))]
+    return text[:start] + new + text[end:]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), noise=st.booleans())
+def test_any_edits_give_the_ids_of_the_whole_text(family: str, seed: int, noise: bool) -> None:
+    chance, encoder = random.Random(seed), retokeniser(family)
+    text = "".join(chance.choices(BITS, k=chance.choice((0, 3, 30, 300)))) if noise else chance.choice(SOURCES)
+    encoded = encoder.encode(text)
+    for _ in range(6):
+        text = changed(text, chance)
+        encoded = encoder.again(encoded, text)
+        assert encoded.data == text.encode()
+        assert encoded.ids.tolist() == encoder.tokenizer.encode(text)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_read_gradually_has_the_ids_of_the_whole(family: str) -> None:
+    encoder, text = retokeniser(family), "\n".join(SOURCES)
+    pauses, reading = 0, encoder.gradually(text)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            encoded = end.value
+            break
+        pauses += 1
+    assert pauses == len(text) // 16_000
+    assert encoded.ids.tolist() == encoder.tokenizer.encode(text)
+
+
+def test_an_edit_gives_the_tokenizer_little_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, text = retokeniser("starter"), "\n".join(SOURCES)
+    encoded, read = encoder.encode(text), []
+    real = encoder.tokenizer.encode
+    monkeypatch.setattr(encoder.tokenizer, "encode", lambda part: (read.append(len(part)), real(part))[1])
+    middle = text.index("\n", len(text) // 2)
+    encoder.again(encoded, text[:middle] + "\n    changed = here" + text[middle:])
+    assert len(read) == 1
+    assert read[0] < 500
+
+
+@settings(max_examples=60, deadline=None)
+@given(start=st.integers(0, 3_000), length=st.integers(0, 200))
+def test_around_a_hole_only_whole_tokens_stay(start: int, length: int) -> None:
+    encoder, data = retokeniser("starter"), SOURCES[0].encode()
+    encoded = encoder.encode(SOURCES[0])
+    start = min(start, len(data))
+    end = min(start + length, len(data))
+    before, after = encoded.around(start, end)
+    spelled = [b"".join(encoder.tokenizer.pieces[i] for i in ids.tolist()) for ids in (before, after)]
+    assert data[:start].startswith(spelled[0]) and data[end:].endswith(spelled[1])
+    rest = len(encoded.ids) - len(before) - len(after)
+    assert rest * 30 + AGREE >= len(data) - len(spelled[0]) - len(spelled[1])
+    assert sum(map(len, spelled)) + rest <= len(data)
+
+
+def test_ids_spell_their_text_where_the_tokenizer_changes_nothing() -> None:
+    faithful, shouting = retokeniser("starter"), retokeniser("shouting")
+    ids = faithful.encode(SOURCES[0]).ids
+    spelled = faithful.spell(ids)
+    assert spelled is not None and spelled.data == SOURCES[0].encode()
+    assert shouting.spell(ids) is None
+    assert faithful.spell(np.array([10**6])) is None

@@ -1,0 +1,245 @@
+"""Interpolation: p_ngram is the paper's sum, several tables are heard by weight, and bad ones left out."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from ngram_builders.ngrams import ORDERS
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.reader import Table
+from spd_lsp.ngrams.interpolation import LAMBDAS, ROWS, Domains, Mixture, last_tokens
+from tests.ngram_builders.reference import write_texts
+
+VOCABULARY = 12
+END = 0
+streams = st.lists(st.lists(st.integers(1, VOCABULARY - 1), max_size=30), min_size=1, max_size=4)
+
+
+def table_of(folder, documents, name="t", fingerprint="f"):
+    write_texts(folder / f"{name}.ngt", [[*ids, END] for ids in documents], VOCABULARY, fingerprint=fingerprint)
+    return Table.open(folder / f"{name}.ngt")
+
+
+def naive_counts(documents):
+    ngrams = Counter()
+    for ids in documents:
+        padded = [END, *ids, END]
+        for n in ORDERS:
+            for at in range(1, len(padded)):
+                if at - n + 1 >= 0:
+                    ngrams[tuple(padded[at - n + 1 : at + 1])] += 1
+    return ngrams
+
+
+def naive_p(tables, history, token):
+    """The formula with dictionaries: sum over orders of lambda times the weighted mean over tables that know."""
+    total = 0.0
+    for n in ORDERS:
+        context = tuple(history[-(n - 1) :])
+        if len(context) < n - 1:
+            continue
+        said, heard = 0.0, 0.0
+        for ngrams, weight in tables:
+            seen = sum(c for ngram, c in ngrams.items() if len(ngram) == n and ngram[:-1] == context)
+            if seen:
+                said += weight * ngrams[(*context, token)] / seen
+                heard += weight
+        total += LAMBDAS[n - 2] * said / heard if heard else 0.0
+    return total
+
+
+@hypothesis_settings(deadline=None, max_examples=40)
+@given(streams, streams, st.lists(st.lists(st.integers(0, VOCABULARY - 1), max_size=8), min_size=1, max_size=4))
+def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first, second, histories):
+    folder = tmp_path_factory.mktemp("tables")
+    tables = (table_of(folder, first, "a"), table_of(folder, second, "b"))
+    candidates = np.arange(VOCABULARY)
+    found = Mixture([[table.columns] for table in tables], (0.7, 0.3))(histories, candidates)
+    naive = [(naive_counts(first), 0.7), (naive_counts(second), 0.3)]
+    expected = [[naive_p(naive, history, token) for token in candidates] for history in histories]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
+    p = mixture([[1, 2, 3, 4, 5]], np.array([6, 7]))
+    assert p[0] == pytest.approx([LAMBDAS.sum(), 0.0])
+
+
+def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
+    p = mixture.nest([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
+    known = sum(ROWS[4])
+    assert p[0] == pytest.approx([0.1 * (1 - known) + known, 0.2 * (1 - known)])
+    bigram = ROWS[0][0]
+    assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
+    assert p[2] == pytest.approx([0.1, 0.2])
+
+
+def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), rows=((0.5,),))
+    assert mixture.nest([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
+
+
+def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    p = np.full(VOCABULARY, 1 / VOCABULARY)
+    assert mixture.nest([[1, 2], [5, 5], [7]], np.arange(VOCABULARY), p).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_successors_are_what_followed_the_longest_known_context(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3], [4, 2, 5]]).columns]], (1.0,))
+    assert mixture.successors([[1, 2]], 9).tolist() == [3]
+    assert mixture.successors([[9, 2]], 9).tolist() == [3, 5]
+    assert mixture.successors([[1, 2], [4, 2]], 9).tolist() == [3, 5]
+    assert mixture.successors([[9]], 9).tolist() == []
+
+
+def test_both_sides_in_one_call_are_what_the_single_calls_say(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    p = np.linspace(0, 0.2, VOCABULARY)
+    p[3] = -1
+    histories = [[1, 2], [5, 5], [7]]
+    ids, p_f = mixture.nested(histories, p, 2)
+    theirs = mixture.successors(histories, 2)
+    assert 3 in theirs
+    assert ids.tolist() == sorted({VOCABULARY - 2, VOCABULARY - 1, *theirs.tolist()} - {3})
+    np.testing.assert_allclose(p_f, mixture.nest(histories, ids, p[ids]), rtol=1e-6)
+
+
+def test_short_histories_are_padded():
+    assert last_tokens([[5, 7], [1, 2, 3, 4]], 3).tolist() == [[-1, 5, 7], [2, 3, 4]]
+
+
+def test_without_any_table_there_is_nothing_to_ask(tmp_path):
+    assert Domains(Registry(tmp_path), "f", {}).serving(tmp_path / "a.py", "python") is None
+
+
+def test_the_built_in_domain_serves_its_language_only(tmp_path):
+    table_of(tmp_path, [[1, 2, 3]], "python")
+    domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
+    assert domains.serving(tmp_path / "a.py", "python").names == ("python",)
+    assert domains.serving(tmp_path / "a.go", "go") is None
+
+
+def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
+    """The registry named the old table, and a build has swept it away since."""
+    registry, usual = Registry(tmp_path / "data"), Registry.serving
+
+    def install(*ids):
+        registry.install("mine", lambda path: write_texts(path, [[*ids, END]], VOCABULARY, fingerprint="f"))
+
+    def overtaken(self, *asked):
+        found = usual(self, *asked)
+        if self is not registry and not replaced:
+            replaced.append(install(1, 3))
+        return found
+
+    replaced: list[None] = []
+    install(1, 2)
+    registry.use(tmp_path, [("mine", 0.5)])
+    monkeypatch.setattr(Registry, "serving", overtaken)
+    domains = Domains(Registry(registry.folder), "f", {})
+    mixture = domains.serving(tmp_path / "a.py", "python")
+    assert mixture.successors([[1]], 4).tolist() == [3]
+    assert domains.problems == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
+@pytest.mark.parametrize("built_in", [True, False])
+def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(tmp_path, built_in):
+    registry, path = Registry(tmp_path / "data"), tmp_path / "python.ngt"
+    if not built_in:
+        registry.install("mine", lambda new: write_texts(new, [[1, 2, END]], VOCABULARY, fingerprint="f"))
+        registry.use(tmp_path, [("mine", 0.5)])
+        path = registry.find("mine").path
+    else:
+        table_of(tmp_path, [[1, 2]], "python")
+    domains = Domains(registry, "f", {"python": path} if built_in else {})
+    whole = path.read_bytes()
+    assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+    path.write_bytes(whole[:-64])
+    for _ in range(2):
+        assert domains.serving(tmp_path / "a.py", "python") is None
+    assert len(domains.problems) == 1
+    assert f"found {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
+    path.write_bytes(whole)
+    assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+
+
+def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
+    table_of(tmp_path, [[1, 2, 3]], "python", fingerprint="other")
+    domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
+    assert domains.serving(None, "python") is None
+    assert domains.serving(None, "python") is None
+    assert len(domains.problems) == 1
+    assert "was built with tokenizer other" in domains.problems[0]
+
+
+def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path):
+    registry = Registry(tmp_path / "data")
+
+    def install(name, fingerprint, **options):
+        def write(path):
+            return write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint=fingerprint)
+
+        registry.install(name, write, recipe={"model": f"/models/{fingerprint}"}, **options)
+
+    install("shop", "f", roots=[tmp_path / "shop"])
+    install("shop-g", "g", roots=[tmp_path / "shop"])
+    install("till-g", "g", roots=[tmp_path / "till"])
+    domains = Domains(registry, "f", {}, model="/models/f")
+    assert domains.serving(tmp_path / "shop" / "a.py", "python").names == ("shop",)
+    assert domains.problems == []
+    for _ in range(2):
+        assert domains.serving(tmp_path / "till" / "a.py", "python") is None
+    assert domains.problems == [
+        "n-gram table till-g was built for g, and f has other tokens; "
+        f"run: spd-lsp build-ngrams {tmp_path / 'till'} --model /models/f"
+    ]
+
+
+def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
+    table_of(tmp_path, [[1, 2, 3]], "python")
+    registry = Registry(tmp_path / "data")
+    registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
+    registry.use(tmp_path, [("python", 0.5)])
+    domains = Domains(registry, "f", {"python": tmp_path / "python.ngt"})
+    assert domains.serving(tmp_path / "a.py", "python").names == ("python", "python (built in)")
+
+
+def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
+    by_order, _ = mixture.by_order(histories, candidates)
+    plain = mixture.nest(histories, candidates, p)
+    doubled = mixture.believed(2.0, 9).nest(histories, candidates, p)
+    rows = mixture.rows[2]
+    said = rows @ by_order[0] / rows.sum()  # of n-grams alone
+    odds = rows.sum() / (1 - rows.sum())
+    assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))
+    assert doubled[0] == pytest.approx((p + 2 * odds * said) / (1 + 2 * odds))
+    assert doubled[1] == pytest.approx(p)  # of an unseen context nobody knows more
+    assert mixture.believed(0.0, 9).nest(histories, candidates, p)[0] == pytest.approx(p)
+    assert mixture.believed(1.0, 9) is mixture
+
+
+def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    bigrams = mixture.believed(1.0, 2)
+    _, heard = mixture.by_order([[1, 2]], np.array([3]))
+    _, fewer = bigrams.by_order([[1, 2]], np.array([3]))
+    assert heard[0, :3].tolist() == [1, 1, 0]
+    assert fewer[0, :3].tolist() == [1, 0, 0]
+    assert bigrams.successors([[4, 1]], 5).tolist() == [2]
+    p = np.full(mixture.query.pools[0][0].vocab_size, 0.01, dtype=np.float32)
+    ids, mixed = bigrams.nested([[9, 2]], p, 3)
+    assert mixed == pytest.approx(bigrams.nest([[9, 2]], ids, p[ids]))
+    assert mixture.nested([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same

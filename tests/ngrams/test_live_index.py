@@ -1,0 +1,648 @@
+"""What is being written: whatever is edited, saved, closed, deleted or made anew, the counts are those of now."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
+from ngram_builders.registry.registry import Domain
+from ngram_builders.sources.filters import examine
+from ngram_builders.sources.masking import MARK
+from ngram_builders.table.writer import columns_of
+from spd_lsp.completion.context import plain
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.ngrams import live_index as module
+from spd_lsp.ngrams.document_changes import News, Open
+from spd_lsp.ngrams.file_sync import digest_of
+from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.live_index import Live, line_around
+from tests.conftest import STARTER
+from tests.planted import lines, private_key
+
+NAMES = ("a.py", "b.py", "sub/c.py", "sub/d.py")
+LINES = (
+    "def read(path):\n", "    return path\n", "\n", "x = [1, 2, 3]\n", "class Élan:\n", "    '''😀'''\n",
+    "import os\n", "        yield os.sep.join(parts)\n", "a", "    ", "#", "\r\n", "\r",
+)  # fmt: skip
+
+
+@cache
+def tokens() -> Tokens:
+    return Tokens(STARTER)
+
+
+@cache
+def retokeniser() -> Retokeniser:
+    return Retokeniser(tokens())
+
+
+def live_over(*followed: tuple[Domain, Any]) -> Live:
+    live = Live(retokeniser(), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
+    for domain, contents in followed:
+        live.columns(domain, lambda contents=contents: contents)  # type: ignore[misc]
+    return live
+
+
+class Snapshot:
+    """What a build of these files would have kept."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.files: dict[str, tuple[int, int, bytes]] = {}
+        self.texts: dict[bytes, str] = {}
+        self.known: dict[bytes, Any] = {}
+        self.is_old = False
+        for path in paths:
+            text, fault = examine(path.read_bytes())
+            if fault is None:
+                digest, status = digest_of(text.encode()), path.stat()
+                self.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
+                self.texts[digest] = text
+                self.known[digest] = np.array(tokens().encode(text))
+
+    def ids(self, digest: bytes) -> Any:
+        return self.known.get(digest)
+
+
+def domain_of(root: Path, name: str = "mine", **recipe: str) -> Domain:
+    return Domain(name=name, path=root / f"{name}.ngt", roots=(root,), orders=ORDERS, recipe=recipe)
+
+
+def count(texts: Iterable[str]) -> Run:
+    """What a table built from scratch counts: each text once, what is no source not at all."""
+    known = {masked for text in texts for masked, fault in [examine(text.encode())] if fault is None}
+    streams = [stream(tokens().encode(text), tokens().end_of_text) for text in sorted(known)]
+    return count_streams(streams, orders=ORDERS, vocab_size=tokens().vocab_size)
+
+
+def held(live: Live, domain: str = "mine") -> Run:
+    return merge(live.followed[domain].ledger.overlay.levels)
+
+
+def loose(live: Live, language: str = "python") -> Run:
+    ledgers = [ledger for kin, ledger in live.loose.items() if language in kin]
+    return merge([run for ledger in ledgers for run in ledger.overlay.levels])
+
+
+def same(first: Run, second: Run) -> bool:
+    return first.records.tolist() == second.records.tolist() and first.counts.tolist() == second.counts.tolist()
+
+
+def opened(path: Path, text: str, language: str | None = "python") -> Open:
+    return Open(path.as_uri(), path, language, text)
+
+
+def show(live: Live, path: Path, text: str, *, saved: bool = False, **more: Any) -> None:
+    """The editor says that a document reads so."""
+    one = opened(path, text, **more)
+    live.hear({one.name: News(one, saved)})
+    settle(live)
+
+
+def close(live: Live, path: Path) -> None:
+    live.hear({path.as_uri(): News(None, False)})
+    settle(live)
+
+
+def settle(live: Live) -> None:
+    """Let the work between requests be done, but no scan that is not due."""
+    while live.tidy(1.0):
+        pass
+
+
+def rescan(live: Live) -> None:
+    """Look at the disk now."""
+    for name in live.due:
+        live.due[name] = 0.0
+    settle(live)
+
+
+class Desk:
+    """A folder of files and an editor with some of them open."""
+
+    def __init__(self, root: Path, chance: random.Random) -> None:
+        self.root = root
+        self.chance = chance
+        self.clock = 10**18
+        self.open: dict[Path, list[str]] = {}  # what each open document said, the newest last
+        for name in NAMES[:3]:
+            self.write(root / name, self.text())
+        self.files = [root / name for name in NAMES]
+        self.base = Snapshot(path for path in self.files if path.exists())
+        self.live = live_over((domain_of(root), self.base))
+        settle(self.live)
+
+    def text(self) -> str:
+        return "".join(self.chance.choices(LINES, k=self.chance.choice((0, 1, 4, 40))))
+
+    def write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text.encode())
+        self.clock += 1
+        os.utime(path, ns=(self.clock, self.clock))
+
+    def tell(self, path: Path, text: str, saved: bool = False) -> None:
+        self.open.setdefault(path, []).append(text)
+        if self.chance.random() < 0.3:
+            plain_text, cursor = plain(text, self.chance.randrange(len(text) + 1))
+            self.live.attend(opened(path, plain_text), cursor)
+        else:
+            self.live.hear({path.as_uri(): News(opened(path, text), saved)})
+
+    def step(self) -> None:
+        """Something happens."""
+        path, there = self.chance.choice(self.files), [p for p in self.files if p.exists()]
+        kind = self.chance.choice(
+            ("open", "type", "type", "type", "undo", "save", "close", "disk", "scan", "tidy")
+        )
+        if kind == "open" and path.exists() and path not in self.open:
+            self.tell(path, path.read_bytes().decode())
+        elif kind == "type" and path in self.open:
+            old = self.open[path][-1]
+            start = self.chance.randrange(len(old) + 1)
+            end = min(len(old), start + self.chance.choice((0, 0, 3, 50)))
+            new = "".join(self.chance.choices(LINES, k=self.chance.choice((0, 1, 2))))
+            self.tell(path, old[:start] + new + old[end:])
+        elif kind == "undo" and path in self.open:
+            self.tell(path, self.chance.choice(self.open[path]))
+        elif kind == "save" and path in self.open:
+            self.write(path, self.open[path][-1])
+            self.tell(path, self.open[path][-1], saved=True)
+        elif kind == "close" and path in self.open:
+            del self.open[path]
+            self.live.hear({path.as_uri(): News(None, False)})
+        elif kind == "disk" and path not in self.open:
+            self.change_on_disk(path, there)
+        elif kind == "scan":
+            rescan(self.live)
+        else:
+            self.live.tidy(0.0)
+
+    def change_on_disk(self, path: Path, there: list[Path]) -> None:
+        """Another program makes, changes, copies, renames or deletes a file."""
+        kind = self.chance.choice(("write", "copy", "rename", "delete"))
+        if kind == "write" or not there:
+            self.write(path, self.text())
+        elif kind == "copy":
+            self.write(path, self.chance.choice(there).read_bytes().decode())
+        elif kind == "rename" and path.exists():
+            other = self.chance.choice(self.files)
+            if other not in self.open and other.parent.exists():
+                path.replace(other)
+        else:
+            path.unlink(missing_ok=True)
+
+    def now(self) -> list[str]:
+        """What each file says: its open document, or the disk."""
+        on_disk = [path.read_bytes().decode() for path in self.files if path.exists() and path not in self.open]
+        return on_disk + [texts[-1] for texts in self.open.values()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 40))
+def test_after_any_edits_table_and_overlay_count_what_is_there(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, steps: int
+) -> None:
+    """Edits, undo, saves, closes, and files that others write, copy, rename and delete."""
+    desk = Desk(tmp_path_factory.mktemp("desk"), random.Random(seed))
+    for _ in range(steps):
+        desk.step()
+    desk.live.attend(opened(desk.root / "elsewhere.txt", "-", language=None), 0)  # no line is left out
+    rescan(desk.live)
+    together = merge([count(desk.base.texts.values()), held(desk.live)])
+    assert same(together, count(desk.now()))
+    assert not len(loose(desk.live))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    for name in ("a.py", "b.py"):
+        (root / name).write_text(f"def {name[0]}(x):\n    return x + 1\n" * 5)
+    return root
+
+
+@pytest.fixture
+def live(repository: Path) -> Live:
+    return following(repository)
+
+
+def following(root: Path, **recipe: str) -> Live:
+    live = live_over((domain_of(root, **recipe), Snapshot(sorted(root.glob("*.py")))))
+    settle(live)
+    return live
+
+
+def difference(now: Iterable[str], before: Iterable[str]) -> Run:
+    taken = count(before)
+    return merge([count(now), Run(taken.records, -taken.counts)])
+
+
+def test_an_unsaved_change_counts_and_is_forgotten_when_the_document_closes(live: Live, repository: Path):
+    file = repository / "a.py"
+    text = file.read_text()
+    show(live, file, text + "y = unheard_of\n")
+    assert same(held(live), difference([text + "y = unheard_of\n"], [text]))
+    close(live, file)
+    assert not len(held(live))
+
+
+def test_what_was_saved_stays_when_the_document_closes(live: Live, repository: Path):
+    file = repository / "a.py"
+    old, new = file.read_text(), file.read_text() + "y = unheard_of\n"
+    show(live, file, new)
+    file.write_text(new)
+    show(live, file, new, saved=True)
+    close(live, file)
+    assert same(held(live), difference([new], [old]))
+
+
+def test_a_restart_knows_what_was_saved_and_nothing_else(live: Live, repository: Path):
+    file = repository / "a.py"
+    contents = Snapshot(sorted(repository.glob("*.py")))
+    old, new = file.read_text(), file.read_text() + "y = unheard_of\n"
+    show(live, file, new)
+    file.write_text(new)
+    show(live, file, new + "z = not_saved\n", saved=True)
+    again = live_over((domain_of(repository), contents))
+    settle(again)
+    assert same(held(again), difference([new], [old]))
+
+
+def test_deleted_text_is_forgotten(live: Live, repository: Path):
+    file = repository / "a.py"
+    text = file.read_text()
+    show(live, file, text + "y = unheard_of\n")
+    show(live, file, text)
+    assert not len(held(live))
+
+
+def test_the_line_with_the_cursor_is_not_counted(live: Live, repository: Path):
+    file = repository / "c.py"
+    text = "import os\nprint(os.sep)\nprint(os.name)\n"
+    live.attend(opened(file, text), text.index("sep"))
+    ids = tokens().encode("import os"), tokens().encode(text)
+    line_end = len(tokens().encode("import os\n"))
+    after = tokens().encode(text)[len(tokens().encode("import os\nprint(os.sep)")) + 1 :]
+    assert line_end == len(ids[0]) + 1
+    expected = [np.array([tokens().end_of_text, *ids[1][:line_end]]), np.array([*after, tokens().end_of_text])]
+    assert same(loose(live), count_streams(expected, orders=ORDERS, vocab_size=tokens().vocab_size))
+
+
+def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: Live, monkeypatch: Any):
+    file, text = Path("/elsewhere/e.py"), "import os\n\nimport sys\n"
+    live.attend(opened(file, text), 10)
+    calls: list[str] = []
+    real = live.retokeniser.again
+    monkeypatch.setattr(live.retokeniser, "again", lambda old, new: (calls.append(new), real(old, new))[1])
+    before = loose(live)
+    for end in range(1, 8):
+        live.attend(opened(file, text[:10] + "import re"[:end] + text[10:]), 10 + end)
+    assert calls == []
+    assert loose(live).records is before.records
+    whole = text[:10] + "import re\n" + text[10:]
+    live.attend(opened(file, whole), 20)
+    assert len(calls) == 1
+    assert len(loose(live)) > len(before)
+
+
+def test_the_line_counts_once_the_cursor_is_in_another_document(live: Live):
+    first, second = Path("/elsewhere/e.py"), Path("/elsewhere/f.py")
+    live.attend(opened(first, "import os\n"), 4)
+    assert not len(loose(live))
+    live.attend(opened(second, "x"), 1)
+    assert same(loose(live), count(["import os\n"]))
+
+
+def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: Live):
+    show(live, Path("/elsewhere/e.ts"), "let x = 1;\n", language="typescript")
+    assert live.open_files("javascript")
+    assert not live.open_files("python")
+    assert not live.open_files(None)
+    close(live, Path("/elsewhere/e.ts"))
+    assert not live.open_files("typescript")
+
+
+def test_a_new_file_moves_from_the_open_files_to_its_domain_with_the_first_save(live: Live, repository: Path):
+    file, text = repository / "new.py", "import os\n"
+    show(live, file, text)
+    assert same(loose(live), count([text])) and not len(held(live))
+    file.write_text(text)
+    show(live, file, text, saved=True)
+    assert same(held(live), count([text])) and not len(loose(live))
+
+
+def test_files_of_another_language_than_the_domain_s_are_not_its_own(repository: Path):
+    live = following(repository, language="python")
+    file = repository / "x.go"
+    file.write_text("package main\n")
+    show(live, file, "package main\n", language="go")
+    rescan(live)
+    assert not len(held(live))
+    assert same(loose(live, "go"), count(["package main\n"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".env", "TOKEN = 'abc'\n"),
+        ("id_rsa", "words\n"),
+        ("api_pb.py", "# Generated by the protocol buffer compiler.  DO NOT EDIT!\nx = 1\n"),
+        ("empty.py", ""),
+    ],
+)
+def test_secrets_and_what_nobody_wrote_are_never_counted(live: Live, repository: Path, name: str, text: str):
+    for folder in (repository, Path("/elsewhere")):
+        show(live, folder / name, text)
+    assert not live.loose
+    assert not len(held(live))
+
+
+@pytest.mark.parametrize("what", lines())
+def test_a_secret_that_is_typed_is_never_counted_and_what_is_around_it_is(live: Live, repository: Path, what: str):
+    file = repository / "a.py"
+    line, secret = lines()[what]
+    line = line.strip()
+    above, below = file.read_text() + "x = 1\n", "\ny = still_heard\n"
+    for end in range(1, len(line) + 1):  # while the cursor is on its line, nothing of it is counted
+        live.attend(opened(file, above + line[:end] + below), len(above) + end)
+        settle(live)
+        assert spoken(live, file) == above + below[1:]
+    for place in (len(above) - 3, len(above + line) + 3):  # and then that there is such a line, above or below
+        live.attend(opened(file, above + line + below), place)
+        settle(live)
+        masked = above + MARK + below
+        start, end = line_around(masked, place if place < len(above) else len(above) + 4)
+        assert spoken(live, file) == masked[:start] + masked[end:]
+    show(live, file, above + line + below + "z = 1\n")
+    assert same(held(live), difference([above + MARK + below + "z = 1\n"], [file.read_text()]))
+    assert not any(secret.encode() in buffer.encoded.data for buffer in live.buffers.values() if buffer.encoded)
+
+
+def spoken(live: Live, file: Path) -> str:
+    """What is counted of a document."""
+    document = live.buffers[file.as_uri()].document
+    assert document is not None
+    return b"".join(tokens().bytes_of(ids.tolist()) for ids in document.streams).decode()
+
+
+def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path):
+    contents = Snapshot(sorted(repository.glob("*.py")))
+    domain = domain_of(repository)
+    live = live_over((domain, contents))
+    assert live.outgrown() == []
+    contents.is_old = True
+    assert live.outgrown() == [domain]
+
+
+def test_an_accepted_line_with_a_secret_is_not_counted(live: Live, repository: Path):
+    line, _ = lines()["password"]
+    start, accepted = line.split(" = ")
+    file = repository / "a.py"
+    text = file.read_text()
+    live.attend(opened(file, text + start), len(text + start))
+    live.offered(opened(file, text + start), len(text + start), [" = " + accepted])
+    live.attend(opened(file, text + line), len(text + line))
+    assert not live.accepted
+
+
+def test_a_private_key_pasted_into_a_file_is_not_counted_line_by_line(live: Live, repository: Path):
+    file = repository / "a.py"
+    key = private_key()
+    text = file.read_text() + f"KEY = '''{key}'''\ny = still_heard\n"
+    show(live, file, text)
+    masked = file.read_text() + f"{MARK}\n" * (key.count("\n") + 1) + "y = still_heard\n"
+    assert same(held(live), difference([masked], [file.read_text()]))
+
+
+def test_ignored_files_are_not_their_domain_s(live: Live, repository: Path):
+    (repository / ".gitignore").write_text("b.py\nscratch*.py\n")
+    text = (repository / "b.py").read_text()
+    (repository / "scratch1.py").write_text("s = 1\n")
+    rescan(live)
+    assert same(held(live), difference([], [text]))
+
+
+def test_a_folder_that_cannot_be_listed_loses_nothing(live: Live, repository: Path, monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.ngrams.file_sync.walk", lambda *_: iter([(str(repository), "unreadable")]))
+    rescan(live)
+    assert not len(held(live))
+
+
+def test_a_long_document_is_read_between_requests(live: Live, monkeypatch: Any):
+    file = Path("/elsewhere/long.py")
+    text = "".join(f"value_{i} = compute({i})\n" for i in range(2_000))
+    live.attend(opened(file, text), len(text))
+    assert not live.open_files("python")
+    steps = 0
+    while live.tidy(0.0):
+        steps += 1
+    assert steps >= len(text) // 16_000
+    live.attend(opened(Path("/elsewhere/f.py"), "x"), 1)
+    assert same(loose(live), count([text]))
+
+
+def test_a_document_that_closed_while_it_was_read_is_not_counted(live: Live):
+    file = Path("/elsewhere/long.py")
+    live.attend(opened(file, "x = 1\n" * 10_000), 0)
+    live.tidy(0.0)
+    close(live, file)
+    assert not live.open_files("python")
+
+
+def test_a_document_that_changed_while_it_was_read_is_counted_as_it_is_now(live: Live):
+    file, text = Path("/elsewhere/long.py"), "x = [1, 2]\n" * 5_000
+    live.attend(opened(file, text), len(text))
+    live.tidy(0.0)
+    live.attend(opened(file, text + "y = 2\n"), 0)
+    show(live, file, "z = 3\n" + text)
+    assert same(loose(live), count(["z = 3\n" + text]))
+
+
+def test_what_the_table_knows_is_not_encoded_again(live: Live, repository: Path, monkeypatch: Any):
+    read: list[int] = []
+    real = tokens().encode
+    monkeypatch.setattr(tokens(), "encode", lambda text: (read.append(len(text)), real(text))[1])
+    file = repository / "long.py"
+    file.write_text("".join(f"value_{i} = compute({i})\n" for i in range(500)))
+    again = following(repository)
+    read.clear()
+    show(again, file, file.read_text() + "more = 1\n")
+    assert sum(read) < 500
+
+
+def test_what_was_accepted_counts_once_more_until_it_is_deleted_or_its_document_closes(live: Live):
+    file, text = Path("/elsewhere/e.py"), "import os\nos.se\n"
+    line = count_streams(
+        [np.array(tokens().encode("\nos.sep.join"))], orders=ORDERS, vocab_size=tokens().vocab_size
+    )
+    for end in ("delete", "close"):
+        one = opened(file, text)
+        live.attend(one, 15)
+        without = loose(live)
+        live.offered(one, 15, ["p.join", "parator"])
+        live.attend(opened(file, text[:15] + "p.join" + text[15:]), 21)
+        assert same(merge([loose(live), Run(without.records, -without.counts)]), line)
+        if end == "delete":
+            live.attend(opened(file, text), 15)
+            assert same(loose(live), without)
+        else:
+            close(live, file)
+            assert not live.accepted and not len(loose(live))
+
+
+def test_an_empty_file_is_its_domain_s_as_soon_as_something_is_typed(live: Live, repository: Path):
+    (repository / "new.py").write_text("")
+    show(live, repository / "new.py", "import os\n")
+    assert same(held(live), count(["import os\n"]))
+
+
+@pytest.mark.parametrize("typed", ["p.joi", "p.join()", "x.join", "pp.join"])
+def test_other_text_than_what_was_offered_is_not_accepted(live: Live, typed: str):
+    file, text = Path("/elsewhere/e.py"), "import os\nos.se\n"
+    live.attend(opened(file, text), 15)
+    live.offered(opened(file, text), 15, ["p.join", "p.join(parts)"])
+    live.attend(opened(file, text[:15] + typed + text[15:]), 15 + len(typed))
+    assert not live.accepted
+
+
+def test_accepted_lines_are_bounded(live: Live, monkeypatch: Any):
+    monkeypatch.setattr(module, "ACCEPTED", 3)
+    file, text = Path("/elsewhere/e.py"), ""
+    for number in range(5):
+        live.attend(opened(file, text), len(text))
+        live.offered(opened(file, text), len(text), [f"x = {number}"])
+        text += f"x = {number}"
+        live.attend(opened(file, text), len(text))
+        text += "\n"
+    assert [one.text.strip() for one in live.accepted] == ["x = 2", "x = 3", "x = 4"]
+
+
+def test_acceptance_makes_the_same_go_on_more_likely(live: Live):
+    file = Path("/elsewhere/e.py")
+    text = "os.path\nos.sep\nos.path\nos.\n"
+    cursor = len(text) - 1
+    live.attend(opened(file, text), cursor)
+    context = np.array([tokens().encode("\nos.")[-1:]])
+    choice = np.array(tokens().encode("os.sep")[-1:])
+    from ngram_builders.table.reader import query
+
+    before = query([live.open_files("python")], [1.0]).mean(context, choice)[0][0, 0, 0]
+    live.offered(opened(file, text), cursor, ["sep"])
+    live.attend(opened(file, text[:cursor] + "sep\n"), cursor + 3)
+    after = query([live.open_files("python")], [1.0]).mean(context, choice)[0][0, 0, 0]
+    assert (before, after) == (pytest.approx(1 / 3), pytest.approx(2 / 4))
+
+
+def test_a_table_built_anew_starts_a_new_overlay_with_what_is_still_unsaved(live: Live, repository: Path):
+    file = repository / "a.py"
+    old, new = file.read_text(), file.read_text() + "y = 1\n"
+    file.write_text(new)
+    show(live, file, new + "z = 2\n", saved=True)
+    rebuilt = Domain(name="mine", path=repository / "newer.ngt", roots=(repository,), orders=ORDERS)
+    contents = Snapshot(sorted(repository.glob("*.py")))
+    assert live.columns(rebuilt, lambda: contents)
+    assert same(held(live), difference([new + "z = 2\n"], [new]))
+    assert old != new
+
+
+def test_a_table_of_which_nothing_more_is_known_has_no_overlay_and_its_buffers_are_open_files(repository: Path):
+    live = live_over((domain_of(repository), None))
+    show(live, repository / "a.py", "x = 1\n")
+    assert live.columns(domain_of(repository), lambda: None) == ()
+    assert same(loose(live), count(["x = 1\n"]))
+
+
+def test_a_domain_that_was_removed_is_let_go(live: Live, repository: Path):
+    show(live, repository / "a.py", "x = 1\n")
+    live.keep([])
+    assert not live.followed
+    assert same(loose(live), count(["x = 1\n"]))
+
+
+def test_the_list_of_a_large_domain_is_read_between_requests(repository: Path, monkeypatch: Any):
+    monkeypatch.setattr(module, "FEW", -1)
+    live, contents = live_over(), Snapshot(sorted(repository.glob("*.py")))
+    domain = domain_of(repository)
+    assert live.columns(domain, lambda: contents) == ()
+    assert not live.followed
+    settle(live)
+    assert live.followed
+
+
+def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(repository: Path, monkeypatch: Any):
+    monkeypatch.setattr("ngram_builders.table.overlay.ROOM", 4_000)
+    live = following(repository)
+    live.followed["mine"].ledger.overlay.room = 4_000
+    for number in range(40):
+        (repository / f"n{number}.py").write_text("".join(f"v{i} = {number * i}\n" for i in range(60)))
+    rescan(live)
+    one = live.followed["mine"]
+    assert one.outgrown
+    assert one.ledger.overlay.size < 4_000
+    text = (repository / "a.py").read_text()
+    size = one.ledger.overlay.size
+    show(live, repository / "a.py", text + "y = still_heard\n")
+    assert one.ledger.overlay.size > size
+
+
+def test_a_scan_pauses_after_each_changed_file(live: Live, repository: Path):
+    for number in range(30):
+        (repository / f"n{number}.py").write_text(f"v = {number}\n")
+    live.due["mine"] = 0.0
+    pauses = 0
+    while live.tidy(0.0):
+        pauses += 1
+    assert pauses >= 30
+
+
+def test_lines_end_at_line_feeds_only():
+    assert [line_around("a\nbc\nd", at) for at in range(7)] == [
+        (0, 2),
+        (0, 2),
+        (2, 5),
+        (2, 5),
+        (2, 5),
+        (5, 6),
+        (5, 6),
+    ]
+
+
+def test_columns_are_what_the_query_takes(live: Live):
+    show(live, Path("/elsewhere/e.py"), "import os\n")
+    run = count(["import os\n"])
+    for mine, theirs in zip(live.open_files("python"), [columns_of(run, tokens().vocab_size)], strict=True):
+        assert mine.counts.tolist() == theirs.counts.tolist()
+
+
+def test_a_file_of_other_line_ends_says_nothing_new_when_it_is_opened(tmp_path: Path):
+    text = "import os\r\n\r\nprint(os.sep)\r\n"
+    (tmp_path / "a.py").write_bytes(text.encode())
+    live = following(tmp_path)
+    show(live, tmp_path / "a.py", text)
+    live.attend(opened(Path("/elsewhere.py"), "x"), 0)
+    assert not len(held(live))
+
+
+def test_what_a_table_counted_with_other_line_ends_is_taken_back(tmp_path: Path):
+    """As tables did before their texts had line feeds alone."""
+    text, path = "import os\r\nprint(os.sep)\r\n", tmp_path / "a.py"
+    path.write_bytes(text.encode())
+    contents = Snapshot([])
+    digest, status = digest_of(text.encode()), path.stat()
+    contents.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
+    ids = contents.known[digest] = np.array(tokens().encode(text))
+    live = live_over((domain_of(tmp_path), contents))
+    show(live, path, text)
+    counted = count_streams([stream(ids, tokens().end_of_text)], orders=ORDERS, vocab_size=tokens().vocab_size)
+    assert same(merge([counted, held(live)]), count([text]))

@@ -1,0 +1,79 @@
+"""Weights beside a model follow how good the model is and how well the table knows its own files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ngram_builders.ngrams import ORDERS, count_streams
+from ngram_builders.table.writer import columns_of
+from spd_lsp.ngrams.weight_fitting import FEWEST, judge, read_beside
+
+VOCABULARY = 500
+
+
+class Oracle:
+    """A model that gives each token that really came the same probability, and counts how often it was asked."""
+
+    def __init__(self, p):
+        self.p = p
+        self.read = []
+
+    def likelihoods(self, ids):
+        self.read.append(len(ids))
+        return np.full(len(ids) - 1, self.p)
+
+
+def streams(documents, phrases=80, seed=0):
+    """Documents that share phrases, as the files of a repository do."""
+    known = np.random.default_rng(7).integers(1, VOCABULARY, (phrases, 8))
+    rng = np.random.default_rng(seed)
+    return [np.concatenate(([0], known[rng.zipf(1.5, 40) % phrases].ravel(), [0])) for _ in range(documents)]
+
+
+def fitted(model, documents, **options):
+    table = columns_of(count_streams(documents, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
+    return judge([*read_beside(model, [[table]], [0.7], documents, ORDERS, **options)])
+
+
+def share_of_ngrams(found):
+    return sum(found.weights[4])
+
+
+def test_a_better_model_is_believed_more():
+    weak, strong = fitted(Oracle(0.001), streams(12)), fitted(Oracle(0.9), streams(12))
+    assert share_of_ngrams(weak) > 0.9
+    assert share_of_ngrams(strong) < 0.6
+
+
+def test_a_table_that_does_not_know_its_own_files_is_not_believed():
+    """Random text repeats nowhere: without the document itself the table knows only chance."""
+    rng = np.random.default_rng(2)
+    found = fitted(Oracle(0.2), [rng.integers(1, VOCABULARY, 300) for _ in range(8)])
+    assert found.weights[0][0] < 0.02
+    assert found.model_alone == pytest.approx(5)
+    assert found.fitted < found.shipped
+
+
+def test_the_gain_is_told_on_text_the_weights_were_not_fitted_on():
+    found = fitted(Oracle(0.05), streams(12))
+    assert found.model_alone == pytest.approx(20)
+    assert found.fitted < found.model_alone
+    assert found.places == sum(len(stream) - 1 for stream in streams(12))
+
+
+def test_the_model_reads_no_more_than_was_asked_for():
+    model = Oracle(0.1)
+    found = fitted(model, streams(40), places=1_000)
+    assert 1_000 <= found.places == sum(model.read) - len(model.read) < 1_400
+
+
+def test_too_little_text_gives_no_weights():
+    assert fitted(Oracle(0.1), streams(1)) is None
+    assert len(streams(1)[0]) < FEWEST
+
+
+def test_progress_ends_at_its_total():
+    told = []
+    fitted(Oracle(0.1), streams(40), places=1_000, report=lambda done, total: told.append((done, total)))
+    assert told[-1] == (1_000, 1_000)

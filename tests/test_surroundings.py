@@ -1,0 +1,141 @@
+"""Nothing of the folder that a person works in, or has opened in an editor, is imported or run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.registry.registry import Registry
+from spd_lsp import surroundings
+from tests.hostile import Trap
+from tests.lsp.lsp_client import Editor, at
+
+PROGRAM = [str(Path(sys.executable).with_name("spd-lsp"))]
+MODULE = [sys.executable, "-m", "spd_lsp"]
+PYTHONS_OWN = (
+    "spd_lsp",
+    "runpy",
+    "warnings",
+)  # what `python -m` reads of the working folder before any line of ours
+BEFORE_US = (
+    "spd_lsp",
+    "sitecustomize",
+    "usercustomize",
+    "re",
+)  # what Python and pip's `spd-lsp` read of PYTHONPATH
+PATIENCE = 120.0  # seconds
+
+installed = pytest.mark.skipif(not Path(PROGRAM[0]).exists(), reason="needs spd-lsp beside python")
+safe_path = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of Python 3.11")
+
+STARTS = [
+    pytest.param(PROGRAM, {}, (), marks=installed, id="spd-lsp"),
+    pytest.param(PROGRAM, {"PYTHONPATH": ":."}, BEFORE_US, marks=installed, id="PYTHONPATH"),
+    pytest.param(MODULE, {}, PYTHONS_OWN, id="python -m"),
+    pytest.param([sys.executable, "-P", *MODULE[1:]], {}, (), marks=safe_path, id="python -P -m"),
+]
+
+
+def environment(trap: Trap, **more: str) -> dict[str, str]:
+    """As in a shell whose PATH has the working folder in it, first as `.` and then as nothing."""
+    path = os.pathsep.join([".", "", os.environ["PATH"]])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path, "HOME": str(trap.marks.parent), **more}
+
+
+@asynccontextmanager
+async def server(command: list[str], trap: Trap, environment: dict[str, str]) -> AsyncIterator[Editor]:
+    """A server that was started in the trap."""
+    pipes = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(*command, cwd=trap.folder, env=environment, **pipes)
+    assert child.stdin and child.stdout
+    editor = Editor(child.stdout, child.stdin)
+    try:
+        yield editor
+    finally:
+        editor.listening.cancel()
+        if child.returncode is None:
+            child.kill()
+        await child.communicate()
+
+
+@pytest.mark.parametrize(("command", "variables", "without"), STARTS)
+async def test_a_server_completes_and_imports_nothing_of_the_opened_folder(
+    tmp_path: Path, command: list[str], variables: dict[str, str], without: tuple[str, ...]
+):
+    trap = Trap(tmp_path, without=without)
+    arguments = ["--data-dir", str(tmp_path / "data"), "serve"]
+    async with server([*command, *arguments], trap, environment(trap, **variables)) as editor:
+        await editor.start(rootUri=trap.folder.as_uri())
+        await editor.ready()
+        editor.open("import os\n\nprint(os.", uri=(trap.folder / "app.py").as_uri())
+        answer = await editor.request("textDocument/completion", at(2, 9, uri=(trap.folder / "app.py").as_uri()))
+        assert answer["items"]
+    assert trap.sprung == []
+
+
+@pytest.mark.parametrize(("command", "variables", "without"), [STARTS[0], STARTS[2]])
+async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
+    tmp_path: Path, command: list[str], variables: dict[str, str], without: tuple[str, ...]
+):
+    """A table of one line, then a file of so much more that the server builds the table again."""
+    trap = Trap(tmp_path, without=without)
+    data, file, variables = tmp_path / "data", trap.folder / "app.py", environment(trap, **variables)
+    options = ["--data-dir", str(data)]
+    file.write_text("answer = 42\n")
+    build = [*command, *options, "build-ngrams", str(trap.folder), "--domain", "opened"]
+    subprocess.run(build, cwd=trap.folder, env=variables, check=True, capture_output=True)
+    before = Registry(data).find("opened").path
+    file.write_text("".join(f"value_{i} = compute_{i * i}({i}, other_{i % 7})\n" for i in range(2500)))
+    async with server([*command, *options, "serve"], trap, variables) as editor:
+        await editor.start(rootUri=trap.folder.as_uri())
+        await editor.ready()
+        editor.open("value = ", uri=(trap.folder / "new.py").as_uri())
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while Registry(data).find("opened").path == before:
+            assert asyncio.get_running_loop().time() < deadline, (trap.sprung, editor.told("window/showMessage"))
+            await editor.request("textDocument/completion", at(0, 8, uri=(trap.folder / "new.py").as_uri()))
+            await asyncio.sleep(0.1)
+    assert trap.sprung == []
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--engine", "datatrove", "--workers", "1"]])
+@pytest.mark.parametrize("command", [pytest.param(PROGRAM, marks=installed, id="spd-lsp"), MODULE])
+def test_a_command_in_a_strangers_clone_imports_nothing_of_it(
+    tmp_path: Path, command: list[str], arguments: list[str]
+):
+    """The workers of `--engine datatrove` are Pythons of their own."""
+    if "datatrove" in arguments:
+        pytest.importorskip("datatrove")
+        arguments = ["--data-dir", str(tmp_path / "data"), "build-ngrams", ".", *arguments]
+    trap = Trap(tmp_path, without=PYTHONS_OWN if command is MODULE else ())
+    (trap.folder / "app.py").write_text("answer = 42\n")
+    done = subprocess.run(
+        [*command, *arguments], cwd=trap.folder, env=environment(trap), capture_output=True, text=True
+    )
+    assert trap.sprung == []
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("entry", ["", ".", "lib", "../lib"])
+def test_entries_that_depend_on_the_working_folder_are_not_safe(tmp_path: Path, entry: str):
+    assert not surroundings.is_safe(entry, str(tmp_path))
+
+
+def test_the_working_folder_itself_is_not_safe_by_any_name(tmp_path: Path):
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    here = os.path.realpath(tmp_path)
+    assert not surroundings.is_safe(str(tmp_path), here)
+    assert not surroundings.is_safe(str(tmp_path / "link"), here)
+    assert surroundings.is_safe(str(tmp_path / "below"), here), "such as a virtual environment"
+
+
+def test_python_and_this_package_are_found_even_from_where_they_are_installed():
+    for folder in (surroundings.OWN, surroundings.LIBRARY, "/usr/lib/python3/dist-packages"):
+        assert surroundings.is_safe(folder, os.path.realpath(folder))

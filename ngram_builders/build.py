@@ -26,14 +26,15 @@ from ngram_builders.counting.token_cache import FILE, Store, remove
 from ngram_builders.counting.tokenize import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
-from ngram_builders.registry.domains import distinct, table_name
+from ngram_builders.registry.domains import Domain, check_name, distinct, table_name
 from ngram_builders.registry.model_match import is_anothers, name_beside
-from ngram_builders.registry.registry import Domain, Registry, check_name
+from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, language_of_name, shown, survey
 from ngram_builders.sources.filters import source_of
 from ngram_builders.sources.masking import MARK, masked_lines
+from ngram_builders.table.format import TableSummary
 from ngram_builders.table.order_weights import TELLING, assess
-from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
 __all__ = ["DUPLICATE", "Preview", "Summary", "build", "counted_for", "default_name", "nothing_found", "preview"]

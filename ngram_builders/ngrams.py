@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import I32, U64, Ints
 from ngram_builders.errors import UserError
 
 __all__ = [
@@ -41,9 +42,6 @@ __all__ = [
     "token_bits",
 ]
 
-Ids = npt.NDArray[np.integer]
-U64 = npt.NDArray[np.uint64]
-I32 = npt.NDArray[np.int32]
 
 ORDERS = (2, 3, 4, 5, 6)
 HIGHEST_ORDER = 9
@@ -96,7 +94,7 @@ def check_orders(orders: Sequence[int]) -> tuple[int, ...]:
     return chosen
 
 
-def check_ids(streams: Sequence[Ids], vocab_size: int) -> None:
+def check_ids(streams: Sequence[Ints], vocab_size: int) -> None:
     """Refuse ids that records cannot hold. Ids beyond vocab_size alone are fine: vocabularies have holes."""
     room = other(vocab_size)
     for ids in streams:
@@ -108,7 +106,7 @@ def check_ids(streams: Sequence[Ids], vocab_size: int) -> None:
             )
 
 
-def stream(ids: Sequence[int] | Ids, end_of_text: int) -> npt.NDArray[np.int64]:
+def stream(ids: Sequence[int] | Ints, end_of_text: int) -> npt.NDArray[np.int64]:
     """A document as it is counted: one end-of-text before it, so that the table knows how files begin, one after.
 
     Example: [5, 7], 0 -> [0, 5, 7, 0]
@@ -116,7 +114,7 @@ def stream(ids: Sequence[int] | Ids, end_of_text: int) -> npt.NDArray[np.int64]:
     return np.concatenate(([end_of_text], ids, [end_of_text])).astype(np.int64)
 
 
-def count_streams(streams: Sequence[Ids], *, orders: Sequence[int], vocab_size: int) -> Run:
+def count_streams(streams: Sequence[Ints], *, orders: Sequence[int], vocab_size: int) -> Run:
     """Count the n-grams within each array of ids; none reaches from one array into the next.
 
     Example: streams=[[5, 7, 5, 7]], orders=(2,) -> 5 7: 2, 7 5: 1
@@ -127,7 +125,7 @@ def count_streams(streams: Sequence[Ids], *, orders: Sequence[int], vocab_size: 
     return Run(np.concatenate([part.records for part in parts]), np.concatenate([part.counts for part in parts]))
 
 
-def records_by_order(streams: Sequence[Ids], orders: Sequence[int], bits: int) -> Iterable[U64]:
+def records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) -> Iterable[U64]:
     """The records of all n-grams, unsorted, order by order."""
     ids = np.concatenate([np.empty(0, dtype=np.uint64), *streams]).astype(np.uint64)  # [B]
     lengths = np.array([len(one) for one in streams], dtype=np.int64)
@@ -159,7 +157,7 @@ def mix(values: U64) -> U64:
     return values
 
 
-def hash_contexts(latest_first: Ids, vocab_size: int) -> U64:
+def hash_contexts(latest_first: Ints, vocab_size: int) -> U64:
     """Hash the contexts of 1, 2, 3 ... tokens that end at one place: [..., L] ids, nearest first -> [..., L].
 
     The same numbers as counting gives; contexts that contain an id of -1 mean nothing.

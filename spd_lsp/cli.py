@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.commands.bench import bench
 from spd_lsp.commands.build_ngrams import build_ngrams
@@ -25,7 +26,7 @@ from spd_lsp.commands.tune import tune
 from spd_lsp.lsp.transport.addresses import DEFAULT_PORT, is_number
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.printable import as_json
-from spd_lsp.settings import Settings, UserError, unabbreviated
+from spd_lsp.settings import Settings, unabbreviated
 from spd_lsp.surroundings import settle_elsewhere
 from spd_lsp.terminal import guard_output
 

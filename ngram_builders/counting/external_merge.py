@@ -12,8 +12,9 @@ from typing import IO
 
 import numpy as np
 
+from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import Ids, Run, count_streams, drop, merge, token_bits
+from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
 
 __all__ = ["Counter", "apply_change", "merged", "read_run", "shared", "write_run"]
 
@@ -47,12 +48,12 @@ class Counter:
         self.block = block
         self.once = once
         self.tokens = 0  # counted so far, one end-of-text per stream included
-        self.waiting: list[Ids] = []
+        self.waiting: list[Ints] = []
         self.unread = 0  # tokens that wait
         self.held: list[Run] = []
         self.spilled: list[Run] = []
 
-    def add(self, streams: Iterable[Ids]) -> None:
+    def add(self, streams: Iterable[Ints]) -> None:
         """Count these as well. A stream starts with an end-of-text that only serves as context."""
         for stream in streams:
             self.waiting.append(stream)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import Counter, apply_change, shared
 from ngram_builders.counting.token_cache import Document, Store
-from ngram_builders.ngrams import Ids, Run, merge, negate, stream
+from ngram_builders.ngrams import Run, merge, negate, stream
 from ngram_builders.table.reader import Table
 
 __all__ = ["Earlier", "Lost", "Task", "Terms", "count", "streams_of"]
@@ -109,7 +110,7 @@ def counted(
     return counter
 
 
-def streams_of(digests: Sequence[bytes], task: Task, store: Store, step: int = TEXTS) -> Iterator[list[Ids]]:
+def streams_of(digests: Sequence[bytes], task: Task, store: Store, step: int = TEXTS) -> Iterator[list[Ints]]:
     """The texts as they are counted, some at a time."""
     for start in range(0, len(digests), step):
         some = digests[start : start + step]

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import Found
 from ngram_builders.sources.secret_rules import RULES
@@ -47,7 +47,6 @@ CREATE TABLE IF NOT EXISTS contents (
 ) WITHOUT ROWID;
 """
 
-Ids = npt.NDArray[np.integer]
 T = TypeVar("T")
 
 
@@ -131,9 +130,9 @@ class Store:
         asked = "SELECT digest, tokens FROM texts WHERE fingerprint = ?"
         return self.attempt(lambda base: dict(base.execute(asked, (self.fingerprint,)).fetchall()))
 
-    def ids(self, digests: Sequence[bytes]) -> dict[bytes, Ids]:
+    def ids(self, digests: Sequence[bytes]) -> dict[bytes, Ints]:
         """The ids of texts by digest; those that are not kept, or are damaged, are missing."""
-        found: dict[bytes, Ids] = {}
+        found: dict[bytes, Ints] = {}
         for start in range(0, len(digests), MANY):
             found.update(self.attempt(partial(select_ids, self.fingerprint, digests[start : start + MANY])))
         return found
@@ -146,7 +145,7 @@ class Store:
             for path, (*numbers, digest, fault, masked) in ((os.fsdecode(row[0]), row[1:]) for row in rows)
         }
 
-    def keep(self, texts: Mapping[bytes, Ids], states: Iterable[State], unsure: Iterable[str] = ()) -> None:
+    def keep(self, texts: Mapping[bytes, Ints], states: Iterable[State], unsure: Iterable[str] = ()) -> None:
         """Keep a batch, all or nothing: ids by digest, and what files are. Of unsure paths nothing is known."""
         packed = [(digest, len(ids), pack(ids)) for digest, ids in texts.items()]
         ids = [(self.fingerprint, digest, n, checksum(digest, n, data), data) for digest, n, data in packed]
@@ -210,7 +209,7 @@ class Contents:
     files: dict[str, tuple[int, int, bytes]]  # size, time of change in nanoseconds and digest, by path
     is_old: bool = False  # whether secrets were not masked, or by other rules
 
-    def ids(self, digest: bytes) -> Ids | None:
+    def ids(self, digest: bytes) -> Ints | None:
         """The ids of the text with that digest, None if they are not known any more."""
         try:
             with closing(connect_to_read(self.path)) as base:
@@ -231,7 +230,7 @@ def read_contents(home: Path, table: str, fingerprint: str) -> Contents | None:
     return Contents(home / FILE, fingerprint, files, is_old) if files else None
 
 
-def select_ids(fingerprint: str, digests: Sequence[bytes], base: sqlite3.Connection) -> dict[bytes, Ids]:
+def select_ids(fingerprint: str, digests: Sequence[bytes], base: sqlite3.Connection) -> dict[bytes, Ints]:
     """The sound ones of some ids."""
     marks = ", ".join("?" * len(digests))
     asked = f"SELECT digest, tokens, crc, ids FROM texts WHERE fingerprint = ? AND digest IN ({marks})"
@@ -307,13 +306,13 @@ def transaction(base: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def pack(ids: Ids) -> bytes:
+def pack(ids: Ints) -> bytes:
     """Ids in two bytes each, or four where one needs them."""
     narrow = len(ids) == 0 or (int(ids.min()) >= 0 and int(ids.max()) < 2**16)
     return ids.astype("<u2" if narrow else "<u4").tobytes()
 
 
-def unpack(data: bytes, tokens: int) -> Ids:
+def unpack(data: bytes, tokens: int) -> Ints:
     """What `pack` packed."""
     return np.frombuffer(data, "<u2" if len(data) == 2 * tokens else "<u4")
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Ints
 from ngram_builders.counting.token_cache import Document, State, Store
 from ngram_builders.sources.discovery import Found, language_of_name
 from ngram_builders.sources.filters import UNREADABLE, Unfit, examine, read
@@ -26,7 +26,6 @@ __all__ = ["Encode", "Reading", "Report", "digest_of", "languages_of", "learn"]
 
 Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
 Report = Callable[[str, int, int], None]
-Ids = npt.NDArray[np.integer]
 T = TypeVar("T")
 
 BATCH_FILES = 1_000
@@ -41,7 +40,7 @@ class Batch:
     states: list[State] = field(default_factory=list)
     unread: list[Found] = field(default_factory=list)
     texts: dict[bytes, str] = field(default_factory=dict)  # those to tokenise, by digest
-    ids: dict[bytes, Ids] = field(default_factory=dict)
+    ids: dict[bytes, Ints] = field(default_factory=dict)
     seconds: float = 0.0  # that tokenising took
 
     @property

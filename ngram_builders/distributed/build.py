@@ -25,9 +25,11 @@ from ngram_builders.distributed.readers import PACKED, is_corpus
 from ngram_builders.distributed.stages import STAGES, TABLE, Encode, Plan, facts_of, prepare
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
-from ngram_builders.registry.registry import Registry, check_name
+from ngram_builders.registry.domains import check_name
+from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import survey
-from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.table.format import TableSummary
+from ngram_builders.table.reader import Table
 
 __all__ = ["EXECUTORS", "Cluster", "Cost", "Outcome", "build"]
 

@@ -29,11 +29,12 @@ import msgpack  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import Counter as TokenCounter
 from ngram_builders.counting.external_merge import merged, read_run
 from ngram_builders.distributed.readers import Document, documents
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDER_SHIFT, Ids, Run, prune, stream
+from ngram_builders.ngrams import ORDER_SHIFT, Run, prune, stream
 from ngram_builders.sources.masking import masked_lines
 from ngram_builders.table.format import replace_file
 from ngram_builders.table.order_weights import PLACES, TELLING, assess
@@ -253,15 +254,15 @@ class Sample:
 
     def __init__(self, places: int) -> None:
         self.places = places
-        self.documents: dict[bytes, Ids] = {}
+        self.documents: dict[bytes, Ints] = {}
 
-    def add(self, digest: bytes, ids: Ids) -> None:
+    def add(self, digest: bytes, ids: Ints) -> None:
         """Offer a document."""
         self.documents[digest] = ids
         if sum(map(len, self.documents.values())) > 4 * self.places:
             self.documents = dict(self.lowest())
 
-    def lowest(self) -> Iterator[tuple[bytes, Ids]]:
+    def lowest(self) -> Iterator[tuple[bytes, Ints]]:
         """What is needed of what was offered, lowest digest first."""
         told = 0
         for digest, ids in sorted(self.documents.items(), key=lambda document: document[0]):
@@ -275,7 +276,7 @@ class Sample:
         return [(digest, ids.astype("<u4").tobytes()) for digest, ids in self.lowest()]
 
 
-def samples(work: Path, plan: Plan) -> Iterator[Ids]:
+def samples(work: Path, plan: Plan) -> Iterator[Ints]:
     """The documents with the lowest digests of all shards."""
     sample = Sample(PLACES)
     for rank in range(plan.shards):
@@ -290,7 +291,7 @@ def shard(work: Path, plan: Plan, rank: int) -> Iterator[Document]:
     yield from documents((path.decode(errors="surrogateescape") for path in paths), plan.language)
 
 
-def streams(texts: Iterable[str], encode: Encode, end_of_text: int) -> Iterator[Ids]:
+def streams(texts: Iterable[str], encode: Encode, end_of_text: int) -> Iterator[Ints]:
     """Each text's ids as they are counted, encoded in batches."""
     batch: list[str] = []
     size = 0

@@ -18,8 +18,8 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
-from ngram_builders.table.format import replace_file
-from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.table.format import TableSummary, replace_file
+from ngram_builders.table.reader import Table
 
 __all__ = [
     "INDEX",

@@ -37,7 +37,8 @@ from ngram_builders.registry.domains import (
     write_record,
 )
 from ngram_builders.registry.locks import hold
-from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.table.format import TableSummary
+from ngram_builders.table.reader import Table
 
 __all__ = ["WEIGHT", "Domain", "Registry", "check_name", "mark"]
 

@@ -13,8 +13,8 @@ from typing import Any
 from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain, check_name
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.format import replace_file
-from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.table.format import TableSummary, replace_file
+from ngram_builders.table.reader import Table
 
 __all__ = ["IMPORTED_WEIGHT", "export_table", "import_table"]
 

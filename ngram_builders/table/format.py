@@ -24,8 +24,8 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
 from ngram_builders.table.mapping import map_file
@@ -57,7 +57,6 @@ FINGERPRINT_BITS = 32
 LONGEST_HEADER = 1 << 16  # bytes; a build's takes about one thousand
 REBUILD = "run: spd-lsp ngrams rebuild"
 
-Ints = npt.NDArray[np.integer]
 # Row: the highest order whose context was seen; column: the order that its weight is for; both from order 2 on.
 Weights = tuple[tuple[float, ...], ...]
 

@@ -16,21 +16,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import F32, F64, I64, Ints
 from ngram_builders.ngrams import count_streams, hash_bits, negate, other
 from ngram_builders.table import query as lookup
 from ngram_builders.table import shared_library
-from ngram_builders.table.format import DTYPES, MANY, Columns, Ints
+from ngram_builders.table.format import DTYPES, MANY, Columns
 from ngram_builders.table.query import ORDER_COUNT, Pools
 from ngram_builders.table.shared_library import SWITCH, is_off, open_library
 from ngram_builders.table.writer import columns_of
 
 __all__ = ["Query", "why_not"]
 
-Floats = npt.NDArray[np.float64]
-F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
 
 ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
 EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
@@ -69,7 +66,7 @@ class Query:
         library = None if is_off() else loaded().library
         self.compiled = Compiled(library, self.pools, self.weights) if library else None
 
-    def mean(self, contexts: Ints, candidates: Ints) -> tuple[Floats, Floats]:
+    def mean(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
         """How likely each candidate is after each context, by order: see `lookup.mean`.
 
         contexts [K, L], the newest token rightmost, -1 where shorter; candidates [C] -> p [K, 8, C], heard [K, 8].
@@ -84,7 +81,7 @@ class Query:
             return self.compiled.successors(contexts, n)
         return lookup.successors(self.pools, contexts, n)
 
-    def nested(self, contexts: Ints, p: F32, n: int, weights: Floats) -> tuple[I64, Floats]:
+    def nested(self, contexts: Ints, p: F32, n: int, weights: F64) -> tuple[I64, F64]:
         """Candidates of model and pools, and their probabilities mixed: see `lookup.nested`.
 
         contexts [K, L], p [V] contiguous, weights [9, 8] by the highest order heard -> ids [C], p_f [K, C].
@@ -107,7 +104,7 @@ class Compiled:
         self.pools = (Pool * len(ends))(*map(Pool, weights, firsts, ends))
         self.highest = max((other(one.vocab_size) for one in columns), default=0)
 
-    def mean(self, contexts: Ints, candidates: Ints) -> tuple[Floats, Floats]:
+    def mean(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
         """See `Query.mean`."""
         (drafts, length), choices = contexts.shape, len(candidates)
         slots, pools, segments = drafts * ORDER_COUNT, len(self.pools), len(self.segments)
@@ -138,7 +135,7 @@ class Compiled:
         answer: I64 = block[given : given + found].copy()
         return answer
 
-    def nested(self, contexts: Ints, p: F32, n: int, weights: Floats) -> tuple[I64, Floats]:
+    def nested(self, contexts: Ints, p: F32, n: int, weights: F64) -> tuple[I64, F64]:
         """See `Query.nested`."""
         (drafts, length), n = contexts.shape, min(n, len(p))
         if n <= 0:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.ngrams import HIGHEST_ORDER, Ids, count_streams, negate
+from ngram_builders.arrays import F64, Ints
+from ngram_builders.ngrams import HIGHEST_ORDER, count_streams, negate
 from ngram_builders.table.format import Columns, Weights
 from ngram_builders.table.kernel import Query
 from ngram_builders.table.writer import columns_of
@@ -37,7 +38,6 @@ __all__ = [
     "row_of",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
 PLACES = 20_000  # places of text that weights are fitted on; more changes the third digit
@@ -52,8 +52,8 @@ PERSONAL, OTHER = 0.7, 0.1  # what the table and those beside it weigh, as when 
 class Observations:
     """What the orders said of the tokens that really came next."""
 
-    p: Floats  # [T, O]
-    heard: Floats  # [T, O] above 0 where the context was seen
+    p: F64  # [T, O]
+    heard: F64  # [T, O] above 0 where the context was seen
 
     @property
     def rows(self) -> npt.NDArray[np.intp]:
@@ -75,7 +75,7 @@ def row_of(heard: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
 
 
 def observe(
-    pools: Sequence[Sequence[Columns]], shares: Sequence[float], stream: Ids, start: int = 1
+    pools: Sequence[Sequence[Columns]], shares: Sequence[float], stream: Ints, start: int = 1
 ) -> Observations:
     """Ask pools of each token of a stream from `start` on."""
     query = Query(pools, shares)
@@ -90,7 +90,7 @@ def observe(
     return Observations(np.concatenate(p), np.concatenate(heard))
 
 
-def fit(observations: Observations, base: Floats | float, start: Weights | None = None) -> Weights:
+def fit(observations: Observations, base: F64 | float, start: Weights | None = None) -> Weights:
     """The weights [M, O] that make the observed tokens likeliest; base [T] is what speaks beside the orders.
 
     start: weights that serve where nothing is observed; without them all components count alike.
@@ -109,37 +109,37 @@ def fit(observations: Observations, base: Floats | float, start: Weights | None 
     return tuple(map(tuple, weights[1:, 1:].tolist()))
 
 
-def alike() -> Floats:
+def alike() -> F64:
     """The same weight for the base and each order up to the highest seen. [M, 1 + O]"""
     among = np.tri(WIDTH + 1)
     return np.asarray(among / among.sum(axis=1, keepdims=True))
 
 
-def beside_base(weights: Weights) -> Floats:
+def beside_base(weights: Weights) -> F64:
     """Weights with what they leave for the base in front, and a row for no context seen. [M, 1 + O]"""
     table = np.concatenate((np.zeros((1, WIDTH)), np.array(weights)))
     return np.concatenate((1 - table.sum(axis=1, keepdims=True), table), axis=1)
 
 
-def with_base(observations: Observations, base: Floats | float) -> Floats:
+def with_base(observations: Observations, base: F64 | float) -> F64:
     """The base and the orders side by side. [T, 1 + O]"""
     first = np.broadcast_to(base, len(observations.p))
     return np.concatenate((first[:, None], observations.p), axis=1)
 
 
-def mixed(observations: Observations, base: Floats | float, weights: Weights) -> Floats:
+def mixed(observations: Observations, base: F64 | float, weights: Weights) -> F64:
     """What the mixture says of each observed token. [T]"""
     return np.asarray((with_base(observations, base) * beside_base(weights)[observations.rows]).sum(axis=1))
 
 
-def perplexity(p: Floats) -> float:
+def perplexity(p: F64) -> float:
     """Among how many equally likely tokens one would choose as badly."""
     return float(np.exp(-np.log(np.maximum(p, 1e-12)).mean())) if len(p) else float("nan")
 
 
 def assess(
     table: Columns,
-    streams: Iterable[Ids],
+    streams: Iterable[Ints],
     orders: Sequence[int],
     beside: Mapping[str, Columns] | None = None,
     places: int = PLACES,

@@ -12,16 +12,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, check_orders, count_streams, merge, negate
 from ngram_builders.table.format import Columns
 from ngram_builders.table.reader import Delta
 
 __all__ = ["Document", "Ledger", "Overlay"]
 
-Ids = npt.NDArray[np.integer]
-Streams = Sequence[Ids]
+Streams = Sequence[Ints]
 
 ROOM = 600_000  # n-grams; text of about 220,000 tokens, 15 MB
 # A change is added to the first level, which is small; a level that is full goes into the next. So a change costs
@@ -63,7 +62,7 @@ class Overlay:
         self.add(merge([added, negate(taken)]))
         return True
 
-    def count(self, window: Ids) -> Run:
+    def count(self, window: Ints) -> Run:
         """The n-grams of streams that were joined."""
         parts = np.split(window, np.flatnonzero(window == BREAK))
         streams = [part[part != BREAK] for part in parts]
@@ -81,15 +80,15 @@ class Overlay:
         self.columns = tuple(delta.columns for delta in self.deltas if delta)
 
 
-def join(streams: Streams) -> Ids:
+def join(streams: Streams) -> Ints:
     """Streams as one array, with breaks between them. Example: [1, 2], [3] -> [1, 2, BREAK, 3]"""
-    parts: list[Ids] = []
+    parts: list[Ints] = []
     for one in streams:
         parts += [np.array([BREAK]), one] if parts else [one]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def changed(old: Ids, new: Ids, margin: int) -> tuple[Ids, Ids]:
+def changed(old: Ints, new: Ints, margin: int) -> tuple[Ints, Ints]:
     """Both arrays from the first to the last difference, with so many values more on each side.
 
     An n-gram of margin + 1 tokens or fewer that is not within its window is in both arrays, at like places.
@@ -102,7 +101,7 @@ def changed(old: Ids, new: Ids, margin: int) -> tuple[Ids, Ids]:
     return tuple(ids[start : len(ids) - after + min(margin, after)] for ids in (old, new))  # type: ignore[return-value]
 
 
-def alike(first: Ids, second: Ids) -> int:
+def alike(first: Ints, second: Ints) -> int:
     """How many values two arrays share at their start."""
     length = min(len(first), len(second))
     different = first[:length] != second[:length]
@@ -115,7 +114,7 @@ class Document:
     """What one place holds: equal keys mean equal text."""
 
     key: Hashable
-    streams: tuple[Ids, ...]
+    streams: tuple[Ints, ...]
 
 
 class Ledger:
@@ -128,7 +127,7 @@ class Ledger:
         self,
         overlay: Overlay,
         contained: Mapping[Hashable, Hashable] | None = None,
-        read: Callable[[Hashable], tuple[Ids, ...] | None] = lambda key: None,
+        read: Callable[[Hashable], tuple[Ints, ...] | None] = lambda key: None,
     ) -> None:
         """`contained`: place -> key of what the table contains; `read`: the streams of such a key, if known."""
         self.overlay = overlay
@@ -154,11 +153,11 @@ class Ledger:
             self.documents.setdefault(document.key, document)
         return True
 
-    def held(self, place: Hashable) -> tuple[Ids, ...] | None:
+    def held(self, place: Hashable) -> tuple[Ints, ...] | None:
         """What a place says; None if it holds nothing or nobody knows any more."""
         return self.streams(self.keys[place]) if place in self.keys else None
 
-    def streams(self, key: Hashable) -> tuple[Ids, ...] | None:
+    def streams(self, key: Hashable) -> tuple[Ints, ...] | None:
         """What a document that is held says; None if nobody knows any more."""
         return self.documents[key].streams if key in self.documents else self.read(key)
 

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import F64, I64, U64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, hash_contexts, other
-from ngram_builders.table.format import MANY, WIDE, Columns, Ints
+from ngram_builders.table.format import MANY, WIDE, Columns
 
 __all__ = ["ORDER_COUNT", "Pools", "directories", "mean", "nested", "successors"]
 
-Floats = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
 Pools = Sequence[Sequence[Columns]]
 
 ORDER_COUNT = HIGHEST_ORDER - 1
@@ -42,7 +40,7 @@ class Found:
     widths: I64  # [S] at least 1
 
 
-def mean(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Ints) -> tuple[Floats, Floats]:
+def mean(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
     """How likely each candidate is after each context: p [K, O, C], and the weight of who says so: heard [K, O].
 
     p is the weighted mean of count / total over the pools that have seen the context, heard their weights' sum.
@@ -87,8 +85,8 @@ def successors(pools: Pools, contexts: Ints, n: int) -> I64:
 
 
 def nested(
-    pools: Pools, weights: Sequence[float], contexts: Ints, p: npt.NDArray[np.floating], n: int, rows: Floats
-) -> tuple[I64, Floats]:
+    pools: Pools, weights: Sequence[float], contexts: Ints, p: npt.NDArray[np.floating], n: int, rows: F64
+) -> tuple[I64, F64]:
     """Candidates of a model and of the pools, and how likely each is for both together: ids [C], p_f [K, C].
 
     p [V] is the model's word; below 0 is what may not follow. Candidates are its n likeliest and `successors`.
@@ -142,7 +140,7 @@ def pooled_totals(found: Sequence[Found], slots: int) -> I64:
     return sums
 
 
-def likelihoods(found: Sequence[Found], totals: I64, candidates: Ints) -> Floats:
+def likelihoods(found: Sequence[Found], totals: I64, candidates: Ints) -> F64:
     """count / total [slots, C], kept between 0 and 1: beside a pruned table, changes can take away too much."""
     sums = np.zeros((len(totals), len(candidates)), dtype=np.int64)
     for one in found:

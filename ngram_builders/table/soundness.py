@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import I64, Ints
 from ngram_builders.ngrams import hash_bits, other
-from ngram_builders.table.format import FINGERPRINT_BITS, MANY, WIDE, Columns, Ints
+from ngram_builders.table.format import FINGERPRINT_BITS, MANY, WIDE, Columns
 
 __all__ = ["unsound"]
 
 PIECE = 1 << 20  # values looked at at once
 MOST = 2**31 - 1  # the largest count of an n-gram
-
-I64 = npt.NDArray[np.int64]
 
 
 def unsound(columns: Columns) -> str | None:

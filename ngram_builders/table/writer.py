@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import U64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import (
     HIGHEST_ORDER,
@@ -46,9 +47,6 @@ __all__ = ["columns_of", "write_table"]
 
 CHUNK = 1 << 22  # bytes read at once when sections are put together
 PIECE = 1 << 22  # contexts looked at at once when directories are made
-
-Ints = npt.NDArray[np.integer]
-U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

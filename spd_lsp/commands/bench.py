@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.progress import progress
-from spd_lsp.settings import UserError
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 MOST_DRAFTS, MOST_EDITORS = 16, 128

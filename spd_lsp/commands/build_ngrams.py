@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.commands.distributed_build import OPTIONS as WHERE
 from spd_lsp.commands.distributed_build import cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.progress import Report, progress, size
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import Preview, Summary

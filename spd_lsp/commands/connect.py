@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.lsp.transport.addresses import (
     DEFAULT_PORT,
     UNIX_SOCKETS,
@@ -16,7 +17,6 @@ from spd_lsp.lsp.transport.addresses import (
     parse_port,
     read_address,
 )
-from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
     from spd_lsp.lsp.transport.access import Door

@@ -12,8 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ngram_builders.errors import UserError
+from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.model_match import covers, is_anothers, passed_over, whose
-from ngram_builders.registry.registry import Domain, Registry
+from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from spd_lsp import __version__
 from spd_lsp.commands.ngram_listing import megabytes, mend, sources_gone
@@ -21,7 +23,7 @@ from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.completion.tuned_settings import read_tuned, read_weights
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer

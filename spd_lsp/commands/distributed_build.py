@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 if TYPE_CHECKING:
     from ngram_builders.build import Summary
@@ -50,7 +50,8 @@ def count_in_tasks(
     Nothing is known of earlier builds here, so that every build is a fresh one.
     """
     try:
-        from ngram_builders.distributed.build import Cluster, build
+        from ngram_builders.distributed.build import build
+        from ngram_builders.distributed.executors import Cluster
     except ModuleNotFoundError as error:
         raise UserError(
             f"expected the package {error.name} for --engine datatrove, found none; "

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.paper.commands import experiments
 from spd_lsp.evaluation.paper.subject import publish, tell
 from spd_lsp.evaluation.results import for_the_user_alone, out_option
 from spd_lsp.progress import Report, resumable
-from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.session import Session

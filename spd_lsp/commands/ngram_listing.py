@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ngram_builders.registry.assignments import Choice, Uses
-    from ngram_builders.registry.registry import Domain, Registry
-    from ngram_builders.table.reader import TableSummary
+    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.registry import Registry
+    from ngram_builders.table.format import TableSummary
 
 __all__ = [
     "as_line",

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.hub import lasting
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.registry.cleanup import Leftover
-    from ngram_builders.registry.registry import Domain, Registry
+    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.registry import Registry
 
 FILE = click.Path(path_type=Path)
 

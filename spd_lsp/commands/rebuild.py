@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import sources_gone
 from spd_lsp.commands.ngrams import example, open_registry
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.progress import progress
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import Summary
-    from ngram_builders.registry.registry import Domain
+    from ngram_builders.registry.domains import Domain
     from spd_lsp.completion.tokenizer import Tokens
 
 

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.commands.ngrams import example, open_registry
 from spd_lsp.evaluation.results import for_the_user_alone, out_option
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.progress import Report, resumable
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ngram_builders.registry.registry import Domain, Registry
+    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.evaluation.session import Session
     from spd_lsp.evaluation.walk import Outcome

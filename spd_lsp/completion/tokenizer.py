@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 BLANKS = (b" ", b"\t")

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import F64
 from ngram_builders.table.format import Weights
 from spd_lsp.settings import Settings, fault
 
 __all__ = ["COORDINATES", "FITTED", "Coordinate", "Tuned", "Walk", "choose", "crossed", "descend", "read_tuned",
            "read_weights", "threshold", "with_tuned", "write_tuned"]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
 Value = float | str
 Tuned = Mapping[str, Value]
 
@@ -142,7 +142,7 @@ def distinct(ways: Sequence[Tuned]) -> list[Tuned]:
     return [way for i, way in enumerate(ways) if way not in ways[:i]]
 
 
-def threshold(probabilities: Floats, right: Floats, characters: Floats) -> float:
+def threshold(probabilities: F64, right: F64, characters: F64) -> float:
     """The probability from which drafts save more keys than reading them costs: below it none is worth offering.
 
     Of drafts [P]: how likely they were said to be, whether they are right, and how long they are. A right one
@@ -156,12 +156,12 @@ def threshold(probabilities: Floats, right: Floats, characters: Floats) -> float
     return math.floor(1000 * float(probabilities[order][last])) / 1000
 
 
-def choose(hits: Floats) -> int:
+def choose(hits: F64) -> int:
     """The way that completes most, the first one if others only equal it. [P, A] -> a column."""
     return int(np.argmax(hits.mean(axis=0)))
 
 
-def crossed(hits: Floats, files: Sequence[str]) -> Floats:
+def crossed(hits: F64, files: Sequence[str]) -> F64:
     """What choosing gains at places that it did not choose by: files in two halves, each judged by the other's.
 
     [P, A] -> [P], each place's hits by the way chosen without it less those by the first way.

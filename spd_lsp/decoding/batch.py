@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import both_sides, fuse, likeliest
-from spd_lsp.decoding.superposed import Draft, Floats, Ids, Model, Start, histories
+from spd_lsp.decoding.hypotheses import Draft
+from spd_lsp.decoding.superposed import Model, Start, histories
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]

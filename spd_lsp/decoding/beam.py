@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from spd_lsp.decoding.batch import EMPTY, Batch, Check, Options, grow, longest
-from spd_lsp.decoding.hypotheses import ranked, settled
-from spd_lsp.decoding.superposed import FEW, Draft, Drafts, Model, Start
+from spd_lsp.decoding.hypotheses import Draft, ranked, settled
+from spd_lsp.decoding.superposed import FEW, Drafts, Model, Start
 from spd_lsp.settings import Settings
 
 

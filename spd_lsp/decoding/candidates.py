@@ -9,17 +9,15 @@ Legend: K histories, R the model's candidate tokens, A those of the n-grams, C o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.models.logits import barred, log_softmax, log_z, softmax, top, top_allowed
 from spd_lsp.models.topk import Likeliest
 from spd_lsp.settings import Settings
 
-Floats = npt.NDArray[np.floating[Any]]
-Ids = npt.NDArray[np.int64]
 Histories = Sequence[Sequence[int]] | Ids
 
 LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate is known to its n-grams

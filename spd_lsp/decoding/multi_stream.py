@@ -15,18 +15,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from spd_lsp.decoding.hypotheses import ranked, settled
-from spd_lsp.decoding.superposed import (
-    Draft,
-    Drafts,
-    Floats,
-    Model,
-    Start,
-    first_step,
-    next_step,
-    select,
-    superposition,
-)
+from ngram_builders.arrays import Floats
+from spd_lsp.decoding.hypotheses import Draft, ranked, settled
+from spd_lsp.decoding.superposed import Drafts, Model, Start, first_step, next_step, select, superposition
 from spd_lsp.settings import Settings
 
 

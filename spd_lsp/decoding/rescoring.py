@@ -14,9 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from ngram_builders.arrays import Floats
 from spd_lsp.decoding.candidates import LEAST, fuse
-from spd_lsp.decoding.hypotheses import ranked
-from spd_lsp.decoding.superposed import Draft, Drafts, Floats, Model, Start, first_step, histories, superpose
+from spd_lsp.decoding.hypotheses import Draft, ranked
+from spd_lsp.decoding.superposed import Drafts, Model, Start, first_step, histories, superpose
 from spd_lsp.settings import Settings
 
 CHOICE = 2  # drafts that are written and read for each that is shown

@@ -12,20 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import Interpolation, of_all, of_few, proposed
 from spd_lsp.decoding.hypotheses import Draft as Draft
 from spd_lsp.decoding.hypotheses import Reads, ranked, settled
 from spd_lsp.models.logits import log_z, top_allowed
 from spd_lsp.models.topk import Likeliest
 from spd_lsp.settings import Settings
-
-Floats = npt.NDArray[np.floating[Any]]
-Ids = npt.NDArray[np.int64]
 
 FEW = 4  # for each draft: options that are looked at even when enough are found
 REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold

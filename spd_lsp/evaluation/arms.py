@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ngram_builders.arrays import Floats
+from ngram_builders.errors import UserError
 from spd_lsp.completion.completer import HISTORY, BoundedModel, Completer
 from spd_lsp.completion.context import trim
 from spd_lsp.completion.postprocess import Place, rank, shown
@@ -26,11 +28,11 @@ from spd_lsp.completion.tokenizer import Prompt, Tokens
 from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.hypotheses import worth
 from spd_lsp.decoding.sampling import Chance, nucleus, sample
-from spd_lsp.decoding.superposed import Drafts, Floats, Model, Start
+from spd_lsp.decoding.superposed import Drafts, Model, Start
 from spd_lsp.evaluation.length_penalty import penalised_beam
 from spd_lsp.evaluation.prior import PRIORS, Prior
 from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
-from spd_lsp.settings import Settings, UserError, fault
+from spd_lsp.settings import Settings, fault
 
 __all__ = ["DRAWN", "FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "Reply", "parse_arm", "parse_arms"]
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["REPETITIONS", "Draws", "Floats", "Interval", "mean", "means"]
+from ngram_builders.arrays import F64, I64
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+__all__ = ["REPETITIONS", "Draws", "Interval", "mean", "means"]
+
 
 REPETITIONS = 4_000
 FEWER = 1_000  # of `means`, which are asked of many columns
@@ -46,32 +46,32 @@ class Draws:
         names = list(zip(packages, files, strict=True))
         distinct = sorted(set(names))
         places = {name: i for i, name in enumerate(distinct)}
-        self.file_of: Ints = np.array([places[name] for name in names], dtype=np.int64)  # [places]
+        self.file_of: I64 = np.array([places[name] for name in names], dtype=np.int64)  # [places]
         self.counts = draw([package for package, _ in distinct], np.random.default_rng(seed), b)  # [B, F]
 
-    def by_file(self, values: Floats) -> Floats:
+    def by_file(self, values: F64) -> F64:
         """The sums of the places' values in each file. [places, A] -> [F, A]"""
         sums = np.zeros((self.counts.shape[1], values.shape[1]))
         np.add.at(sums, self.file_of, values)
         return sums
 
-    def means(self, parts: Floats, wholes: Floats) -> tuple[Floats, Floats]:
+    def means(self, parts: F64, wholes: F64) -> tuple[F64, F64]:
         """Sum of parts over sum of wholes: [places, A] twice -> over all places [A], by repetition [B, A]."""
         part, whole = self.by_file(parts), self.by_file(wholes)
         drawn = ratio(self.counts @ part, self.counts @ whole)
         return ratio(part.sum(axis=0), whole.sum(axis=0)), drawn
 
-    def intervals(self, parts: Floats, wholes: Floats) -> list[Interval]:
+    def intervals(self, parts: F64, wholes: F64) -> list[Interval]:
         """Each arm's mean. -> [A]"""
         return [interval(*both) for both in columns(*self.means(parts, wholes))]
 
-    def differences(self, parts: Floats, wholes: Floats, against: int) -> list[Interval]:
+    def differences(self, parts: F64, wholes: F64, against: int) -> list[Interval]:
         """Each arm's mean less that of the arm `against`. -> [A]"""
         mean, drawn = self.means(parts, wholes)
         return [interval(*both) for both in columns(mean - mean[against], drawn - drawn[:, [against]])]
 
 
-def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> Floats:
+def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> F64:
     """How often each file is drawn: `packages` [F] says where it belongs. -> [B, F]
 
     A package drawn c times has its n files drawn c times n times, with equal chances.
@@ -85,18 +85,18 @@ def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> Floats:
     return counts
 
 
-def ratio(part: Floats, whole: Floats) -> Floats:
+def ratio(part: F64, whole: F64) -> F64:
     """part / whole, not a number where there is nothing."""
-    means: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    means: F64 = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return means
 
 
-def columns(mean: Floats, drawn: Floats) -> list[tuple[float, Floats]]:
+def columns(mean: F64, drawn: F64) -> list[tuple[float, F64]]:
     """Each arm's mean with its repetitions."""
     return [(float(mean[a]), drawn[:, a]) for a in range(len(mean))]
 
 
-def interval(mean: float, drawn: Floats) -> Interval:
+def interval(mean: float, drawn: F64) -> Interval:
     """The middle 95 % of what was drawn."""
     finite = drawn[np.isfinite(drawn)]
     if not len(finite):

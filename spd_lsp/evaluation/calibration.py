@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import F64
+from ngram_builders.errors import UserError
 from spd_lsp.completion.calibration import LEAST
-from spd_lsp.evaluation.bootstrap import Floats
 from spd_lsp.evaluation.store import Record
-from spd_lsp.settings import UserError
 
 __all__ = ["Seen", "as_line", "fit", "gap", "loss", "observed", "said", "said_elsewhere"]
 
@@ -30,9 +30,9 @@ STEPS = 100
 class Seen:
     """Drafts that were shown."""
 
-    p: Floats  # what each was ranked by [N]
-    first: Floats  # 1 for the first of its place [N]
-    right: Floats  # 1 for what was written [N]
+    p: F64  # what each was ranked by [N]
+    first: F64  # 1 for the first of its place [N]
+    right: F64  # 1 for what was written [N]
     package: npt.NDArray[np.str_]  # [N]
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Seen:
@@ -54,7 +54,7 @@ def observed(records: Sequence[Record], label: str) -> Seen:
     return Seen(np.array(p), np.array(first, float), np.array(right, float), np.array(package))
 
 
-def features(seen: Seen) -> Floats:
+def features(seen: Seen) -> F64:
     """What the weights are multiplied with. [N, 5]"""
     p = np.clip(seen.p, LEAST, 1 - LEAST)
     return np.stack(
@@ -62,7 +62,7 @@ def features(seen: Seen) -> Floats:
     )
 
 
-def fit(seen: Seen) -> Floats:
+def fit(seen: Seen) -> F64:
     """The likeliest weights, by Newton's method. [5]"""
     x, weights = features(seen), np.array([0, 1, 0, 1, 1.0])
     for _ in range(STEPS):
@@ -76,23 +76,23 @@ def fit(seen: Seen) -> Floats:
     return weights
 
 
-def cost(x: Floats, right: Floats, weights: Floats) -> float:
+def cost(x: F64, right: F64, weights: F64) -> float:
     """What `fit` makes small: -log p of all that was seen, and the penalty."""
     z = x @ weights
     return float(np.logaddexp(0, z).sum() - right @ z + PENALTY / 2 * weights @ weights)
 
 
-def logistic(z: Floats) -> Floats:
+def logistic(z: F64) -> F64:
     """1 / (1 + e^-z), without overflow."""
     return np.asarray(np.exp(-np.logaddexp(0, -z)))
 
 
-def said(seen: Seen, weights: Floats) -> Floats:
+def said(seen: Seen, weights: F64) -> F64:
     """Of each draft, how often one like it is right by these weights. [N]"""
     return logistic(features(seen) @ weights)
 
 
-def said_elsewhere(seen: Seen) -> Floats:
+def said_elsewhere(seen: Seen) -> F64:
     """The same, by weights from the other packages. [N]"""
     told = np.empty(len(seen.p))
     for package in np.unique(seen.package):
@@ -101,13 +101,13 @@ def said_elsewhere(seen: Seen) -> Floats:
     return told
 
 
-def gap(told: Floats, right: Floats) -> float:
+def gap(told: F64, right: F64) -> float:
     """How far what is said is from the share that is right: mean over ten parts of the drafts, by what is said."""
     parts = np.array_split(np.argsort(told, kind="stable"), min(PARTS, len(told)))
     return float(sum(len(part) * abs(told[part].mean() - right[part].mean()) for part in parts) / len(told))
 
 
-def loss(told: Floats, right: Floats) -> float:
+def loss(told: F64, right: F64) -> float:
     """-log of what was said of what happened, mean over drafts, in nats."""
     told = np.clip(told, LEAST, 1 - LEAST)
     return float(-np.where(right > 0, np.log(told), np.log1p(-told)).mean())

@@ -11,15 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from tree_sitter import Node
 
+from ngram_builders.arrays import U8
 from spd_lsp.completion.languages import LANGUAGES, Language, TooHard, parse
 from spd_lsp.completion.syntax_outline import is_documentation
 
 __all__ = ["CODE", "COMMENT", "LEXEME", "STRING", "Line", "code_lines"]
 
-Kinds = npt.NDArray[np.uint8]
 
 CODE, STRING, COMMENT, SKIPPED = 0, 1, 2, 3  # what a character belongs to; SKIPPED: imports and documentation
 LEXEME = re.compile(r"\w+|[^\w\s]")  # a word or a sign, of any language
@@ -33,7 +32,7 @@ class Line:
 
     start: int  # of the line, its indentation included
     text: str  # without white space at its end
-    kinds: Kinds  # of each character: CODE, STRING or COMMENT
+    kinds: U8  # of each character: CODE, STRING or COMMENT
 
     @property
     def indentation(self) -> int:
@@ -55,7 +54,7 @@ def code_lines(text: str, language: str) -> list[Line]:
     return found
 
 
-def is_wanted(line: str, start: int, kinds: Kinds, language: Language) -> bool:
+def is_wanted(line: str, start: int, kinds: U8, language: Language) -> bool:
     """Whether a line that begins at `start` is code, and neither too short nor too long."""
     if len(line) > LONGEST or len(LEXEME.findall(line)) < LEAST_LEXEMES:
         return False
@@ -66,14 +65,14 @@ def is_wanted(line: str, start: int, kinds: Kinds, language: Language) -> bool:
     return language.import_line is None or not language.import_line.match(line.lstrip())
 
 
-def kinds_of(text: str, language: Language) -> Kinds:
+def kinds_of(text: str, language: Language) -> U8:
     """What each character of a text belongs to. -> [characters]"""
     source = np.frombuffer(text.encode("utf-8", "replace"), dtype=np.uint8)
     kinds = np.zeros(len(source), dtype=np.uint8)  # by bytes, as the tree has it
     with suppress(TooHard):  # all of it is code then
         for node, kind in marked(parse(language, text).root_node, language):
             kinds[node.start_byte : node.end_byte] = kind
-    of_characters: Kinds = kinds[(source & 0xC0) != 0x80]
+    of_characters: U8 = kinds[(source & 0xC0) != 0x80]
     return of_characters
 
 

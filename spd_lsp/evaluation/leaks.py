@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import U64
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, stream
 from ngram_builders.sources.filters import source_of
 from ngram_builders.table.reader import Table, query
@@ -33,11 +35,9 @@ from spd_lsp.evaluation.similarity import (
     windows,
     without_comments,
 )
-from spd_lsp.settings import UserError
 
 __all__ = ["MOST", "Finding", "check"]
 
-U64 = npt.NDArray[np.uint64]
 Report = Callable[[int, int], None]
 
 MOST = 0.01  # of a package's windows; unrelated repositories share 0.0009 at most, true leaks 0.61 and more

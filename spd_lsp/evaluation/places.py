@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import language_of_name, survey
 from ngram_builders.sources.filters import source_of
 from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.evaluation.code_lines import CODE, LEXEME, Line, code_lines
-from spd_lsp.settings import UserError
 
 __all__ = [
     "FILES",

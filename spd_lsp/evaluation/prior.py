@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
-from ngram_builders.registry.registry import WEIGHT
+from ngram_builders.registry.domains import WEIGHT
 from ngram_builders.table.format import Columns
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import columns_of
@@ -34,7 +34,6 @@ __all__ = ["PRIORS", "SEEN", "FilePrior", "PackagePrior", "Prior"]
 Prior = Literal["none", "built-in", "repository", "repository+file"]
 PRIORS: tuple[Prior, ...] = ("none", "built-in", "repository", "repository+file")
 SEEN = ("in another file", "in the same file", "new")
-Ids = npt.NDArray[np.integer]
 
 
 class PackagePrior:
@@ -52,7 +51,7 @@ class PackagePrior:
         self.holders = Counter(line for lines in self.lines for line in lines)  # files that hold each line
         self.built_in = {language: Table.open(path, tokens.fingerprint) for language, path in built_in.items()}
 
-    def count(self, streams: Sequence[Ids]) -> Run:
+    def count(self, streams: Sequence[Ints]) -> Run:
         """The n-grams of some streams."""
         return count_streams(streams, orders=ORDERS, vocab_size=self.tokens.vocab_size)
 
@@ -94,7 +93,7 @@ class FilePrior:
             "repository+file": mixture([("repository", [*self.repository, file], WEIGHT), *beside]),
         }
 
-    def around(self, cursor: Cursor, right: bool) -> list[Ids]:
+    def around(self, cursor: Cursor, right: bool) -> list[Ints]:
         """The file's own ids without the cursor's line, in two pieces, as the server counts an open document."""
         text = self.source.text
         start, end = (len(text[:place].encode()) for place in (cursor.line_start, cursor.line_end))

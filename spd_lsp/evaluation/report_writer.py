@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bootstrap import Interval
 from spd_lsp.evaluation.drawing import import_matplotlib
-from spd_lsp.settings import UserError
 
 __all__ = ["Cell", "Report", "Table", "check_target", "error_bars", "figures_possible", "percent", "plain_points",
            "plain_ticks", "points", "save", "table", "write"]  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.arms import Arm, Asker
@@ -23,7 +24,7 @@ from spd_lsp.evaluation.quality import Plan, measure
 from spd_lsp.evaluation.store import Record, Store
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
 from spd_lsp.models.load import load
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 __all__ = ["Options", "Session", "open_session"]
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import U64, Ints
+
 __all__ = ["NEAR", "WINDOW", "code_digest", "identifiers", "jaccard", "telling", "windows", "without_comments"]
 
-Ids = npt.NDArray[np.integer]
-U64 = npt.NDArray[np.uint64]
 
 NEAR = 0.8  # Jaccard index of identifiers from which two files count as versions of one another
 WINDOW = 13  # tokens
@@ -45,7 +45,7 @@ def without_comments(text: str) -> str:
     return COMMENTS.sub("", text)
 
 
-def telling(documents: Sequence[Ids], least: int, length: int = WINDOW) -> npt.NDArray[np.bool_]:
+def telling(documents: Sequence[Ints], least: int, length: int = WINDOW) -> npt.NDArray[np.bool_]:
     """Which windows hold `least` different ids: tables of numbers are alike by chance. -> [W], as of `windows`."""
     parts = [np.empty(0, dtype=bool)]
     for ids in documents:
@@ -55,7 +55,7 @@ def telling(documents: Sequence[Ids], least: int, length: int = WINDOW) -> npt.N
     return np.concatenate(parts)
 
 
-def windows(documents: Sequence[Ids], length: int = WINDOW) -> U64:
+def windows(documents: Sequence[Ints], length: int = WINDOW) -> U64:
     """A hash of each run of `length` ids within a document; equal runs have equal hashes. -> [W], not sorted."""
     parts = [np.empty(0, dtype=np.uint64)]
     for ids in documents:

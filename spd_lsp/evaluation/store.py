@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 __all__ = ["Store", "read_places"]
 

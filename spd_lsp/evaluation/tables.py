@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ngram_builders.arrays import F64
 from spd_lsp.evaluation.arms import Arm
-from spd_lsp.evaluation.bootstrap import Draws, Floats, Interval
+from spd_lsp.evaluation.bootstrap import Draws, Interval
 from spd_lsp.evaluation.metrics import METRICS, expected_exact
 from spd_lsp.evaluation.places import LENGTHS, PRIMARY, STRATA, length_of
 from spd_lsp.evaluation.prior import SEEN
@@ -173,7 +174,7 @@ def pairable(arms: Sequence[Arm], first: int, second: int) -> bool:
 
 def cost(label: str, replies: Sequence[dict[str, Any]]) -> Cost:
     """Means and percentiles of one arm's costs."""
-    of: dict[str, Floats] = {name: np.array([float(reply[name]) for reply in replies]) for name in COSTS}
+    of: dict[str, F64] = {name: np.array([float(reply[name]) for reply in replies]) for name in COSTS}
     means = {name: float(values.mean()) if len(values) else float("nan") for name, values in of.items()}
     at = [float(np.percentile(of["wall_ms"], p)) if len(replies) else float("nan") for p in (50, 95)]
     middle = float(np.median(of["cpu_ms"])) if len(replies) else float("nan")

@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from ngram_builders.arrays import F64
 from ngram_builders.ngrams import ORDERS
-from ngram_builders.registry.registry import WEIGHT
+from ngram_builders.registry.domains import WEIGHT
 from ngram_builders.table.format import Weights
 from spd_lsp.completion.calibration import share_right
 from spd_lsp.completion.tuned_settings import FITTED, GLANCE, Tuned, Walk, descend, odd, threshold
 from spd_lsp.evaluation.arms import FULL, Arm
-from spd_lsp.evaluation.bootstrap import Draws, Floats, Interval
+from spd_lsp.evaluation.bootstrap import Draws, Interval
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
 from spd_lsp.evaluation.quality import Plan, measure
@@ -155,7 +156,7 @@ def arm_of(way: Tuned) -> Arm:
     return Arm(f"{label}@{FULL}", "superposed", FULL, settings)
 
 
-def hits(records: Sequence[Record], way: Tuned, k: int) -> Floats:
+def hits(records: Sequence[Record], way: Tuned, k: int) -> F64:
     """Whether one of a way's first k drafts is what was written. [P]"""
     label = arm_of(way).label
     return np.array([float(one["place"]["target"] in one["arms"][label]["drafts"][:k]) for one in records])
@@ -184,7 +185,7 @@ def walk_grid(session: Session, cursors: Sequence[Cursor]) -> Outcome:
     return Outcome(kept, walk, differ[k], Report(NAME, "Settings tuned", facts, tables, data))
 
 
-def difference(records: Sequence[Record], gains: Floats) -> Interval:
+def difference(records: Sequence[Record], gains: F64) -> Interval:
     """The mean of what is gained at each place, with its interval."""
     places = [record["place"] for record in records]
     draws = Draws([one["package"] for one in places], [one["file"] for one in places])
@@ -194,7 +195,7 @@ def difference(records: Sequence[Record], gains: Floats) -> Interval:
 # --- from which probability on a draft is offered -------------------------------------------------------------
 
 
-def drafts_of(records: Sequence[Record], way: Tuned, k: int) -> tuple[Floats, Floats, Floats]:
+def drafts_of(records: Sequence[Record], way: Tuned, k: int) -> tuple[F64, F64, F64]:
     """Of every draft: how often one like it is said to be right, whether it is, and its characters. [P] each"""
     found = [
         (share_right(p, first=not rank, ngrams=True), float(text == one["place"]["target"]), float(len(text)))

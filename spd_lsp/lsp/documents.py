@@ -19,7 +19,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument, Workspace
 
-from ngram_builders.sources.discovery import is_secret
+from ngram_builders.sources.secret_files import is_secret
 
 __all__ = [
     "LspDocument",

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import PurePath
 
-from ngram_builders.sources.discovery import is_secret, language_of
+from ngram_builders.sources.discovery import language_of
+from ngram_builders.sources.secret_files import is_secret
 
 __all__ = ["editors_name", "refusal"]
 

@@ -17,6 +17,7 @@ from lsprotocol import types
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
+from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.lsp.completion_items import Client, inline_items, menu_items
 from spd_lsp.lsp.documents import LspDocument, place_of
@@ -32,7 +33,7 @@ from spd_lsp.lsp.status import LOADING, OFF, READY, Status
 from spd_lsp.lsp.transport.editor_process import visible
 from spd_lsp.ngrams.document_changes import Inbox
 from spd_lsp.printable import printable
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Answer, Completer

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spd_lsp.models.topk import Asking, Ids, Likeliest, chosen, unpacked
-from spd_lsp.models.topk import Floats as Floats
+from ngram_builders.arrays import Floats, Ids
+from spd_lsp.models.topk import Asking, Likeliest, chosen, unpacked
 from spd_lsp.models.topk import Mixture as Mixture
 
 CHUNK = 128  # prompt tokens between two looks at `check`

@@ -18,8 +18,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from spd_lsp.models.base import Floats, Mixture, Pass, Runner
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Pass, Runner
 from spd_lsp.models.oom_fallback import Retreating
+from spd_lsp.models.topk import Mixture
 
 MOST = 32  # seats read together
 LONGEST_WAIT = 0.02  # seconds for those who are choosing their next tokens

@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
-Ids = npt.NDArray[np.int64]
+from ngram_builders.arrays import Floats, Ids
 
 WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 

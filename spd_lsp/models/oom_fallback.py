@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from spd_lsp.models.base import Floats, Mixture, Pass, Runner, Slot
-from spd_lsp.models.topk import Ids, Likeliest
+from ngram_builders.arrays import Floats, Ids
+from spd_lsp.models.base import Pass, Runner, Slot
+from spd_lsp.models.topk import Likeliest, Mixture
 
 Answer = TypeVar("Answer")
 

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.backend_selection import SMALL, fastest
 from spd_lsp.models.base import Runner
 from spd_lsp.models.checkpoint.description import read_config
@@ -28,7 +29,7 @@ from spd_lsp.models.checkpoint.validate import (
 from spd_lsp.models.oom_fallback import Retreating
 from spd_lsp.models.threads import Threads, counts_below
 from spd_lsp.models.transformers_engine import CausalModel
-from spd_lsp.settings import DEVICE, UserError
+from spd_lsp.settings import DEVICE
 
 CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before any choice
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.backend_selection import SMALL, fault_of_windows
 from spd_lsp.models.checkpoint.description import read_config
 from spd_lsp.models.numpy.convert import convert
@@ -15,7 +16,6 @@ from spd_lsp.models.numpy.engine import NumpyRunner
 from spd_lsp.models.numpy.recorded import write_record
 from spd_lsp.models.self_test import expect, fault
 from spd_lsp.models.transformers_engine import CausalModel
-from spd_lsp.settings import UserError
 
 
 def record(folder: Path) -> None:

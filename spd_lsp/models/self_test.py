@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spd_lsp.models.base import Floats, Runner
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Runner
 
 PROBE = 16  # T
 SHORT = 5  # positions of a window that the probe leaves

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.models.logits import log_z, top
 
-Floats = npt.NDArray[np.floating[Any]]
-Ids = npt.NDArray[np.int64]
 Mixture = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
 
 

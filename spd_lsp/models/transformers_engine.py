@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from spd_lsp.models.base import Floats, Mixture, Runner
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Runner
+from spd_lsp.models.topk import Mixture
 
 
 class CausalModel(Runner):

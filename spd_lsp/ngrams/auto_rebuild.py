@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ngram_builders.programs import AWAY
-from ngram_builders.registry.registry import Domain
+from ngram_builders.registry.domains import Domain
 
 __all__ = ["Rebuilder", "behind"]
 

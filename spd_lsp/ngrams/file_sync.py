@@ -12,20 +12,17 @@ from collections.abc import Callable, Generator, Hashable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from ngram_builders.arrays import Ints
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import stream
-from ngram_builders.registry.registry import Domain
+from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.discovery import Found, akin, language_of, reason, walk
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, Unfit, examine, read
 from ngram_builders.table.overlay import Document, Ledger, Overlay
 from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
-from spd_lsp.settings import UserError
 
 __all__ = ["Contents", "Followed", "digest_of"]
 
-Ids = npt.NDArray[np.integer]
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 SHARE = 0.5  # of an overlay's room, what files that changed on disk may take; the rest is for open ones
@@ -45,7 +42,7 @@ class Contents(Protocol):
     def is_old(self) -> bool:
         """Whether secrets are in the table that are masked now."""
 
-    def ids(self, digest: bytes) -> Ids | None:
+    def ids(self, digest: bytes) -> Ints | None:
         """The ids of the text with that digest, if they are still known."""
 
 
@@ -90,7 +87,7 @@ class Followed:
         language = domain.recipe.get("language")
         self.wanted = akin(str(language)) if language else None
 
-    def read(self, key: Hashable) -> tuple[Ids, ...] | None:
+    def read(self, key: Hashable) -> tuple[Ints, ...] | None:
         """The streams of a text that the table contains."""
         ids = self.contents.ids(key) if isinstance(key, bytes) else None
         return None if ids is None else (stream(ids, self.end_of_text),)

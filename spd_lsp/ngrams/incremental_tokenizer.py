@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import I32, U8
+
 __all__ = ["Encoded", "Retokeniser", "Tokenizer"]
 
-Ids = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.uint8]
 
 AGREE = 4  # tokens that must be the same beyond an anchor
 # Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair
@@ -45,10 +45,10 @@ class Encoded:
     """A text's bytes, its ids, and where each token ends in the bytes; no ends if the ids spell other bytes."""
 
     data: bytes
-    ids: Ids  # [T]
+    ids: I32  # [T]
     ends: npt.NDArray[np.int64] | None  # [T]
 
-    def around(self, start: int, end: int) -> tuple[Ids, Ids]:
+    def around(self, start: int, end: int) -> tuple[I32, I32]:
         """The ids of the whole tokens up to byte `start`, and of those from byte `end` on."""
         assert self.ends is not None
         first = int(np.searchsorted(self.ends, end, side="left")) + 1 if end else 0
@@ -75,7 +75,7 @@ class Retokeniser:
         """A whole text."""
         return self.spelled(text.encode(), np.array(self.tokenizer.encode(text), dtype=np.int32))
 
-    def spelled(self, data: bytes, ids: Ids) -> Encoded:
+    def spelled(self, data: bytes, ids: I32) -> Encoded:
         """Ids that are known to be this text's. Some tokenizers change the text: then there are no ends."""
         ends = np.cumsum(self.lengths[ids])
         if (int(ends[-1]) if len(ends) else 0) != len(data):
@@ -113,7 +113,7 @@ class Retokeniser:
                     return self.spelled(data, ids)
         return self.encode(text)
 
-    def patch(self, old: Encoded, data: bytes, alike: tuple[int, int], away: int, reach: int) -> Ids | None:
+    def patch(self, old: Encoded, data: bytes, alike: tuple[int, int], away: int, reach: int) -> I32 | None:
         """The ids with the window around a change encoded anew; None if it finds no anchors or does not agree.
 
         alike: how many bytes are the same at the start and at the end.
@@ -162,14 +162,14 @@ class Retokeniser:
             return int(places[1])
         return len(old.ids) if first + reach >= len(old.ids) else None
 
-    def anchors(self, ids: Ids, start: int, end: int) -> npt.NDArray[np.intp]:
+    def anchors(self, ids: I32, start: int, end: int) -> npt.NDArray[np.intp]:
         """Tokens from start up to end that follow a line end and do not begin with another."""
         near = ids[max(start, 1) - 1 : max(end, 1)]
         found: npt.NDArray[np.intp] = np.flatnonzero(self.ends_line[near[:-1]] & ~self.begins_line_end[near[1:]])
         return found + max(start, 1)
 
 
-def same(new: Ids, old: Ids, count: int) -> bool:
+def same(new: I32, old: I32, count: int) -> bool:
     """Whether the first so many ids are there in both and the same."""
     return len(new) >= count <= len(old) and bool(np.array_equal(new[:count], old[:count]))
 
@@ -182,6 +182,6 @@ def common_prefix(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> int:
     return at if length and different[at] else length
 
 
-def as_array(data: bytes) -> Bytes:
+def as_array(data: bytes) -> U8:
     """The bytes as numbers, not copied."""
     return np.frombuffer(data, dtype=np.uint8)

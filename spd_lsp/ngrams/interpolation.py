@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import Floats, Ids
 from ngram_builders.counting.token_cache import read_contents
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER
+from ngram_builders.registry.domains import WEIGHT, Domain
 from ngram_builders.registry.fits import read_fits
 from ngram_builders.registry.model_match import covers, passed_over
-from ngram_builders.registry.registry import WEIGHT, Domain, Registry, mark
+from ngram_builders.registry.registry import Registry, mark
 from ngram_builders.table.format import Columns, Weights
 from ngram_builders.table.order_weights import row_of
 from ngram_builders.table.reader import Table, query
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, behind
 from spd_lsp.ngrams.live_index import Live
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
-Floats = npt.NDArray[np.floating[Any]]
-Ids = npt.NDArray[np.int64]
 Histories = Sequence[Sequence[int]] | Ids
 
 LONGEST = HIGHEST_ORDER - 1  # tokens of context

@@ -19,9 +19,10 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from ngram_builders.ngrams import stream
-from ngram_builders.registry.registry import Domain
-from ngram_builders.sources.discovery import akin, is_secret, language_of
+from ngram_builders.registry.domains import Domain
+from ngram_builders.sources.discovery import akin, language_of
 from ngram_builders.sources.filters import LARGEST, examine
+from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import Document, Ledger, Overlay
 from spd_lsp.ngrams.document_changes import News, Open

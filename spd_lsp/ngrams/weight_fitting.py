@@ -15,15 +15,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import F64, Ids
 from ngram_builders.ngrams import count_streams, negate
 from ngram_builders.table.format import Columns, Weights
 from ngram_builders.table.order_weights import Observations, fit, join, mixed, observe, perplexity
 from ngram_builders.table.writer import columns_of
 from spd_lsp.ngrams.interpolation import ROWS, whole_rows
 
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
-Read = tuple[Observations, Floats]  # of a document: what orders and model said of each token
+Read = tuple[Observations, F64]  # of a document: what orders and model said of each token
 
 PLACES = 8_000  # places that the model is asked about: more moves the weights by hundredths
 WINDOW = 512  # tokens of a document that the model reads at once

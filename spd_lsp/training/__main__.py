@@ -16,8 +16,8 @@ import torch
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.settings import UserError
 from spd_lsp.terminal import console, guard_output
 from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import read_listing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint
 
 NEEDED = (

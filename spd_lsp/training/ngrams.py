@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import U16
 from ngram_builders.ngrams import Run, count_streams, group_starts, merge, other, token_bits
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.writer import write_table
@@ -25,8 +26,7 @@ from spd_lsp.completion.tokenizer import Tokens
 Least = Mapping[int, tuple[int, int]]
 LEAST: Least = {2: (3, 12), 3: (3, 6), 4: (4, 10), 5: (6, 16), 6: (8, 24)}
 
-Ids = npt.NDArray[np.uint16]
-Package = Sequence[Ids]  # its documents, each ended by end-of-text
+Package = Sequence[U16]  # its documents, each ended by end-of-text
 Report = Callable[[int], None]
 
 
@@ -49,7 +49,7 @@ class Tally:
         return merge([Run(self.records[kept], self.counts[kept]), rest])
 
 
-def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tokens: Tokens) -> list[list[Ids]]:
+def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tokens: Tokens) -> list[list[U16]]:
     """The wanted Python files of each package as ids."""
     packages = []
     for folder in folders:

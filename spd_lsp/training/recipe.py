@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from transformers import LlamaConfig
 
-from ngram_builders.table.reader import TableSummary
+from ngram_builders.errors import UserError
+from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.settings import UserError
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import gather
 from spd_lsp.training.corpus.package import Source

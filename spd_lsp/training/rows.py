@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import Document, plain, with_gaps, without_rights
-
-Ids = npt.NDArray[np.uint16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.optim import AdamW, Muon, Optimizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from ngram_builders.arrays import U16
 from spd_lsp.training import checkpoint
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
 REFILL = 20  # steps: about as far as the optimisers remember
-Rows = npt.NDArray[np.uint16]
 Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # of a row, at a step: what is to fall
 
 
@@ -139,7 +138,7 @@ def set_rates(found: dict[str, Optimizer], factor: float) -> None:
             group["lr"] = group["initial_lr"] * factor
 
 
-def batch(rows: Rows, step: int, size: int, first: int = 0) -> Tensor:
+def batch(rows: U16, step: int, size: int, first: int = 0) -> Tensor:
     """The rows of a step, [size, L], step 0 from row `first` on; after the last row the first one follows."""
     places = np.arange(first + step * size, first + (step + 1) * size) % len(rows)
     return torch.from_numpy(rows[places].astype(np.int64))
@@ -185,7 +184,7 @@ def take_step(
 
 def train(
     config: LlamaConfig,
-    rows: Rows,
+    rows: U16,
     plan: Plan,
     folder: Path,
     report: Callable[[Progress, float], None] = lambda progress, loss: None,

@@ -9,9 +9,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.commands.bench import THREADS, parse_numbers
-from spd_lsp.settings import UserError
 
 
 @pytest.fixture(autouse=True)

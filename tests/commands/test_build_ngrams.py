@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.build import Summary
+from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.build_ngrams import describe_build, parse_orders
-from spd_lsp.settings import UserError
 from tests.planted import lines, private_key
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ngram_builders.errors import UserError
 from spd_lsp.cli import check_tokens, main
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
 PROGRAM = """\

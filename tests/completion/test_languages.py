@@ -6,7 +6,8 @@ from pathlib import PurePath
 
 import pytest
 
-from spd_lsp.completion.languages import LANGUAGES, grammar, language_of, missing_closers, parse
+from ngram_builders.sources.discovery import language_of
+from spd_lsp.completion.languages import LANGUAGES, grammar, missing_closers, parse
 
 NODE_FIELDS = ("functions", "classes", "imports", "bare", "containers", "leading", "comments", "strings", "bodies")
 

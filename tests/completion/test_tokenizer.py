@@ -10,8 +10,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import FILL_FORMATS, Tokens, byte_level_piece, sentencepiece_piece
-from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
 

@@ -12,17 +12,10 @@ from hypothesis import strategies as st
 
 from spd_lsp.decoding.beam import beam
 from spd_lsp.decoding.candidates import LEAST, LOG_DELTA, LOG_FLOOR
+from spd_lsp.decoding.hypotheses import Draft
 from spd_lsp.decoding.multi_stream import streams
 from spd_lsp.decoding.rescoring import verified
-from spd_lsp.decoding.superposed import (
-    FEW,
-    Draft,
-    Start,
-    best_first,
-    select,
-    superpose,
-    superposition,
-)
+from spd_lsp.decoding.superposed import FEW, Start, best_first, select, superpose, superposition
 from spd_lsp.models.logits import top
 from spd_lsp.models.topk import chosen
 from spd_lsp.settings import Settings

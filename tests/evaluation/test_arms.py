@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import trim
 from spd_lsp.completion.tokenizer import Tokens
@@ -14,7 +15,7 @@ from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import gap
 from spd_lsp.models.load import load
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 from tests.conftest import STARTER
 
 

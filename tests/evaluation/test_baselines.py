@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.arms import parse_arm
 from spd_lsp.evaluation.baselines import arms_of, best_of, grid, summarise, way
-from spd_lsp.settings import UserError
 
 COSTS = {"passes": 4, "rows": 3, "tokens": 4, "wall_ms": 10.0, "cpu_ms": 9.0}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.calibration import BESIDE_NGRAMS, share_right
 from spd_lsp.evaluation.calibration import Seen, as_line, fit, gap, loss, observed, said, said_elsewhere
-from spd_lsp.settings import UserError
 
 
 def drawn(n=20_000, seed=0):

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.leaks import check, plain_name
 from spd_lsp.evaluation.places import read_packages
 from spd_lsp.evaluation.similarity import code_digest, identifiers, jaccard, telling, windows
-from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
 

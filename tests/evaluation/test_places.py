@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.code_lines import CODE, STRING, code_lines
 from spd_lsp.evaluation.places import (
     AFTER_TRIGGER,
@@ -16,7 +17,6 @@ from spd_lsp.evaluation.places import (
     read_packages,
     sample,
 )
-from spd_lsp.settings import UserError
 
 
 def test_imports_comments_documentation_and_short_lines_are_left_out(repository):

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.store import Store, read_places
-from spd_lsp.settings import UserError
 
 
 def test_records_come_back_and_later_ones_add_arms(tmp_path):

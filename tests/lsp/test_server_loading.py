@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from spd_lsp.settings import Settings, UserError
+from ngram_builders.errors import UserError
+from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import Editor, FakeCompleter, at, opened, result, session, texts, until
 
 COMPLETION = "textDocument/completion"

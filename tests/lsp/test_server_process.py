@@ -17,7 +17,7 @@ from lsprotocol import types
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
 
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.reader import TableSummary
+from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import Tokens
 from tests.lsp.lsp_client import PATIENCE, Editor, at, until
 from tests.ngram_builders.reference import write_texts

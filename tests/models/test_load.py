@@ -19,6 +19,7 @@ from transformers import (
     T5Config,
 )
 
+from ngram_builders.errors import UserError
 from spd_lsp.decoding.superposed import Start, superpose
 from spd_lsp.models.base import CHUNK, shared
 from spd_lsp.models.load import load
@@ -26,7 +27,7 @@ from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.open_checkpoint import choose_threads
 from spd_lsp.models.threads import TRIES
 from spd_lsp.models.transformers_engine import CausalModel
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 SMALL = {
     "vocab_size": 96,

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builders.registry.registry import Domain
-from ngram_builders.table.reader import Table, TableSummary, query
+from ngram_builders.registry.domains import Domain
+from ngram_builders.table.format import TableSummary
+from ngram_builders.table.reader import Table, query
 from tests.ngram_builders.reference import write_texts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry.registry import Domain
+from ngram_builders.registry.domains import Domain
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
 
 PATIENCE = 20.0

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
-from ngram_builders.registry.registry import Domain
+from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.filters import examine
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.writer import columns_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 from spd_lsp.training.corpus import package, wheels
 from spd_lsp.training.corpus.gather import LANGUAGES, folder_name, gather, read_listing
 from spd_lsp.training.recipe import LISTING

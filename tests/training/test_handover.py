@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint
 from spd_lsp.training.handover import pack, unpack
 from spd_lsp.training.recipe import keep_plan

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, recipe, selection
 from spd_lsp.training.__main__ import main
 from spd_lsp.training.corpus.gather import LANGUAGES

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import Histories, Interpolation
 from spd_lsp.decoding.decoders import DECODERS
-from spd_lsp.decoding.superposed import Floats, Ids, Start
+from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
 from spd_lsp.models.topk import Likeliest

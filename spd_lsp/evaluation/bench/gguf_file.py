@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from ngram_builders.arrays import Floats
 
 __all__ = ["Unlike", "write"]
 
-Weight = npt.NDArray[np.floating[Any]]
 
 # What llama.cpp calls a kind of model, and whether it wants the two halves that a rotation turns side by side.
 KINDS = {
@@ -93,7 +93,7 @@ def describe(writer: Any, config: Any, theta: float) -> None:
     writer.add_tokenizer_model("no_vocab")
 
 
-def stored(folder: Path) -> Iterator[tuple[str, Weight]]:
+def stored(folder: Path) -> Iterator[tuple[str, Floats]]:
     """All parameters; bfloat16 becomes float32, which holds it exactly."""
     import torch
     from safetensors import safe_open
@@ -116,8 +116,8 @@ def renamed(name: str) -> str:
     raise Unlike(f"a parameter {name}")
 
 
-def pairs_together(weight: Weight, heads: int) -> Weight:
+def pairs_together(weight: Floats, heads: int) -> Floats:
     """The outputs of each head as first, middle, second, middle + 1 ...; [H * W, I] or [H * W] -> the same."""
     halves = weight.reshape(heads, 2, -1, *weight.shape[1:])  # [H, 2, W / 2, ...]
-    turned: Weight = halves.swapaxes(1, 2).reshape(weight.shape)
+    turned: Floats = halves.swapaxes(1, 2).reshape(weight.shape)
     return turned

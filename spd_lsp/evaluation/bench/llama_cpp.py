@@ -20,14 +20,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from spd_lsp.decoding.superposed import Floats
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.evaluation.bench.gguf_file import Unlike, write
 
 __all__ = ["LlamaCpp", "Unlike"]
 
-Ids = npt.NDArray[np.int64]
 
 SIZES = struct.Struct("4I")  # how a context's settings begin: positions, batch, part of a batch, rows
 AS_FILLED_IN = (512, 2048, 512, 1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bench.arms import LLAMA_CPP, WHOLE, Contest, contenders, forget, run
 from spd_lsp.evaluation.bench.editors import Served, serve
 from spd_lsp.evaluation.bench.machine import (
@@ -28,7 +29,6 @@ from spd_lsp.evaluation.bench.machine import (
 )
 from spd_lsp.evaluation.bench.moments import Moment, Run
 from spd_lsp.evaluation.bench.prefixes import TYPED, read_again
-from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
     from spd_lsp.completion.tokenizer import Tokens
@@ -133,7 +133,7 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
 
 def with_llama_cpp(contest: Contest, asked: Asked) -> tuple[LlamaCpp | None, str]:
     """llama.cpp, where it is installed, loads the model and predicts what the engine does; what to say of it."""
-    from spd_lsp.evaluation.bench.llama_cpp import Unlike
+    from spd_lsp.evaluation.bench.gguf_file import Unlike
 
     assert contest.model is not None
     if str(contest.model.device) != "cpu":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 __all__ = ["gpu"]
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, Qwen2Config
 
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, count_streams, stream
 from ngram_builders.table.reader import Delta
 from spd_lsp.completion.tokenizer import Tokens
@@ -27,7 +28,6 @@ from spd_lsp.models.torch.engine import TorchRunner
 from spd_lsp.models.torch.select import on_gpu
 from spd_lsp.models.transformers_engine import CausalModel
 from spd_lsp.ngrams.interpolation import Mixture
-from spd_lsp.settings import UserError
 
 __all__ = ["SHAPES", "Subject", "prepare"]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.superposed import Model, Start
@@ -26,7 +27,6 @@ from spd_lsp.evaluation.paper.coverage import coverage
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Way, samples
 from spd_lsp.evaluation.paper.passages import some_of
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
-from spd_lsp.settings import UserError
 
 PROMPT = "Answer these questions:\n\nQ: {question}\nA:"
 PAPERS_TAU = 0.06  # the paper's temperature; n-grams are off here

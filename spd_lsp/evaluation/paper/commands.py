@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.paper.subject import Subject, built_in, judge_of, prepare, publish, read_sources, tell
 from spd_lsp.evaluation.results import out_option
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.progress import track
-from spd_lsp.settings import UserError
 
 experiments = click.Group()  # `spd-lsp eval` has them beside its own
 

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ngram_builders.arrays import Floats
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.decoding.decoders import DECODERS
-from spd_lsp.decoding.superposed import Drafts, Floats, Model, Start
+from spd_lsp.decoding.superposed import Drafts, Model, Start
 from spd_lsp.evaluation.arms import FlatModel
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.ngrams.interpolation import LONGEST, Mixture

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.arms import Arm, Asker
 from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.passages import some_of
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.ngrams.interpolation import Mixture
-from spd_lsp.settings import UserError
 
 FIELDS = ("task_id", "entry_point", "prompt", "suffix", "canonical_solution", "test")
 

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from spd_lsp.decoding.superposed import Floats
+from ngram_builders.arrays import Floats
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.description import read_config
-from spd_lsp.settings import UserError
 
 MEASURES = ("superposed", "same history", "best draft", "another text")
 # What may stand for all drafts. A perfectly linear model gives softmax(sum_i gamma_i f(z_i)), the normalised

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.decoding.superposed import Floats
+from ngram_builders.arrays import Floats
 from spd_lsp.evaluation.bootstrap import Interval, means
 from spd_lsp.evaluation.paper.linearity import GUESSES, MEASURES, Trace
 from spd_lsp.evaluation.report_writer import Report, Table

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Ids
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, count_streams, stream
 from ngram_builders.sources.discovery import language_of, survey
 from ngram_builders.sources.filters import source_of
 from ngram_builders.table.format import Columns
 from ngram_builders.table.writer import columns_of
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.settings import UserError
 
-Ids = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 
 HELD_OUT = 6  # one file in so many is asked about, the others are counted

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.decoding.superposed import Floats
+from ngram_builders.arrays import Floats
 from spd_lsp.evaluation.bootstrap import Interval, mean, means
 from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed, matched
 from spd_lsp.evaluation.paper.passages import Passage

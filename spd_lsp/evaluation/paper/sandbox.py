@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 MEMORY = 1 << 30
 SECONDS = 3  # of processor time

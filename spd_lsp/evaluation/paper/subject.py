@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
 from spd_lsp.progress import track
-from spd_lsp.settings import UserError
 
 if TYPE_CHECKING:
     from spd_lsp.completion.tokenizer import Tokens

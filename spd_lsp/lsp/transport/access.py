@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import hold
 from spd_lsp.lsp.transport.addresses import Port
 from spd_lsp.lsp.transport.private_files import OTHERS_WRITE, check_own, private_folder
@@ -28,7 +29,6 @@ from spd_lsp.lsp.transport.token_proof import (
     made_token,
     read_token,
 )
-from spd_lsp.settings import UserError
 
 __all__ = ["Door", "PortDoor", "SocketDoor", "join_port", "join_socket"]
 

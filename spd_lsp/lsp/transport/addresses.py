@@ -15,7 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 __all__ = ["DEFAULT_PORT", "UNIX_SOCKETS", "Port", "default_socket", "is_number", "parse_port", "read_address"]
 

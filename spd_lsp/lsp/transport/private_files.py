@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 __all__ = ["check_own", "keep", "private_folder", "read_private"]
 

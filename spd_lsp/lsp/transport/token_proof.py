@@ -22,9 +22,9 @@ from pathlib import Path
 
 import platformdirs
 
+from ngram_builders.errors import UserError
 from spd_lsp.lsp.transport.addresses import Port
 from spd_lsp.lsp.transport.private_files import keep, read_private
-from spd_lsp.settings import UserError
 
 __all__ = ["PATIENCE", "ask_proof", "default_token_file", "has_token", "made_token", "read_token"]
 

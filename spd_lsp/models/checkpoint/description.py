@@ -14,8 +14,8 @@ from typing import Any
 
 from transformers import AutoConfig
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.network import close_network
-from spd_lsp.settings import UserError
 
 __all__ = ["read_config"]
 

@@ -12,9 +12,10 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.network import opened_network
 from spd_lsp.models.checkpoint.shards import demand_own_files
-from spd_lsp.settings import HUGGING_FACE, UserError, is_path, unabbreviated
+from spd_lsp.settings import HUGGING_FACE, is_path, unabbreviated
 
 STARTER = "starter"
 LARGEST = 128 << 20  # bytes of a description or tokenizer; that of 260,000 tokens has 35 MB

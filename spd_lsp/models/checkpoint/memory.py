@@ -7,8 +7,8 @@ import math
 import struct
 from pathlib import Path
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.shards import weight_files
-from spd_lsp.settings import UserError
 
 GIB = 1 << 30
 LONGEST_HEADER = 100_000_000  # bytes; safetensors opens no file with a longer one

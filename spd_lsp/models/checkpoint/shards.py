@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 __all__ = ["demand_own_files", "weight_files"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.memory import parameters, tensors
-from spd_lsp.settings import UserError
 
 __all__ = ["demand_possible_sizes", "read_json"]
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from spd_lsp.models.base import Floats, Runner
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Runner
 from spd_lsp.models.self_test import PROBE, probe
 
 TOLD = 3  # names of tensors in a sentence

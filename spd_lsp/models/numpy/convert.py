@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
+from ngram_builders.arrays import Floats
 from spd_lsp.models.numpy.decoder import Decoder, Shape
 from spd_lsp.models.numpy.kv_cache import EVERYTHING
 from spd_lsp.models.numpy.weights import Assembly, Unlike, compare_names
-
-Floats = npt.NDArray[np.floating[Any]]
 
 PLAIN_ROTATIONS = {"default", "linear", "llama3", "yarn"}  # the angles of others change with the text's length
 WINDOW = "sliding_attention"  # the kind of a layer that does not see everything

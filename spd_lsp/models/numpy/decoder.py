@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import Floats
 from spd_lsp.models.numpy.kv_cache import EVERYTHING, Memory
 from spd_lsp.models.numpy.linear import Linear
 
-Floats = npt.NDArray[np.floating[Any]]
 Part = Callable[[Floats], Floats]
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spd_lsp.models.base import Floats, Mixture, Pass, Runner
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Pass, Runner
 from spd_lsp.models.numpy.decoder import Decoder
 from spd_lsp.models.numpy.joined_cache import Together
 from spd_lsp.models.numpy.kv_cache import Row, Rows
+from spd_lsp.models.topk import Mixture
 
 
 class NumpyRunner(Runner):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spd_lsp.models.base import Floats
+from ngram_builders.arrays import Floats
 from spd_lsp.models.numpy.decoder import Decoder
 from spd_lsp.models.numpy.linear import Dense, Linear
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import I64, Floats
 from spd_lsp.models.numpy.kv_cache import EVERYTHING, Memory
-
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.int64]
 
 
 class Together:
@@ -31,7 +27,7 @@ class Together:
             for memory, count, end in zip(members, counts, ends, strict=True)
         ]
 
-    def reserve(self, count: int) -> Ints:
+    def reserve(self, count: int) -> I64:
         """As in `Memory`."""
         return np.concatenate([memory.reserve(own) for memory, own, _ in self.members])
 

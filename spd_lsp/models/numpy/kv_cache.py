@@ -13,13 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.int64]
+from ngram_builders.arrays import I64, Floats
 
 ROOM = 2048  # positions a row has memory for at first; what is not written to takes none
 FEW = 3  # rows that are faster one by one
@@ -30,7 +28,7 @@ EVERYTHING = sys.maxsize  # a window longer than any text
 class Memory(Protocol):
     """Where a pass over new positions puts their keys and values, and looks for earlier ones."""
 
-    def reserve(self, count: int) -> Ints:
+    def reserve(self, count: int) -> I64:
         """Make room for M positions; which ones they are [M]."""
 
     def attend(
@@ -53,7 +51,7 @@ class Row:
         self.values = np.empty_like(self.keys)
         self.length = 0
 
-    def reserve(self, count: int) -> Ints:
+    def reserve(self, count: int) -> I64:
         """As in `Memory`."""
         needed = self.length + count
         if needed > self.keys.shape[2]:
@@ -119,7 +117,7 @@ class Rows:
             self.keys, self.values = self.keys.take(parents, axis=1), self.values.take(parents, axis=1)
         return self
 
-    def reserve(self, count: int) -> Ints:
+    def reserve(self, count: int) -> I64:
         """As in `Memory`; positions are given row by row."""
         rows = self.keys.shape[1]
         each = count // rows  # T

@@ -7,12 +7,11 @@ Legend: M positions, I inputs, O outputs.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
+from ngram_builders.arrays import Floats
 
 FEW = 2  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
 TILE = 4  # rows that BLAS computes at once: three cost more than four

@@ -7,15 +7,13 @@ reads the same input is one matrix, so that a step makes fewer and longer produc
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ngram_builders.arrays import Floats
 from spd_lsp.models.numpy.decoder import Decoder, Layer, LayerNorm, Part, RootMeanSquare, Shape, gated, gelu
 from spd_lsp.models.numpy.linear import Dense
 
-Floats = npt.NDArray[np.floating[Any]]
 Find = Callable[[str], Floats | None]  # a parameter by its name
 Keep = Callable[[str, Floats], None]  # a weight's name, and the view of the fused matrix that holds it now
 

@@ -15,14 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spd_lsp.models.base import Floats
+from ngram_builders.arrays import I64, Floats
 from spd_lsp.models.torch.decoder import Inputs
 
-Ints = npt.NDArray[np.int64]
 Work = Callable[[], Tensor]
 Capture = Callable[[Work], Work]  # work that only reads and writes fixed tensors -> the same, replayed
 
@@ -90,7 +88,7 @@ class Frame:
         """In memory that a GPU can copy from by itself."""
         return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
-    def fill(self, weights: Floats, temperatures: Sequence[float], **numbers: Ints) -> None:
+    def fill(self, weights: Floats, temperatures: Sequence[float], **numbers: I64) -> None:
         """Write what a pass reads, all of it."""
         ints = self.host_ints.numpy()
         for name, part in self.parts.items():

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from spd_lsp.models.base import Floats, Mixture, Pass, Runner
-from spd_lsp.models.topk import Asking
-from spd_lsp.models.torch.cuda_graphs import Capture, Frame, Ints, Shape, Work
+from ngram_builders.arrays import I64, Floats
+from spd_lsp.models.base import Pass, Runner
+from spd_lsp.models.topk import Asking, Mixture
+from spd_lsp.models.torch.cuda_graphs import Capture, Frame, Shape, Work
 from spd_lsp.models.torch.decoder import Past, TorchDecoder
 from spd_lsp.models.torch.kv_cache import Stage, Text, Texts
 
@@ -326,7 +327,7 @@ def wanted_of(group: Sequence[Share], vocabulary: int) -> tuple[int, int]:
     return filled(most, ASKED), min(filled(count, COUNT), vocabulary)
 
 
-def questions(group: Sequence[Share], shape: Shape, vocabulary: int) -> tuple[Ints, list[float]]:
+def questions(group: Sequence[Share], shape: Shape, vocabulary: int) -> tuple[I64, list[float]]:
     """The ids that are asked for [W, A], filled up with any, and the temperatures [W], in the order of texts."""
     asked = np.zeros((shape.wanted, shape.asked), np.int64)
     askings = [asking for share in group if (asking := share.asking)]

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from spd_lsp.models.base import Floats, Runner
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Runner
 from spd_lsp.models.numpy.convert import windows_of
 from spd_lsp.models.numpy.weights import Unlike
 from spd_lsp.models.self_test import ROUNDING, SHORT, expect, fault, probe, readings, whole

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 from spd_lsp.training.corpus.copies import Copies
 from spd_lsp.training.corpus.debian import SUFFIXES, open_debian
 from spd_lsp.training.corpus.filters import refuse, tidy

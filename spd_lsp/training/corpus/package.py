@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ngram_builders import programs
-from spd_lsp.settings import UserError
+from ngram_builders.errors import UserError
 
 Files = Iterable[tuple[str, bytes]]  # names with slashes, in a stable order
 

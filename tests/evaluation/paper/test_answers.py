@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.paper.answers import (
     WAYS,
@@ -19,7 +20,6 @@ from spd_lsp.evaluation.paper.answers import (
     read_questions,
     summarise,
 )
-from spd_lsp.settings import UserError
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 NATURAL = {"question": "who wrote the made up song", "answer": ["The Beatles", "Beatles"]}

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.arms import Asker, parse_arms
 from spd_lsp.evaluation.paper.infilling import Solver, Task, is_python, read_tasks, summarise
 from spd_lsp.evaluation.paper.sandbox import run
 from spd_lsp.models.load import load
-from spd_lsp.settings import Settings, UserError
+from spd_lsp.settings import Settings
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 ROW = {

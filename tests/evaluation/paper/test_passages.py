@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.paper.passages import Source, read_source
-from spd_lsp.settings import UserError
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 

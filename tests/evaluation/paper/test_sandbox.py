@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.paper import sandbox
 from spd_lsp.evaluation.paper.sandbox import PROBES, probe, require_guard, run
-from spd_lsp.settings import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be limited there")
 

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from click.testing import CliRunner
 
+from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.lsp.server import create_server
 from spd_lsp.lsp.transport import token_proof
@@ -25,7 +26,6 @@ from spd_lsp.lsp.transport.access import PortDoor, SocketDoor, bind, join_port, 
 from spd_lsp.lsp.transport.addresses import Port, parse_port, read_address
 from spd_lsp.lsp.transport.serve import Sessions
 from spd_lsp.lsp.transport.token_proof import default_token_file, made_token, read_token
-from spd_lsp.settings import UserError
 from tests.lsp.lsp_client import PATIENCE, FakeCompleter, frame
 from tests.lsp.transport.listeners import (
     OTHER_USER,

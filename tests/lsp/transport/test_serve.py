@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
-from spd_lsp.settings import UserError
 from tests.lsp.lsp_client import PATIENCE, Editor
 from tests.lsp.transport.listeners import COMPLETION, editor_at, free_port, labels, listening, surroundings
 from tests.models.networks import FAST, random_network

@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig
 from transformers.utils.import_utils import KERNELS_MIN_VERSION
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.description import read_config
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.checkpoint.memory import parameters
 from spd_lsp.models.load import load
-from spd_lsp.settings import UserError
 
 SMALL = LlamaConfig(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4

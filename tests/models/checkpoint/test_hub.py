@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.hub import built_in_domains, lasting, locate, vocabulary
-from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
 

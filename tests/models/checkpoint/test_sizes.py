@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from ngram_builders.errors import UserError
 from spd_lsp.models import load as model
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.checkpoint.memory import parameters, tensors
-from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 
 MANY = [

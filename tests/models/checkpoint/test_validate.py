@@ -24,9 +24,9 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.validate import some
 from spd_lsp.models.load import load
-from spd_lsp.settings import UserError
 from tests.models.networks import FAST, SMALL, VOCABULARY, random_network
 from tests.models.test_families import FAMILIES
 

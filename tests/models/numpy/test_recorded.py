@@ -12,13 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
 from spd_lsp.models.numpy.engine import NumpyRunner
 from spd_lsp.models.numpy.recorded import RECORD, open_recorded
 from spd_lsp.models.open_checkpoint import open_model
 from spd_lsp.models.recording import record
 from spd_lsp.models.transformers_engine import CausalModel
-from spd_lsp.settings import UserError
 from tests.conftest import STARTER
 from tests.models.networks import FAST, random_network
 

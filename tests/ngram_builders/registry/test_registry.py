@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.registry import Domain, Registry
-from ngram_builders.table.reader import Table, TableSummary
+from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.registry import Registry
+from ngram_builders.table.format import TableSummary
+from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import names, p_after, writer
 
 

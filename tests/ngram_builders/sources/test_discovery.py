@@ -11,8 +11,9 @@ import pytest
 
 import ngram_builders
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import akin, is_secret, language_of, reason, shown, survey
+from ngram_builders.sources.discovery import akin, language_of, reason, shown, survey
 from ngram_builders.sources.filters import source_of
+from ngram_builders.sources.secret_files import is_secret
 
 CODE = "def f(x):\n    return x\n"
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["F32", "F64", "I32", "I64", "U8", "U16", "U64", "Floats", "Ids", "Ints"]
-
 Floats = npt.NDArray[np.floating[Any]]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]

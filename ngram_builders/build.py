@@ -37,13 +37,11 @@ from ngram_builders.table.order_weights import TELLING, assess
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
-__all__ = ["DUPLICATE", "Preview", "Summary", "build", "counted_for", "default_name", "nothing_found", "preview"]
-
 DUPLICATE = "duplicate"
-NO_TABLES: Mapping[str, Path] = MappingProxyType({})
-ATTEMPTS = 3  # at reading again what the store has lost
-BYTES_A_TOKEN = 60  # on the disk while a table is made: counts put aside, sections, and the table
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_TABLES: Mapping[str, Path] = MappingProxyType({})
+_ATTEMPTS = 3  # at reading again what the store has lost
+_BYTES_A_TOKEN = 60  # on the disk while a table is made: counts put aside, sections, and the table
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +76,7 @@ class Preview:
     masked: int = 0
 
 
-def silent(stage: str, done: int, total: int) -> None:
+def _silent(stage: str, done: int, total: int) -> None:
     """Report to nobody."""
 
 
@@ -97,8 +95,8 @@ def build(
     language: str | None = None,
     model: str = "",
     fresh: bool = False,
-    beside: Mapping[str, Path] = NO_TABLES,
-    report: Report = silent,
+    beside: Mapping[str, Path] = _NO_TABLES,
+    report: Report = _silent,
 ) -> Summary:
     """Count the sources of some repositories and install their table; without a domain the folder's name is used.
 
@@ -164,9 +162,9 @@ class Job:
 
     def run(self, chosen: Survey, encode: Encode, began_ns: int) -> Made:
         """Read what is new, count, and install the table."""
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             reading = learn(chosen.found, self.store, encode, began_ns, self.report)
-            check_reading(reading, chosen, self.roots)
+            _check_reading(reading, chosen, self.roots)
             task = Task(reading.documents, self.store.known(), self.terms)
             try:
                 domain, changed = self.make(task)
@@ -242,7 +240,7 @@ class Job:
                 sources=languages_of(task.documents),
             )
         except (OSError, UserError) as error:
-            raise full_disk(error, path.parent, task) or error from error
+            raise _full_disk(error, path.parent, task) or error from error
         self.assess(path, task)
         self.store.record(table_name(path), task.documents)
         return summary
@@ -271,7 +269,7 @@ def look_around(roots: Sequence[Path], language: str | None, report: Report) -> 
     return chosen
 
 
-def check_reading(reading: Reading, chosen: Survey, roots: Sequence[Path]) -> None:
+def _check_reading(reading: Reading, chosen: Survey, roots: Sequence[Path]) -> None:
     """Refuse to replace a table by one of nothing, or of what was just being deleted."""
     for root in roots:
         if not root.is_dir():
@@ -280,12 +278,12 @@ def check_reading(reading: Reading, chosen: Survey, roots: Sequence[Path]) -> No
         raise nothing_found(roots, chosen.reasons() + reading.left_out)
 
 
-def full_disk(error: Exception, folder: Path, task: Task) -> UserError | None:
+def _full_disk(error: Exception, folder: Path, task: Task) -> UserError | None:
     """The error of a disk without room for a table; None if the error is another one."""
     cause = error.__cause__ if isinstance(error, UserError) else error
-    if not isinstance(cause, OSError) or cause.errno not in FULL:
+    if not isinstance(cause, OSError) or cause.errno not in _FULL:
         return None
-    needed = task.tokens(task.digests) * BYTES_A_TOKEN / 2**20
+    needed = task.tokens(task.digests) * _BYTES_A_TOKEN / 2**20
     with suppress(OSError):
         free = shutil.disk_usage(folder).free / 2**20
         return UserError(
@@ -318,7 +316,7 @@ def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summa
     )
 
 
-def preview(roots: Sequence[Path], language: str | None = None, report: Report = silent) -> Preview:
+def preview(roots: Sequence[Path], language: str | None = None, report: Report = _silent) -> Preview:
     """What a build would count. Reads all and writes nothing."""
     chosen = look_around(roots, language, report)
     files, sizes, left_out = Counter[str](), Counter[str](), chosen.reasons()
@@ -373,7 +371,7 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     places = distinct(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", places[0].name).strip("-.")[:56].rstrip(".") or "repository"
     known = {domain.name: domain for domain in registry.domains()}
-    names = [name, name_beside(name, model), with_digest(name, places[0]), with_digest(name, places[0], model)]
+    names = [name, name_beside(name, model), _with_digest(name, places[0]), _with_digest(name, places[0], model)]
     if name in known and known[name].roots not in ((), places):
         names[1:3] = names[2:0:-1]  # another repository has it, which the model's name would not tell apart
 
@@ -385,7 +383,7 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     return next(chain(found, free), names[-1])
 
 
-def with_digest(name: str, *parts: object) -> str:
+def _with_digest(name: str, *parts: object) -> str:
     """A name that tells apart what has the same one."""
     whole = b"\0".join(os.fsencode(str(part)) for part in parts)
     return f"{name}-{hashlib.blake2b(whole, digest_size=3).hexdigest()}"

@@ -28,8 +28,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = "ngram_builders/table"
 SOURCES = ("kernel.c", "rows.h", "mapped.h")  # the first includes the others
 LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
-ZIG = "ziglang>=0.13,<1"
-SECONDS = 300  # zig compiles some of its own parts first
+_ZIG = "ziglang>=0.13,<1"
+_SECONDS = 300  # zig compiles some of its own parts first
 # The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
 # library.
 FLAGS = (
@@ -37,8 +37,8 @@ FLAGS = (
     *("-fvisibility=hidden", "-fno-stack-protector"),
 )
 # Where the kernel is linked against nothing, it runs with every C library: these are the oldest names for that.
-ANY_LIBC = "manylinux_2_17_{0}.musllinux_1_1_{0}"
-ANY_LIBC_MACHINES = ("x86_64", "aarch64")
+_ANY_LIBC = "manylinux_2_17_{0}.musllinux_1_1_{0}"
+_ANY_LIBC_MACHINES = ("x86_64", "aarch64")
 
 
 class CompileKernel(BuildHookInterface[Any]):
@@ -48,10 +48,10 @@ class CompileKernel(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Zig, where nothing here compiles the kernel and pip has a zig to install."""
-        if objection() or not zig_target():
+        if objection() or not _zig_target():
             return []
         with TemporaryDirectory() as folder:
-            return [] if compile_kernel(Path(self.root), Path(folder))[0] else [ZIG]
+            return [] if compile_kernel(Path(self.root), Path(folder))[0] else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and put the library where it is looked for."""
@@ -74,7 +74,7 @@ class CompileKernel(BuildHookInterface[Any]):
         else:
             build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY}"
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{platform_tag()}"
+            build_data["tag"] = f"py3-none-{_platform_tag()}"
         self.app.display_info(f"n-gram kernel: compiled, {library.stat().st_size:,} bytes")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -109,19 +109,19 @@ def compilers() -> Iterator[list[str]]:
     if named := os.environ.get("CC"):
         yield shlex.split(named)
     for name in ("cc", "gcc", "clang"):
-        if (found := shutil.which(name, path=search_path())) and not asks_for_xcode(found):
+        if (found := shutil.which(name, path=_search_path())) and not _asks_for_xcode(found):
             yield [found]
     if find_spec("ziglang"):
         # Without a target zig compiles for this very processor, and the wheel may travel to another.
-        yield [sys.executable, "-m", "ziglang", "cc", "-target", zig_target()]
+        yield [sys.executable, "-m", "ziglang", "cc", "-target", _zig_target()]
 
 
-def search_path() -> str:
+def _search_path() -> str:
     """The PATH without entries that mean the working folder."""
     return os.pathsep.join(folder for folder in os.get_exec_path() if Path(folder).is_absolute())
 
 
-def asks_for_xcode(compiler: str) -> bool:
+def _asks_for_xcode(compiler: str) -> bool:
     """Whether this is macOS's stand-in for a compiler, which opens a window that offers one."""
     if sys.platform != "darwin" or not compiler.startswith("/usr/bin/"):
         return False
@@ -129,7 +129,7 @@ def asks_for_xcode(compiler: str) -> bool:
         return bool(run(["/usr/bin/xcode-select", "--print-path"], Path(folder)))
 
 
-def zig_target() -> str:
+def _zig_target() -> str:
     """This machine in zig's words; empty if pip has no zig for it."""
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     system = {"linux": "linux-gnu", "darwin": "macos", "win32": "windows-gnu"}.get(sys.platform)
@@ -145,12 +145,12 @@ def flags() -> list[str]:
     return ["-fPIC", "-nostdlib", "-Wl,--no-undefined", "-Wl,-s"]
 
 
-def platform_tag() -> str:
+def _platform_tag() -> str:
     """Where the wheel can be installed."""
     if sys.platform == "darwin":
         return f"macosx_11_0_{platform.machine()}"
-    if sys.platform == "linux" and platform.machine() in ANY_LIBC_MACHINES:
-        return ANY_LIBC.format(platform.machine())
+    if sys.platform == "linux" and platform.machine() in _ANY_LIBC_MACHINES:
+        return _ANY_LIBC.format(platform.machine())
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
@@ -170,9 +170,9 @@ def run(command: list[str], folder: Path) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=SECONDS,
+            timeout=_SECONDS,
             cwd=folder,
-            env={**os.environ, **caches, "PATH": search_path()},
+            env={**os.environ, **caches, "PATH": _search_path()},
         )
     except (OSError, subprocess.SubprocessError) as error:
         return f"{command[0]}: {error}"

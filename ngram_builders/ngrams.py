@@ -22,33 +22,12 @@ import numpy.typing as npt
 from ngram_builders.arrays import I32, U64, Ints
 from ngram_builders.errors import UserError
 
-__all__ = [
-    "HIGHEST_ORDER",
-    "ORDERS",
-    "ORDER_SHIFT",
-    "Run",
-    "check_ids",
-    "check_orders",
-    "count_streams",
-    "drop",
-    "group_starts",
-    "hash_bits",
-    "hash_contexts",
-    "merge",
-    "negate",
-    "other",
-    "prune",
-    "stream",
-    "token_bits",
-]
-
-
 ORDERS = (2, 3, 4, 5, 6)
 HIGHEST_ORDER = 9
 ORDER_SHIFT = 61
 
 
-def multiplier(place: int) -> int:
+def _multiplier(place: int) -> int:
     """The odd 64-bit factor of the token `place` steps before the next one (splitmix64 of the place)."""
     z = (place * 0x9E3779B97F4A7C15) % 2**64
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
@@ -56,8 +35,8 @@ def multiplier(place: int) -> int:
     return (z ^ (z >> 31)) | 1
 
 
-MULTIPLIERS: U64 = np.array([multiplier(place) for place in range(1, HIGHEST_ORDER)], dtype=np.uint64)
-MULTIPLIERS.setflags(write=False)
+_MULTIPLIERS: U64 = np.array([_multiplier(place) for place in range(1, HIGHEST_ORDER)], dtype=np.uint64)
+_MULTIPLIERS.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +73,7 @@ def check_orders(orders: Sequence[int]) -> tuple[int, ...]:
     return chosen
 
 
-def check_ids(streams: Sequence[Ints], vocab_size: int) -> None:
+def _check_ids(streams: Sequence[Ints], vocab_size: int) -> None:
     """Refuse ids that records cannot hold. Ids beyond vocab_size alone are fine: vocabularies have holes."""
     room = other(vocab_size)
     for ids in streams:
@@ -120,12 +99,12 @@ def count_streams(streams: Sequence[Ints], *, orders: Sequence[int], vocab_size:
     Example: streams=[[5, 7, 5, 7]], orders=(2,) -> 5 7: 2, 7 5: 1
     """
     orders = check_orders(orders)
-    check_ids(streams, vocab_size)
-    parts = [run_of(records) for records in records_by_order(streams, orders, token_bits(vocab_size))]
+    _check_ids(streams, vocab_size)
+    parts = [_run_of(records) for records in _records_by_order(streams, orders, token_bits(vocab_size))]
     return Run(np.concatenate([part.records for part in parts]), np.concatenate([part.counts for part in parts]))
 
 
-def records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) -> Iterable[U64]:
+def _records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) -> Iterable[U64]:
     """The records of all n-grams, unsorted, order by order."""
     ids = np.concatenate([np.empty(0, dtype=np.uint64), *streams]).astype(np.uint64)  # [B]
     lengths = np.array([len(one) for one in streams], dtype=np.int64)
@@ -135,11 +114,11 @@ def records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) 
         back = order - 1
         windows = max(len(ids) - back, 0)
         # Window i is ids[i] ... ids[i + back]; its context ends at i + back - 1.
-        farther = (ids[:windows] + np.uint64(1)) * MULTIPLIERS[back - 1]
+        farther = (ids[:windows] + np.uint64(1)) * _MULTIPLIERS[back - 1]
         context = farther if back == 1 else np.add(context[1:], farther, out=farther)
         if order in orders:
             whole = np.flatnonzero(room[:windows] > back)
-            hashed = mix(context[whole])
+            hashed = _mix(context[whole])
             hashed >>= np.uint64(64 - ORDER_SHIFT + bits)
             hashed <<= np.uint64(bits)
             hashed |= ids[whole + back]
@@ -147,7 +126,7 @@ def records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) 
             yield hashed
 
 
-def mix(values: U64) -> U64:
+def _mix(values: U64) -> U64:
     """Spread every input bit over all 64 output bits, in place (the finaliser of MurmurHash3)."""
     values ^= values >> np.uint64(33)
     values *= np.uint64(0xFF51AFD7ED558CCD)
@@ -163,13 +142,13 @@ def hash_contexts(latest_first: Ints, vocab_size: int) -> U64:
     The same numbers as counting gives; contexts that contain an id of -1 mean nothing.
     """
     weighted = latest_first.astype(np.uint64) + np.uint64(1)
-    weighted *= MULTIPLIERS[: latest_first.shape[-1]]
+    weighted *= _MULTIPLIERS[: latest_first.shape[-1]]
     sums: U64 = np.cumsum(weighted, axis=-1, dtype=np.uint64)
-    hashes: U64 = mix(sums) >> np.uint64(64 - hash_bits(vocab_size))
+    hashes: U64 = _mix(sums) >> np.uint64(64 - hash_bits(vocab_size))
     return hashes
 
 
-def run_of(records: U64) -> Run:
+def _run_of(records: U64) -> Run:
     """Sort and count records."""
     records.sort()
     starts = group_starts(records)

@@ -11,8 +11,6 @@ import shutil
 import sys
 from pathlib import Path
 
-__all__ = ["AWAY", "find_program", "python"]
-
 AWAY = sys.prefix  # a working folder for other processes: who can write there has written the code that runs
 
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from spd_lsp.completion.tokenizer import Tokens
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
-OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose of a shared server
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
+_OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose of a shared server
 
 
 class Commands(click.Group):
@@ -49,9 +49,9 @@ class Commands(click.Group):
         try:
             return super().main(*args, **options)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in _FULL:
                 raise
-            give_up_output()
+            _give_up_output()
             tell(f"Error: expected to write, found: {error.strerror}; make room, or write elsewhere")
             sys.exit(1)
 
@@ -63,7 +63,7 @@ class Commands(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-def give_up_output() -> None:
+def _give_up_output() -> None:
     """Forget what standard output still holds, if it takes no more: Python would try again when it ends."""
     try:
         sys.stdout.flush()
@@ -86,7 +86,7 @@ def main(ctx: click.Context, data_dir: str) -> None:
     ctx.obj = Settings(data_dir=data_dir and str(Path(unabbreviated(data_dir)).absolute()))
 
 
-def model_options(command: Callable[..., None]) -> Callable[..., None]:
+def _model_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that choose a model, the same for every command that needs one."""
     device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
     model = click.option(
@@ -100,7 +100,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @main.command()
-@model_options
+@_model_options
 @click.option("--stdio", is_flag=True, help="Speak over standard input and output (the default).")
 @click.option(
     "--socket",
@@ -140,14 +140,14 @@ def serve(
     if door is None:
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
-    make = partial(create_server, load, settings, OURS)
+    make = partial(create_server, load, settings, _OURS)
     sys.exit(serve_at(door, make, tell, most=sessions, verbose=verbose))
 
 
 @main.command()
 @click.argument("place", metavar="FILE:LINE:COL")
 @click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="How many drafts.")
-@model_options
+@_model_options
 @click.option("--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft.")
 @click.option("--ngrams/--no-ngrams", default=True, help="Ask the n-gram tables or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -166,7 +166,7 @@ def complete(
     from spd_lsp.completion.completer import Answer
     from spd_lsp.lsp.exclusions import editors_name, refusal
 
-    path, source, cursor = read_place(place)
+    path, source, cursor = _read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     language = editors_name(path)
     if reason := refusal(path, language, settings.languages_off):
@@ -177,17 +177,17 @@ def complete(
         answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=True)
     for problem in answer.problems:
         tell(problem)
-    click.echo(as_object(answer, model) if as_json else as_table(answer))
+    click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 
 
-def read_place(place: str) -> tuple[Path, str, int]:
+def _read_place(place: str) -> tuple[Path, str, int]:
     """A file, its text and the offset of a line and a column in it, both counted from 1."""
     parts = place.rsplit(":", 2)
     if len(parts) != 3 or not (is_number(parts[1]) and is_number(parts[2])):
         raise UserError(f"expected FILE:LINE:COL such as app.py:12:8, found {place!r}")
     path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
-    source = read_source(path)
-    lines, starts = LINE_END.split(source), [0, *(end.end() for end in LINE_END.finditer(source))]
+    source = _read_source(path)
+    lines, starts = _LINE_END.split(source), [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
         raise UserError(f"expected a line from 1 to {len(lines)} of {path}, found {line}")
     width = len(lines[line - 1])
@@ -196,7 +196,7 @@ def read_place(place: str) -> tuple[Path, str, int]:
     return path, source, starts[line - 1] + column - 1
 
 
-def read_source(path: Path) -> str:
+def _read_source(path: Path) -> str:
     """A file's text; binary files and other encodings are named as such."""
     try:
         content = path.read_bytes()
@@ -273,7 +273,7 @@ def tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def as_table(answer: Answer) -> str:
+def _as_table(answer: Answer) -> str:
     """The drafts a line each, best first, then what they took."""
     if not answer.completions:
         return f"no draft: {answer.reason}"
@@ -289,7 +289,7 @@ def as_table(answer: Answer) -> str:
     return "\n".join(rows)
 
 
-def as_object(answer: Answer, model: str) -> str:
+def _as_object(answer: Answer, model: str) -> str:
     """The same, for programs."""
     return as_json(
         {
@@ -308,7 +308,7 @@ def as_object(answer: Answer, model: str) -> str:
 
 
 @main.command()
-@model_options
+@_model_options
 @click.pass_obj
 def doctor(settings: Settings, model: str, device: str) -> None:
     """Print what is installed, what would run, what is wrong and how to mend it."""

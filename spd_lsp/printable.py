@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["as_json", "hides", "printable", "printable_bytes_kept"]
-
 # Tabs and line ends are no control characters here. The rest of C0, C1 and delete move the cursor or give orders;
 # the others turn the direction of writing, end a line where nobody sees it, or show nothing at all.
 _ORDERS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"

@@ -15,8 +15,6 @@ import click
 from spd_lsp.printable import printable
 from spd_lsp.terminal import console
 
-__all__ = ["Report", "progress", "resumable", "size", "track"]
-
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 Item = TypeVar("Item")
 

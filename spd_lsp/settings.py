@@ -10,26 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ngram_builders.errors import UserError
-
-__all__ = [
-    "DEVICE",
-    "HUGGING_FACE",
-    "Said",
-    "Settings",
-    "UserError",
-    "is_path",
-    "objection",
-    "parse_options",
-    "read_options",
-    "unabbreviated",
-]
-
 HUGGING_FACE = re.compile(r"[\w.-]+/[\w.-]+")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 
-def setting(
+def _setting(
     default: Any,
     meaning: str,
     *,
@@ -47,26 +32,26 @@ def setting(
     return field(default=default, metadata={"meaning": meaning, "any_folder": any_folder, **bounds})
 
 
-def expected_model(name: str) -> str:
+def _expected_model(name: str) -> str:
     """What a model's name should have been, if it can be none. An editor writes a folder in full."""
-    if name == "starter" or is_there(name) or (HUGGING_FACE.fullmatch(name) and not is_path(name)):
+    if name == "starter" or _is_there(name) or (HUGGING_FACE.fullmatch(name) and not is_path(name)):
         return ""
     return "`starter`, the full path of a folder that is there, or a Hugging Face id"
 
 
-def expected_device(name: str) -> str:
+def _expected_device(name: str) -> str:
     """What a device's name should have been, if there is none of that name."""
     return "" if DEVICE.fullmatch(name) else "auto, cpu, cuda, mps, or cuda:0 and so on"
 
 
-def expected_folder(name: str) -> str:
+def _expected_folder(name: str) -> str:
     """What a data folder should have been, if it cannot be one; it need not be there yet."""
     folder = Path(unabbreviated(name))
     free = folder.is_absolute() and "\0" not in name and not os.path.lexists(folder)
-    return "" if not name or free or is_there(name) else "the full path of a folder"
+    return "" if not name or free or _is_there(name) else "the full path of a folder"
 
 
-def is_there(name: str) -> bool:
+def _is_there(name: str) -> bool:
     """Whether this is a folder, written in full: an editor's relative paths would mean the folder that is open."""
     folder = Path(unabbreviated(name))
     try:
@@ -79,60 +64,64 @@ def is_there(name: str) -> bool:
 class Settings:
     """What a person can choose. `parse_options` reads it from an editor, the commands from their flags."""
 
-    enabled: bool = setting(True, "offer completions", any_folder=True)
-    model: str = setting(
+    enabled: bool = _setting(True, "offer completions", any_folder=True)
+    model: str = _setting(
         "starter",
         "`starter`, a folder's full path, or the Hugging Face id of any causal language model",
-        expected=expected_model,
+        expected=_expected_model,
     )
-    device: str = setting("auto", "`auto`, `cpu`, `cuda`, `cuda:1` and so on, or `mps`", expected=expected_device)
-    drafts: int = setting(3, "alternatives offered at once (k in the paper)", low=1, high=16, any_folder=True)
-    max_tokens: int = setting(24, "longest draft, in tokens", low=1, high=512)
-    context_tokens: int = setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
-    decoder: str = setting(
+    device: str = _setting(
+        "auto", "`auto`, `cpu`, `cuda`, `cuda:1` and so on, or `mps`", expected=_expected_device
+    )
+    drafts: int = _setting(3, "alternatives offered at once (k in the paper)", low=1, high=16, any_folder=True)
+    max_tokens: int = _setting(24, "longest draft, in tokens", low=1, high=512)
+    context_tokens: int = _setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
+    decoder: str = _setting(
         "superposed",
         "how drafts are written: `superposed`, `verified` (read once more before they are ranked), or for "
         "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`",
         choices=("superposed", "verified", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
     )
-    streams: int = setting(
+    streams: int = _setting(
         1,
         "rows that `superposed` drafts share (g), all read in one pass a token: with 2, three drafts find about "
         "what beam search finds, and take longer",
         low=1,
         high=16,
     )
-    interpolation: str = setting(
+    interpolation: str = _setting(
         "nested",
         "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",
         choices=("nested", "paper"),
     )
-    ranking: str = setting(
+    ranking: str = _setting(
         "probability",
         "what drafts are ranked by: the `probability` of the whole text, or the `mean` of its tokens (the paper)",
         choices=("probability", "mean"),
     )
-    alpha: float = setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0)
-    temperature: float = setting(1.0, "sharpness of the model's distribution (tau)", low=0.001, high=10.0)
-    candidates: int = setting(20, "tokens looked at in each step (r)", low=1, high=1000)
-    ngram_trust: float = setting(
+    alpha: float = _setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0)
+    temperature: float = _setting(1.0, "sharpness of the model's distribution (tau)", low=0.001, high=10.0)
+    candidates: int = _setting(20, "tokens looked at in each step (r)", low=1, high=1000)
+    ngram_trust: float = _setting(
         1.0, "factor on the odds of n-grams beside the model; below 1 for a strong model", low=0.0, high=100.0
     )
-    longest_order: int = setting(9, "tokens of the longest n-grams that are asked", low=2, high=9)
-    least_probability: float = setting(
+    longest_order: int = _setting(9, "tokens of the longest n-grams that are asked", low=2, high=9)
+    least_probability: float = _setting(
         0.0, "drafts that would be right more seldom are not offered, 0.05 is one of twenty", low=0.0, high=1.0
     )
-    reset_every: int = setting(0, "start again from the best draft after so many tokens; 0 never", low=0, high=512)
-    languages_off: tuple[str, ...] = setting(
+    reset_every: int = _setting(
+        0, "start again from the best draft after so many tokens; 0 never", low=0, high=512
+    )
+    languages_off: tuple[str, ...] = _setting(
         ("plaintext", "markdown", "csv", "tsv", "git-commit", "gitcommit", "git-rebase", "gitrebase", "dotenv"),
         "languages without completions",
         any_folder=True,
     )
-    refresh: bool = setting(True, "build n-gram tables that fell far behind their files again in the background")
-    data_dir: str = setting(
+    refresh: bool = _setting(True, "build n-gram tables that fell far behind their files again in the background")
+    data_dir: str = _setting(
         "",
         "full path of the folder of the n-gram registry; empty for the user's data folder",
-        expected=expected_folder,
+        expected=_expected_folder,
     )
 
     def __post_init__(self) -> None:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["leave_out_working_folder", "settle_elsewhere"]
-
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # where this package lies: its code runs already
 LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
-INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def leave_out_working_folder() -> None:
@@ -22,7 +20,7 @@ def leave_out_working_folder() -> None:
 
     `python -m` puts that folder before all others, as does an empty entry in PYTHONPATH or PATH.
     """
-    here = working_folder()
+    here = _working_folder()
     sys.path[:] = [entry for entry in sys.path if is_safe(entry, here)]
     for name in ("PYTHONPATH", "PATH"):
         if name in os.environ:
@@ -30,7 +28,7 @@ def leave_out_working_folder() -> None:
             if kept:  # empty, PATH would mean the working folder again
                 os.environ[name] = os.pathsep.join(kept)
     os.environ["NODEFAULTCURRENTDIRECTORYINEXEPATH"] = "1"  # Windows looks there for programs before it asks PATH
-    start_pythons_safely()
+    _start_pythons_safely()
 
 
 def settle_elsewhere() -> None:
@@ -38,7 +36,7 @@ def settle_elsewhere() -> None:
     os.chdir(sys.prefix)
 
 
-def working_folder() -> str:
+def _working_folder() -> str:
     """The working folder, empty if it was removed."""
     try:
         return os.path.realpath(os.getcwd())
@@ -52,10 +50,10 @@ def is_safe(entry: str, here: str) -> bool:
         return False
     if os.path.realpath(entry) != here:
         return True
-    return entry in (OWN, LIBRARY) or os.path.basename(entry) in INSTALLED
+    return entry in (OWN, LIBRARY) or os.path.basename(entry) in _INSTALLED
 
 
-def start_pythons_safely() -> None:
+def _start_pythons_safely() -> None:
     """Have no Python that is started from here look into its working folder, such as workers of a pool."""
     if sys.version_info >= (3, 11):
         os.environ["PYTHONSAFEPATH"] = "1"

@@ -17,8 +17,6 @@ from spd_lsp.printable import printable, printable_bytes_kept
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "guard_output"]
-
 
 class _Guarded:
     """A text stream that writes only what is printable; all else of it is the stream's own."""

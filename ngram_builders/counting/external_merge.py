@@ -16,12 +16,10 @@ from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
 
-__all__ = ["Counter", "apply_change", "merged", "read_run", "shared", "write_run"]
-
 MEMORY = 192 * 2**20  # bytes of runs that a counter holds before it spills them
 BLOCK = 1_000_000  # tokens counted at once
 PIECE = 3_000_000  # records merged at once
-RECORD_BYTES = 12
+_RECORD_BYTES = 12
 
 
 class Counter:
@@ -72,7 +70,7 @@ class Counter:
         self.waiting, self.unread = [], 0
         while len(self.held) > 1 and len(self.held[-2]) < 2 * len(self.held[-1]):
             self.held[-2:] = [merge(self.held[-2:])]
-        if sum(map(len, self.held)) * RECORD_BYTES > self.memory:
+        if sum(map(len, self.held)) * _RECORD_BYTES > self.memory:
             self.spill()
 
     def spill(self) -> None:
@@ -131,9 +129,9 @@ def write_run(path: Path, run: Run) -> None:
 def read_run(path: Path) -> Run:
     """Map a run that `write_run` wrote."""
     size = path.stat().st_size
-    if size % RECORD_BYTES:
+    if size % _RECORD_BYTES:
         raise UserError(f"expected a run of counts in {path}, found {size:,} bytes; delete it and count again")
-    length = size // RECORD_BYTES
+    length = size // _RECORD_BYTES
     if not length:
         return merge([])
     records = np.memmap(path, np.uint64, "r", 0, (length,))
@@ -145,7 +143,7 @@ def merged(runs: Sequence[Run], vocab_size: int, piece: int = PIECE) -> Iterator
     runs = [run for run in runs if len(run)]
     if not runs:
         return
-    ends = cuts(runs, vocab_size, piece)
+    ends = _cuts(runs, vocab_size, piece)
     starts = [0] * len(runs)
     for end in ends:
         places = [len(run) if end is None else int(np.searchsorted(run.records, end)) for run in runs]
@@ -158,7 +156,7 @@ def merged(runs: Sequence[Run], vocab_size: int, piece: int = PIECE) -> Iterator
         starts = places
 
 
-def cuts(runs: Sequence[Run], vocab_size: int, piece: int) -> list[np.uint64 | None]:
+def _cuts(runs: Sequence[Run], vocab_size: int, piece: int) -> list[np.uint64 | None]:
     """Records that divide all runs into pieces of about that size, each the first of a context; None is the end.
 
     Hashes are spread evenly, so what divides the longest run evenly divides all.

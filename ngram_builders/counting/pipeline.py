@@ -15,14 +15,12 @@ from ngram_builders.counting.token_cache import Document, Store
 from ngram_builders.ngrams import Run, merge, negate, stream
 from ngram_builders.table.reader import Table
 
-__all__ = ["Earlier", "Lost", "Task", "Terms", "count", "streams_of"]
-
-TEXTS = 256  # taken from the store at once
+_TEXTS = 256  # taken from the store at once
 FEW = 16  # likewise, where few are wanted
 MEMORY = 64 * 2**20  # bytes of counts held; merging takes several times as much, and more is not faster
 BLOCK = 500_000  # tokens counted at once
 CHANGED = 0.2  # of a table's tokens; with more, counting all is as quick
-CHANGED_TOKENS = 4_000_000  # a difference is held in memory
+_CHANGED_TOKENS = 4_000_000  # a difference is held in memory
 
 Report = Callable[[str, int, int], None]
 
@@ -71,7 +69,7 @@ class Lost(Exception):
 
 def count(task: Task, earlier: Earlier | None, store: Store, folder: Path, report: Report) -> Iterator[Run]:
     """The n-grams of all documents, in sorted pieces of whole contexts; what memory does not hold, folder does."""
-    change = None if earlier is None else change_since(earlier, task)
+    change = None if earlier is None else _change_since(earlier, task)
     if earlier is None or change is None:
         runs = counted(task.digests, task, store, folder, report).runs()
         least = task.terms.min_files
@@ -84,7 +82,7 @@ def count(task: Task, earlier: Earlier | None, store: Store, folder: Path, repor
     return apply_change(earlier.table.runs(), difference, task.terms.vocab_size)
 
 
-def change_since(earlier: Earlier, task: Task) -> tuple[list[bytes], list[bytes]] | None:
+def _change_since(earlier: Earlier, task: Task) -> tuple[list[bytes], list[bytes]] | None:
     """The texts that came and those that went; None if a table cannot be changed by them, or not quickly."""
     if task.terms.min_files > 1 or any(least > 1 for least in task.terms.min_count.values()):
         return None
@@ -93,7 +91,7 @@ def change_since(earlier: Earlier, task: Task) -> tuple[list[bytes], list[bytes]
     if not task.sizes.keys() >= set(removed):
         return None
     changed = task.tokens(added) + task.tokens(removed)
-    return (added, removed) if changed <= min(CHANGED * earlier.table.summary.tokens, CHANGED_TOKENS) else None
+    return (added, removed) if changed <= min(CHANGED * earlier.table.summary.tokens, _CHANGED_TOKENS) else None
 
 
 def counted(
@@ -110,7 +108,7 @@ def counted(
     return counter
 
 
-def streams_of(digests: Sequence[bytes], task: Task, store: Store, step: int = TEXTS) -> Iterator[list[Ints]]:
+def streams_of(digests: Sequence[bytes], task: Task, store: Store, step: int = _TEXTS) -> Iterator[list[Ints]]:
     """The texts as they are counted, some at a time."""
     for start in range(0, len(digests), step):
         some = digests[start : start + step]

@@ -27,14 +27,12 @@ from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import Found
 from ngram_builders.sources.secret_rules import RULES
 
-__all__ = ["FILE", "Contents", "Document", "State", "Store", "read_contents"]
-
 FILE = "tokens.sqlite"
 VERSION = 3  # 1 kept texts with the line ends of their files, 2 with the secrets in them
 WAIT = 5.0  # seconds for another process to end its transaction
-ELSEWHERE = ("locked", "readonly", "read-only", "unable to open")  # errors of a database that may be sound
-MANY = 500  # values in one question, of 999 that every SQLite takes
-SCHEMA = """
+_ELSEWHERE = ("locked", "readonly", "read-only", "unable to open")  # errors of a database that may be sound
+_MANY = 500  # values in one question, of 999 that every SQLite takes
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS texts (
   fingerprint TEXT, digest BLOB, tokens INTEGER, crc INTEGER, ids BLOB, PRIMARY KEY (fingerprint, digest)
 );
@@ -116,7 +114,7 @@ class Store:
                 f"cannot write to {where}: {error}; free space there and run the same command again"
             ) from error
         self.problem = f"expected the tokens of earlier builds in {self.path}, found: {error}"
-        if self.renewed or any(cause in str(error) for cause in ELSEWHERE):
+        if self.renewed or any(cause in str(error) for cause in _ELSEWHERE):
             self.path = None
             self.problem += "; went on without"
             return
@@ -133,8 +131,8 @@ class Store:
     def ids(self, digests: Sequence[bytes]) -> dict[bytes, Ints]:
         """The ids of texts by digest; those that are not kept, or are damaged, are missing."""
         found: dict[bytes, Ints] = {}
-        for start in range(0, len(digests), MANY):
-            found.update(self.attempt(partial(select_ids, self.fingerprint, digests[start : start + MANY])))
+        for start in range(0, len(digests), _MANY):
+            found.update(self.attempt(partial(_select_ids, self.fingerprint, digests[start : start + _MANY])))
         return found
 
     def states(self) -> dict[str, State]:
@@ -148,11 +146,11 @@ class Store:
     def keep(self, texts: Mapping[bytes, Ints], states: Iterable[State], unsure: Iterable[str] = ()) -> None:
         """Keep a batch, all or nothing: ids by digest, and what files are. Of unsure paths nothing is known."""
         packed = [(digest, len(ids), pack(ids)) for digest, ids in texts.items()]
-        ids = [(self.fingerprint, digest, n, checksum(digest, n, data), data) for digest, n, data in packed]
+        ids = [(self.fingerprint, digest, n, _checksum(digest, n, data), data) for digest, n, data in packed]
         rows = [(os.fsencode(s.found.path), *fit(s.found), s.digest, s.fault, s.masked) for s in states]
 
         def write(base: sqlite3.Connection) -> None:
-            with transaction(base):
+            with _transaction(base):
                 base.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?, ?)", ids)
                 base.executemany("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 base.executemany("DELETE FROM states WHERE path = ?", [(os.fsencode(path),) for path in unsure])
@@ -164,7 +162,7 @@ class Store:
         rows = [(name, os.fsencode(d.path), d.size, d.mtime_ns, d.digest, d.language) for d in documents]
 
         def write(base: sqlite3.Connection) -> None:
-            with transaction(base):
+            with _transaction(base):
                 base.execute("DELETE FROM contents WHERE name = ?", (name,))
                 base.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?)", rows)
 
@@ -172,13 +170,13 @@ class Store:
 
     def contents(self, name: str) -> list[Document]:
         """What a table was made of; nothing if that is not known."""
-        return self.attempt(partial(select_contents, name))
+        return self.attempt(partial(_select_contents, name))
 
     def forget(self, name: str, paths: Collection[str]) -> None:
         """Delete all texts but those of the table of that name, and the states of all files but these."""
 
         def write(base: sqlite3.Connection) -> None:
-            with transaction(base):
+            with _transaction(base):
                 base.execute("DELETE FROM contents WHERE name != ?", (name,))
                 base.execute(
                     "DELETE FROM texts WHERE fingerprint != ? OR digest NOT IN (SELECT digest FROM contents)",
@@ -194,7 +192,7 @@ class Store:
         """Delete texts, so that they are read again."""
 
         def write(base: sqlite3.Connection) -> None:
-            with transaction(base):
+            with _transaction(base):
                 base.executemany("DELETE FROM texts WHERE digest = ?", [(digest,) for digest in digests])
 
         self.attempt(write)
@@ -212,8 +210,8 @@ class Contents:
     def ids(self, digest: bytes) -> Ints | None:
         """The ids of the text with that digest, None if they are not known any more."""
         try:
-            with closing(connect_to_read(self.path)) as base:
-                return select_ids(self.fingerprint, [digest], base).get(digest)
+            with closing(_connect_to_read(self.path)) as base:
+                return _select_ids(self.fingerprint, [digest], base).get(digest)
         except sqlite3.Error:
             return None
 
@@ -221,24 +219,24 @@ class Contents:
 def read_contents(home: Path, table: str, fingerprint: str) -> Contents | None:
     """What the table of that name in a domain's folder was made of, None if that is not known. Writes nothing."""
     try:
-        with closing(connect_to_read(home / FILE)) as base:
-            documents = select_contents(table, base)
-            is_old = (version_of(base), rules_of(base)) != (VERSION, RULES)
+        with closing(_connect_to_read(home / FILE)) as base:
+            documents = _select_contents(table, base)
+            is_old = (_version_of(base), _rules_of(base)) != (VERSION, RULES)
     except sqlite3.Error:
         return None
     files = {d.path: (d.size, d.mtime_ns, d.digest) for d in documents}
     return Contents(home / FILE, fingerprint, files, is_old) if files else None
 
 
-def select_ids(fingerprint: str, digests: Sequence[bytes], base: sqlite3.Connection) -> dict[bytes, Ints]:
+def _select_ids(fingerprint: str, digests: Sequence[bytes], base: sqlite3.Connection) -> dict[bytes, Ints]:
     """The sound ones of some ids."""
     marks = ", ".join("?" * len(digests))
     asked = f"SELECT digest, tokens, crc, ids FROM texts WHERE fingerprint = ? AND digest IN ({marks})"
     rows = base.execute(asked, (fingerprint, *digests))
-    return {digest: unpack(data, n) for digest, n, crc, data in rows if checksum(digest, n, data) == crc}
+    return {digest: unpack(data, n) for digest, n, crc, data in rows if _checksum(digest, n, data) == crc}
 
 
-def select_contents(name: str, base: sqlite3.Connection) -> list[Document]:
+def _select_contents(name: str, base: sqlite3.Connection) -> list[Document]:
     """What a table was made of."""
     asked = "SELECT path, size, mtime_ns, digest, language FROM contents WHERE name = ? ORDER BY path"
     return [Document(os.fsdecode(path), *rest) for path, *rest in base.execute(asked, (name,))]
@@ -251,10 +249,10 @@ def connect(path: Path | None) -> sqlite3.Connection:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     base = sqlite3.connect("" if path is None else path, timeout=WAIT, isolation_level=None)
     try:
-        version = version_of(base)
+        version = _version_of(base)
         if version not in (0, VERSION):
             raise sqlite3.DatabaseError(f"format {version}, this spd-lsp reads {VERSION}, which masks secrets")
-        if version and rules_of(base) != RULES:
+        if version and _rules_of(base) != RULES:
             raise sqlite3.DatabaseError("that other lines were masked as secrets than this spd-lsp masks")
         base.execute("PRAGMA auto_vacuum = INCREMENTAL")
         base.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -262,24 +260,24 @@ def connect(path: Path | None) -> sqlite3.Connection:
         base.execute("PRAGMA secure_delete = ON").fetchone()
         if version == 0:
             told = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {RULES};"
-            base.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {told} COMMIT;")
+            base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {told} COMMIT;")
     except BaseException:
         base.close()
         raise
     return base
 
 
-def version_of(base: sqlite3.Connection) -> int:
+def _version_of(base: sqlite3.Connection) -> int:
     """The format of a database, 0 if it is new."""
     return int(base.execute("PRAGMA user_version").fetchone()[0])
 
 
-def rules_of(base: sqlite3.Connection) -> int:
+def _rules_of(base: sqlite3.Connection) -> int:
     """What tells the rules by which lines of the texts were masked."""
     return int(base.execute("PRAGMA application_id").fetchone()[0])
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
+def _connect_to_read(path: Path) -> sqlite3.Connection:
     """A database that is there already. In a folder without write access nobody changes it."""
     if not path.exists():
         raise sqlite3.OperationalError("no such file")
@@ -294,7 +292,7 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def transaction(base: sqlite3.Connection) -> Iterator[None]:
+def _transaction(base: sqlite3.Connection) -> Iterator[None]:
     """All or nothing."""
     base.execute("BEGIN IMMEDIATE")
     try:
@@ -317,7 +315,7 @@ def unpack(data: bytes, tokens: int) -> Ints:
     return np.frombuffer(data, "<u2" if len(data) == 2 * tokens else "<u4")
 
 
-def checksum(digest: bytes, tokens: int, data: bytes) -> int:
+def _checksum(digest: bytes, tokens: int, data: bytes) -> int:
     """Tells a row that is as it was written from a damaged one."""
     return zlib.crc32(data, zlib.crc32(b"%s%d" % (digest, tokens)))
 

@@ -22,14 +22,12 @@ from ngram_builders.sources.discovery import Found, language_of_name
 from ngram_builders.sources.filters import UNREADABLE, Unfit, examine, read
 from ngram_builders.sources.masking import masked_lines
 
-__all__ = ["Encode", "Reading", "Report", "digest_of", "languages_of", "learn"]
-
 Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
 Report = Callable[[str, int, int], None]
 T = TypeVar("T")
 
 BATCH_FILES = 1_000
-BATCH_CHARACTERS = 1_000_000
+_BATCH_CHARACTERS = 1_000_000
 SETTLED = 2_000_000_000  # nanoseconds since a file's last change; sooner, another change may leave no trace
 
 
@@ -77,9 +75,9 @@ def learn(
     reading.reused = len(found)
     all_bytes = sum(one.size for one in waiting)
     files_done = bytes_done = 0
-    for batch in ahead(encoded(ahead(batches(waiting, set(known))), encode)):
-        settled = [state for state in batch.states if is_settled(state.found, began_ns)]
-        store.keep(batch.ids, settled, [s.found.path for s in batch.states if not is_settled(s.found, began_ns)])
+    for batch in ahead(encoded(ahead(_batches(waiting, set(known))), encode)):
+        settled = [state for state in batch.states if _is_settled(state.found, began_ns)]
+        store.keep(batch.ids, settled, [s.found.path for s in batch.states if not _is_settled(s.found, began_ns)])
         found.update((state.found.path, state) for state in batch.states)
         reading.left_out[UNREADABLE] += len(batch.unread)
         reading.encoded += sum(map(len, batch.ids.values()))
@@ -99,7 +97,7 @@ def learn(
     return reading
 
 
-def is_settled(found: Found, began_ns: int) -> bool:
+def _is_settled(found: Found, began_ns: int) -> bool:
     """Whether a later change of the file would show: clocks tick, and one tick can hold two changes."""
     return max(found.mtime_ns, found.ctime_ns) < began_ns - SETTLED
 
@@ -109,12 +107,12 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def batches(files: Iterable[Found], known: set[bytes]) -> Iterator[Batch]:
+def _batches(files: Iterable[Found], known: set[bytes]) -> Iterator[Batch]:
     """Files read, in batches that keep an encoder's threads busy and its memory small."""
     batch, characters = Batch(), 0
     for found in files:
         characters += len(take(found, known, batch))
-        if len(batch.states) + len(batch.unread) >= BATCH_FILES or characters >= BATCH_CHARACTERS:
+        if len(batch.states) + len(batch.unread) >= BATCH_FILES or characters >= _BATCH_CHARACTERS:
             yield batch
             batch, characters = Batch(), 0
     if batch.states or batch.unread:

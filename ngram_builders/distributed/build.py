@@ -31,14 +31,12 @@ from ngram_builders.sources.discovery import survey
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-__all__ = ["EXECUTORS", "Cluster", "Cost", "Outcome", "build"]
-
-FORMAT = 4  # of what lies in a shared folder
-SHARD_BYTES = (
+_FORMAT = 4  # of what lies in a shared folder
+_SHARD_BYTES = (
     64_000_000  # of text a task, about 17 M tokens; the larger, the fewer n-grams stand in several shards
 )
 FEWEST_SHARDS = 16  # small inputs too are spread over workers
-PART_BYTES = 64_000_000  # of text whose n-grams of one order are merged in one task
+_PART_BYTES = 64_000_000  # of text whose n-grams of one order are merged in one task
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +97,11 @@ def build(
     cluster = cluster or Cluster()
     if cluster.executor not in EXECUTORS:
         raise UserError(f"expected one of {', '.join(EXECUTORS)}, found {cluster.executor!r}; choose one of those")
-    folders, rows = told_apart(roots)
+    folders, rows = _told_apart(roots)
     inputs, left_out = gather(folders, rows, language, report)
     if not inputs:
         raise nothing_found(roots, left_out)
-    name = name_of(domain, folders, registry, model, fingerprint)
+    name = _name_of(domain, folders, registry, model, fingerprint)
     orders = check_orders(orders)
     least = min_count if isinstance(min_count, Mapping) else dict.fromkeys(orders, min_count)
     recipe = {
@@ -116,8 +114,8 @@ def build(
     }
     size = sum(one.weight for one in inputs)
     plan = Plan(
-        shards=min(len(inputs), max(FEWEST_SHARDS, -(-size // SHARD_BYTES))),
-        parts=1 << (size // PART_BYTES).bit_length(),
+        shards=min(len(inputs), max(FEWEST_SHARDS, -(-size // _SHARD_BYTES))),
+        parts=1 << (size // _PART_BYTES).bit_length(),
         orders=orders,
         min_count={order: least.get(order, 1) for order in orders},
         vocab_size=vocab_size,
@@ -129,7 +127,7 @@ def build(
     prepare(work, plan, cut(inputs, plan.shards))
     if not run(work, plan, cluster, make_encode, report):
         return Outcome(None, ())
-    costs = tuple(cost(work, plan, stage) for stage in STAGES)
+    costs = tuple(_cost(work, plan, stage) for stage in STAGES)
     perplexity = facts_of(work, "table")[0]["perplexity"]
     masked = sum(facts["masked"] for facts in facts_of(work, "counts"))
     for facts in [*facts_of(work, "digests"), *facts_of(work, "counts")]:
@@ -157,7 +155,7 @@ def build(
     )
 
 
-def told_apart(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+def _told_apart(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """Folders of sources, and files of rows, patterns resolved."""
     folders: list[Path] = []
     rows: set[Path] = set()
@@ -188,7 +186,7 @@ def gather(
     return inputs, surveyed.reasons()
 
 
-def name_of(domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str) -> str:
+def _name_of(domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str) -> str:
     """The domain's name; without one, the first folder's."""
     if domain is not None:
         return check_name(domain)
@@ -199,7 +197,7 @@ def name_of(domain: str | None, folders: Sequence[Path], registry: Registry, mod
 
 def digest(plan: Plan, inputs: Sequence[Input]) -> str:
     """What stands for an input in this state and what is asked of it."""
-    state = hashlib.blake2b(msgpack.packb([FORMAT, asdict(plan)]), digest_size=8)
+    state = hashlib.blake2b(msgpack.packb([_FORMAT, asdict(plan)]), digest_size=8)
     for one in inputs:
         state.update(b"%b\0%d %d\0" % (os.fsencode(one.path), one.size, one.mtime_ns))
     return state.hexdigest()
@@ -216,7 +214,7 @@ def cut(inputs: Sequence[Input], shards: int) -> list[list[str]]:
     return cuts
 
 
-def cost(work: Path, plan: Plan, stage: str) -> Cost:
+def _cost(work: Path, plan: Plan, stage: str) -> Cost:
     """What a finished stage took."""
     facts = facts_of(work, stage)
     files = [work / TABLE] if stage == STAGES[-1] else (work / stage).iterdir()

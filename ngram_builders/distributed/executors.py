@@ -32,14 +32,12 @@ from ngram_builders.errors import UserError
 from ngram_builders.programs import AWAY, find_program
 from ngram_builders.table.format import replace_file
 
-__all__ = ["EXECUTORS", "Cluster", "run"]
-
 Report = Callable[[str, int, int], None]
 
 EXECUTORS = ("local", "slurm", "ray")
-LATELY = 0.5  # seconds between looks at what is done here
+_LATELY = 0.5  # seconds between looks at what is done here
 REMOTELY = 10.0  # and at what a queue does
-JOBS = "jobs.msgpack"
+_JOBS = "jobs.msgpack"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,9 +72,9 @@ def run(work: Path, plan: Plan, cluster: Cluster, make_encode: Callable[[], Enco
     if cluster.executor == "slurm":
         return queue(work, steps, cluster, report)
     if cluster.executor == "ray":
-        start_ray()
+        _start_ray()
     with ExitStack() as stack:
-        pool = stack.enter_context(workers_of(cluster)) if cluster.executor == "local" else None
+        pool = stack.enter_context(_workers_of(cluster)) if cluster.executor == "local" else None
         for number, (step, tasks) in enumerate(steps):
             mine = share_of(tasks, cluster.share)
             if not mine:
@@ -154,13 +152,13 @@ class Local(LocalPipelineExecutor):  # type: ignore[misc]
             self._run_for_rank(rank)
 
 
-def workers_of(cluster: Cluster) -> ProcessPoolExecutor:
+def _workers_of(cluster: Cluster) -> ProcessPoolExecutor:
     """This machine's workers, started when there is work for them."""
     number = cluster.workers or os.cpu_count() or 1
-    return ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=end_with_parent)
+    return ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """Have this worker end when the process that started it is gone, however it went."""
     parent = parent_process()
 
@@ -181,8 +179,8 @@ class Slurm(SlurmPipelineExecutor):  # type: ignore[misc]
 
 def queue(work: Path, steps: list[tuple[Step, int]], cluster: Cluster, report: Report) -> bool:
     """Submit all stages to Slurm, each to begin after the one before, and wait; a run before may have done so."""
-    jobs = work / JOBS
-    if not (jobs.exists() and any(map(is_queued, msgpack.unpackb(jobs.read_bytes())))):
+    jobs = work / _JOBS
+    if not (jobs.exists() and any(map(_is_queued, msgpack.unpackb(jobs.read_bytes())))):
         executors: list[Any] = []
         for step, tasks in steps:
             executors.append(executor_of(step, tasks, cluster))
@@ -193,14 +191,14 @@ def queue(work: Path, steps: list[tuple[Step, int]], cluster: Cluster, report: R
     for step, tasks in steps:
         while (done := finished(step)) < tasks:
             report(step.stage, done, tasks)
-            if not any(map(is_queued, msgpack.unpackb(jobs.read_bytes()))) and finished(step) < tasks:
+            if not any(map(_is_queued, msgpack.unpackb(jobs.read_bytes()))) and finished(step) < tasks:
                 raise UserError(f"the jobs have ended without all tasks of stage {step.stage}; {mend(step)}")
             time.sleep(REMOTELY)
         report(step.stage, tasks, tasks)
     return True
 
 
-def is_queued(job: str) -> bool:
+def _is_queued(job: str) -> bool:
     """Whether Slurm still has something to do for a job."""
     if (squeue := find_program("squeue")) is None:
         raise UserError("expected Slurm's squeue here, found none; run this on a login node")
@@ -208,7 +206,7 @@ def is_queued(job: str) -> bool:
     return bool(answer.stdout.strip())
 
 
-def start_ray() -> None:
+def _start_ray() -> None:
     """Connect to the cluster that RAY_ADDRESS names, or start one of this machine."""
     try:
         import ray
@@ -248,7 +246,7 @@ def watched(step: Step, tasks: int, report: Report) -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(LATELY):
+        while not over.wait(_LATELY):
             report(step.stage, finished(step), tasks)
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -266,7 +264,7 @@ def wait_for(step: Step, tasks: int, report: Report) -> None:
     """Wait until the other machines' tasks of a stage are done as well."""
     while (done := finished(step)) < tasks:
         report(step.stage, done, tasks)
-        time.sleep(LATELY)
+        time.sleep(_LATELY)
 
 
 def finished(step: Step) -> int:

@@ -15,8 +15,6 @@ from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import NOT_SOURCE, OTHER_LANGUAGE, akin, language_of_name
 from ngram_builders.sources.filters import LARGEST, TOO_LARGE, UNREADABLE, Unfit, examine, read
 
-__all__ = ["PACKED", "Document", "documents", "is_corpus"]
-
 # End of a file's name -> how many bytes of text a byte of it holds, about; it only serves to cut even shards.
 PACKED = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}
 

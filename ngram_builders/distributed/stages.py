@@ -41,19 +41,17 @@ from ngram_builders.table.order_weights import PLACES, TELLING, assess
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
-__all__ = ["STAGES", "TABLE", "Plan", "facts_of", "prepare", "read_plan", "work_on"]
-
 Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
 Digests = npt.NDArray[np.bytes_]
 
 STAGES = ("digests", "counts", "merge", "table")
 TABLE = "table.ngt"
-PLAN = "plan.msgpack"
-DIGEST_BYTES = 16
-PLACE_BYTES = 4
-BATCH_CHARACTERS = 1_000_000
+_PLAN = "plan.msgpack"
+_DIGEST_BYTES = 16
+_PLACE_BYTES = 4
+_BATCH_CHARACTERS = 1_000_000
 MOST_TOKENS = 2**31  # what a count can reach
-DUPLICATE = "duplicate"
+_DUPLICATE = "duplicate"
 CHANGED = "changed during the build"
 
 
@@ -83,33 +81,33 @@ def prepare(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in ("shards", "facts", "samples", *STAGES):
         (work / folder).mkdir(exist_ok=True)
-    if (work / PLAN).exists():
+    if (work / _PLAN).exists():
         return
     for rank, paths in enumerate(shards):
-        write_record(work / "shards" / name(rank), [path.encode(errors="surrogateescape") for path in paths])
-    write_record(work / PLAN, asdict(plan))
+        _write_record(work / "shards" / name(rank), [path.encode(errors="surrogateescape") for path in paths])
+    _write_record(work / _PLAN, asdict(plan))
 
 
-def read_plan(work: Path) -> Plan:
+def _read_plan(work: Path) -> Plan:
     """The plan of a folder."""
-    facts = msgpack.unpackb((work / PLAN).read_bytes(), strict_map_key=False)
+    facts = msgpack.unpackb((work / _PLAN).read_bytes(), strict_map_key=False)
     return Plan(**{**facts, "orders": tuple(facts["orders"])})
 
 
 def work_on(stage: str, rank: int, work: Path, make_encode: Callable[[], Encode]) -> dict[str, Any]:
     """Do one task, and keep and return what it found; make_encode is called where texts are to be encoded."""
     started = time.process_time()
-    plan = read_plan(work)
+    plan = _read_plan(work)
     if stage == "digests":
-        facts = note_digests(work, plan, rank)
+        facts = _note_digests(work, plan, rank)
     elif stage == "counts":
-        facts = count_shard(work, plan, rank, make_encode())
+        facts = _count_shard(work, plan, rank, make_encode())
     elif stage == "merge":
-        facts = merge_range(work, plan, rank)
+        facts = _merge_range(work, plan, rank)
     else:
-        facts = put_together(work, plan)
+        facts = _put_together(work, plan)
     facts |= {"cpu": time.process_time() - started, "peak": peak_memory()}
-    write_record(work / "facts" / f"{stage}-{name(rank)}", facts)
+    _write_record(work / "facts" / f"{stage}-{name(rank)}", facts)
     return facts
 
 
@@ -129,51 +127,51 @@ def peak_memory() -> int:
 def facts_of(work: Path, stage: str) -> list[dict[str, Any]]:
     """What each task of a finished stage found."""
     # By name: on a network file system the list of a folder may be a minute old.
-    files = [work / "facts" / f"{stage}-{name(rank)}" for rank in range(read_plan(work).tasks(stage))]
+    files = [work / "facts" / f"{stage}-{name(rank)}" for rank in range(_read_plan(work).tasks(stage))]
     return [msgpack.unpackb(file.read_bytes()) for file in files]
 
 
-def note_digests(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
+def _note_digests(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     """First stage: which documents a shard holds."""
     left_out: Counter[str] = Counter()
     digests, places = [], []
-    for place, document in enumerate(shard(work, plan, rank)):
+    for place, document in enumerate(_shard(work, plan, rank)):
         if document.fault is not None:
             left_out[document.fault] += 1
             continue
         digests.append(document.digest)
         places.append(place)
-    distinct, first = np.unique(np.array(digests, dtype=f"S{DIGEST_BYTES}"), return_index=True)
+    distinct, first = np.unique(np.array(digests, dtype=f"S{_DIGEST_BYTES}"), return_index=True)
     if len(distinct) < len(digests):
-        left_out[DUPLICATE] += len(digests) - len(distinct)
+        left_out[_DUPLICATE] += len(digests) - len(distinct)
     own = np.array(places, dtype="<u4")[first]
     replace_file(work / "digests" / name(rank), [distinct.tobytes(), own.tobytes()])
     return {"left_out": dict(left_out), "documents": len(distinct)}
 
 
-def read_digests(work: Path, rank: int) -> tuple[Digests, npt.NDArray[np.uint32]]:
+def _read_digests(work: Path, rank: int) -> tuple[Digests, npt.NDArray[np.uint32]]:
     """A shard's digests [D], sorted, and the places [D] of their first documents."""
     data = (work / "digests" / name(rank)).read_bytes()
-    length = len(data) // (DIGEST_BYTES + PLACE_BYTES)
-    digests = np.frombuffer(data, f"S{DIGEST_BYTES}", length)
-    return digests, np.frombuffer(data, "<u4", length, DIGEST_BYTES * length)
+    length = len(data) // (_DIGEST_BYTES + _PLACE_BYTES)
+    digests = np.frombuffer(data, f"S{_DIGEST_BYTES}", length)
+    return digests, np.frombuffer(data, "<u4", length, _DIGEST_BYTES * length)
 
 
-def first_places(work: Path, rank: int) -> dict[int, bytes]:
+def _first_places(work: Path, rank: int) -> dict[int, bytes]:
     """The places of a shard's documents that no document before equals, in this shard or an earlier one."""
-    own, places = read_digests(work, rank)
+    own, places = _read_digests(work, rank)
     new = np.ones(len(own), dtype=bool)
     for earlier in range(rank):
-        new &= ~np.isin(own, read_digests(work, earlier)[0], assume_unique=True)
+        new &= ~np.isin(own, _read_digests(work, earlier)[0], assume_unique=True)
     return {
-        int(place): digest.ljust(DIGEST_BYTES, b"\0") for place, digest in zip(places[new], own[new], strict=True)
+        int(place): digest.ljust(_DIGEST_BYTES, b"\0") for place, digest in zip(places[new], own[new], strict=True)
     }
 
 
-def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, Any]:
+def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, Any]:
     """Second stage: the counts of a shard's documents."""
-    wanted = first_places(work, rank)
-    noted = len(read_digests(work, rank)[0])
+    wanted = _first_places(work, rank)
+    noted = len(_read_digests(work, rank)[0])
     languages: Counter[str] = Counter()
     files = masked = 0
     sample = Sample(PLACES)
@@ -181,7 +179,7 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
 
     def texts() -> Iterator[str]:
         nonlocal files, masked
-        for place, document in enumerate(shard(work, plan, rank)):
+        for place, document in enumerate(_shard(work, plan, rank)):
             if place in wanted and document.fault is None and document.digest == wanted[place]:
                 files += 1
                 masked += len(masked_lines(document.text))
@@ -194,9 +192,9 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
     for ids in streams(texts(), encode, plan.end_of_text):
         sample.add(digests.popleft(), ids)
         counter.add([ids])
-    write_record(work / "samples" / name(rank), sample.kept())
+    _write_record(work / "samples" / name(rank), sample.kept())
     ngrams = write_pieces(work / "counts" / name(rank), counter.runs())
-    left_out = {DUPLICATE: noted - len(wanted), CHANGED: len(wanted) - files}
+    left_out = {_DUPLICATE: noted - len(wanted), CHANGED: len(wanted) - files}
     return {
         "left_out": {reason: number for reason, number in left_out.items() if number},
         "files": files,
@@ -207,20 +205,20 @@ def count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, 
     }
 
 
-def merge_range(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
+def _merge_range(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     """Third stage: the sum of all shards' counts over a range of contexts, without what is too rare in all."""
     tokens = sum(facts["tokens"] for facts in facts_of(work, "counts"))
     if tokens >= MOST_TOKENS:
         raise UserError(f"expected fewer than 2^31 tokens, found {tokens:,}; build several smaller domains")
     order, part = plan.orders[rank // plan.parts], rank % plan.parts
     runs = [
-        within(read_run(work / "counts" / name(shard)), order, part, plan.parts) for shard in range(plan.shards)
+        _within(read_run(work / "counts" / name(shard)), order, part, plan.parts) for shard in range(plan.shards)
     ]
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged(runs, plan.vocab_size))
     return {"ngrams": write_pieces(work / "merge" / name(rank), pieces), "read": sum(map(len, runs))}
 
 
-def within(run: Run, order: int, part: int, parts: int) -> Run:
+def _within(run: Run, order: int, part: int, parts: int) -> Run:
     """What a run holds of one range; ranges differ in the upper bits of hashes, so that no context is cut."""
     width = 2**ORDER_SHIFT // parts
     low = ((order - 2) << ORDER_SHIFT) + part * width
@@ -229,7 +227,7 @@ def within(run: Run, order: int, part: int, parts: int) -> Run:
     return Run(run.records[start:end], run.counts[start:end])
 
 
-def put_together(work: Path, plan: Plan) -> dict[str, Any]:
+def _put_together(work: Path, plan: Plan) -> dict[str, Any]:
     """Last stage: the table of all ranges."""
     counted = facts_of(work, "counts")
     ranges = (read_run(work / "merge" / name(rank)) for rank in range(plan.tasks("merge")))
@@ -244,7 +242,7 @@ def put_together(work: Path, plan: Plan) -> dict[str, Any]:
         files=sum(facts["files"] for facts in counted),
         sources=sum((Counter(facts["languages"]) for facts in counted), Counter()),
     )
-    found = assess(Table.open(work / TABLE).columns, samples(work, plan), plan.orders)
+    found = assess(Table.open(work / TABLE).columns, _samples(work, plan), plan.orders)
     told = found.perplexity if found is not None and found.places >= TELLING else {}
     return {"ngrams": summary.ngrams, "bytes": summary.size, "perplexity": told}
 
@@ -276,7 +274,7 @@ class Sample:
         return [(digest, ids.astype("<u4").tobytes()) for digest, ids in self.lowest()]
 
 
-def samples(work: Path, plan: Plan) -> Iterator[Ints]:
+def _samples(work: Path, plan: Plan) -> Iterator[Ints]:
     """The documents with the lowest digests of all shards."""
     sample = Sample(PLACES)
     for rank in range(plan.shards):
@@ -285,7 +283,7 @@ def samples(work: Path, plan: Plan) -> Iterator[Ints]:
     yield from (ids for _, ids in sample.lowest())
 
 
-def shard(work: Path, plan: Plan, rank: int) -> Iterator[Document]:
+def _shard(work: Path, plan: Plan, rank: int) -> Iterator[Document]:
     """The documents of a shard."""
     paths = msgpack.unpackb((work / "shards" / name(rank)).read_bytes())
     yield from documents((path.decode(errors="surrogateescape") for path in paths), plan.language)
@@ -298,7 +296,7 @@ def streams(texts: Iterable[str], encode: Encode, end_of_text: int) -> Iterator[
     for text in texts:
         batch.append(text)
         size += len(text)
-        if size >= BATCH_CHARACTERS:
+        if size >= _BATCH_CHARACTERS:
             yield from (stream(ids, end_of_text) for ids in encode(batch))
             batch, size = [], 0
     if batch:
@@ -324,7 +322,7 @@ def write_pieces(path: Path, pieces: Iterable[Run]) -> int:
     return length
 
 
-def write_record(file: Path, record: object) -> None:
+def _write_record(file: Path, record: object) -> None:
     """Replace a small msgpack file."""
     replace_file(file, [msgpack.packb(record)])
 

@@ -23,9 +23,7 @@ from typing import Any
 from ngram_builders.registry.domains import Domain, read_record
 from ngram_builders.sources.discovery import LANGUAGES, NAMED, akin
 
-__all__ = ["KNOWN_LANGUAGES", "Choice", "Uses", "read_uses", "serving"]
-
-FORMAT = 2
+_FORMAT = 2
 KNOWN_LANGUAGES = frozenset([*LANGUAGES.values(), *NAMED.values()])
 
 Choice = tuple[tuple[str, float], ...]  # names of domains with weights
@@ -62,12 +60,12 @@ class Uses:
 
     def both(self, old: str, new: str) -> Uses:
         """The same with a second name for a domain; whichever exists is heard."""
-        return self.map(lambda choice: [(name, w) for known, w in choice for name in alias(known, old, new)])
+        return self.map(lambda choice: [(name, w) for known, w in choice for name in _alias(known, old, new)])
 
     def record(self) -> dict[str, Any]:
         """As it is stored."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "workspaces": {user: plain(choice) for user, choice in sorted(self.workspaces.items()) if choice},
             "languages": {user: plain(choice) for user, choice in sorted(self.languages.items()) if choice},
         }
@@ -78,7 +76,7 @@ def once(choice: Iterable[tuple[str, float]]) -> Choice:
     return tuple(dict(choice).items())
 
 
-def alias(name: str, old: str, new: str) -> tuple[str, ...]:
+def _alias(name: str, old: str, new: str) -> tuple[str, ...]:
     """Example: mine, mine, yours -> mine and yours; other, mine, yours -> other."""
     return (old, new) if name == old else (name,)
 
@@ -95,13 +93,13 @@ def read_uses(file: Path) -> Uses:
     except (FileNotFoundError, NotADirectoryError):
         return Uses()
     if "format" not in record:  # before there were choices for languages
-        return Uses(as_choices(record))
-    if record["format"] != FORMAT:
+        return Uses(_as_choices(record))
+    if record["format"] != _FORMAT:
         raise ValueError(record["format"])
-    return Uses(as_choices(record["workspaces"]), as_choices(record["languages"]))
+    return Uses(_as_choices(record["workspaces"]), _as_choices(record["languages"]))
 
 
-def as_choices(record: Mapping[str, Any]) -> dict[str, Choice]:
+def _as_choices(record: Mapping[str, Any]) -> dict[str, Choice]:
     """Users of any kind with what they chose; ValueError if a weight can be none."""
     choices = {
         str(user): tuple((str(name), float(weight)) for name, weight in choice)
@@ -117,11 +115,11 @@ def serving(
     uses: Uses, domains: Mapping[str, Domain], file: Path | None, language: str | None
 ) -> list[tuple[Domain, float]]:
     """The domains for a file, by the rule above. A file without a path has its language only."""
-    workspace = None if file is None else innermost(uses.workspaces, file)
+    workspace = None if file is None else _innermost(uses.workspaces, file)
     if workspace is not None:
         named: Mapping[str, float] = dict(uses.workspaces[workspace])
     else:
-        named = {**built_around(domains, file), **dict(chosen_for(uses.languages, language))}
+        named = {**_built_around(domains, file), **dict(_chosen_for(uses.languages, language))}
     return [
         (domains[name], weight)
         for name, weight in named.items()
@@ -129,13 +127,13 @@ def serving(
     ]
 
 
-def innermost(workspaces: Iterable[str], file: Path) -> str | None:
+def _innermost(workspaces: Iterable[str], file: Path) -> str | None:
     """The deepest of these folders that a file lies in."""
     around = [workspace for workspace in workspaces if file.is_relative_to(workspace)]
     return max(around, key=lambda workspace: len(Path(workspace).parts), default=None)
 
 
-def built_around(domains: Mapping[str, Domain], file: Path | None) -> dict[str, float]:
+def _built_around(domains: Mapping[str, Domain], file: Path | None) -> dict[str, float]:
     """What was built from folders around a file, innermost first."""
     depths = {name: depth(domain, file) for name, domain in domains.items()}
     names = sorted((name for name in depths if depths[name]), key=lambda name: (-depths[name], name))
@@ -149,7 +147,7 @@ def depth(domain: Domain, file: Path | None) -> int:
     return max((len(root.parts) for root in domain.roots if file.is_relative_to(root)), default=0)
 
 
-def chosen_for(languages: Mapping[str, Choice], language: str | None) -> Choice:
+def _chosen_for(languages: Mapping[str, Choice], language: str | None) -> Choice:
     """What was chosen for a language or, without a choice of its own, for one that is written alike."""
     if language is None:
         return ()

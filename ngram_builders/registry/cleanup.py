@@ -18,13 +18,11 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import INDEX, TABLES, UNREADABLE, as_domain, has_index, is_name, read_record
 from ngram_builders.registry.locks import hold, is_alive
 
-__all__ = ["ASIDE", "BUILDING", "Leftover", "clear", "find_leftovers", "size_of", "sweep"]
-
-ASIDE = ".aside"  # what cannot be read is kept here
+_ASIDE = ".aside"  # what cannot be read is kept here
 BUILDING = ".building"  # the lock that a build holds in its domain's folder
-COUNTING = "*.counting"  # what a count in tasks has done so far
-SCRATCH = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.tmp")
-OLD = 24 * 3600.0  # seconds after which a scratch file or an unfinished build counts as forgotten
+_COUNTING = "*.counting"  # what a count in tasks has done so far
+_SCRATCH = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.tmp")
+_OLD = 24 * 3600.0  # seconds after which a scratch file or an unfinished build counts as forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +37,11 @@ class Leftover:
 
 def find_leftovers(folder: Path) -> Iterator[Leftover]:
     """All leftovers in a registry's folder; domains that can be read lose none of their own."""
-    yield from scratch_files(folder)
+    yield from _scratch_files(folder)
     for home in sorted(entry for entry in folder.iterdir() if is_name(entry.name) and entry.is_dir()):
         index = home / INDEX
         if not has_index(home):
-            if is_forgotten(home) and not is_busy(home):
+            if _is_forgotten(home) and not _is_busy(home):
                 yield Leftover(home, "token cache of a domain that is gone or was never finished", size_of(home))
             continue
         try:
@@ -51,36 +49,36 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
         except PermissionError:
             continue  # nobody knows what is in it
         except UNREADABLE:
-            if is_busy(home):
+            if _is_busy(home):
                 continue
-            aside = folder / ASIDE / f"{home.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+            aside = folder / _ASIDE / f"{home.name}-{time.strftime('%Y%m%d-%H%M%S')}"
             yield Leftover(home, "its index cannot be read", size_of(home), aside)
             continue
-        yield from scratch_files(home)
-        for counted in sorted(home.glob(COUNTING)):
-            if is_forgotten(counted) and not is_busy(home):
+        yield from _scratch_files(home)
+        for counted in sorted(home.glob(_COUNTING)):
+            if _is_forgotten(counted) and not _is_busy(home):
                 yield Leftover(counted, "a count in tasks that nobody goes on with", size_of(counted))
         for other in sorted(home.glob(TABLES)):
             if other != table:
                 yield Leftover(other, "no index names this table", size_of(other))
 
 
-def scratch_files(folder: Path) -> Iterator[Leftover]:
+def _scratch_files(folder: Path) -> Iterator[Leftover]:
     """Unfinished files of processes that are gone."""
     for file in sorted(folder.glob(".*.tmp")):
-        match = SCRATCH.fullmatch(file.name)
-        if match and (not is_alive(int(match[1])) or age(file) > OLD):
+        match = _SCRATCH.fullmatch(file.name)
+        if match and (not is_alive(int(match[1])) or _age(file) > _OLD):
             yield Leftover(file, "scratch file of a process that is gone", size_of(file))
 
 
-def is_forgotten(home: Path) -> bool:
+def _is_forgotten(home: Path) -> bool:
     """Whether nothing in a folder changed for long."""
-    return all(age(path) > OLD for path in [home, *home.rglob("*")])
+    return all(_age(path) > _OLD for path in [home, *home.rglob("*")])
 
 
-def is_busy(home: Path) -> bool:
+def _is_busy(home: Path) -> bool:
     """Whether a build is at work in a domain's folder."""
-    if len(list(home.glob(".*.tmp"))) > len(list(scratch_files(home))):
+    if len(list(home.glob(".*.tmp"))) > len(list(_scratch_files(home))):
         return True
     if not (home / BUILDING).exists():
         return False
@@ -91,7 +89,7 @@ def is_busy(home: Path) -> bool:
         return True
 
 
-def age(path: Path) -> float:
+def _age(path: Path) -> float:
     """Seconds since a file changed; none if it is gone."""
     try:
         return time.time() - path.stat().st_mtime
@@ -125,6 +123,6 @@ def sweep(home: Path, current: Path) -> None:
         if old != current:
             with suppress(OSError):
                 old.unlink()
-    for scratch in scratch_files(home):
+    for scratch in _scratch_files(home):
         with suppress(OSError):
             clear(scratch)

@@ -21,29 +21,10 @@ from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary, replace_file
 from ngram_builders.table.reader import Table
 
-__all__ = [
-    "INDEX",
-    "TABLES",
-    "UNREADABLE",
-    "WEIGHT",
-    "Domain",
-    "check_name",
-    "check_weight",
-    "describe",
-    "distinct",
-    "has_index",
-    "is_name",
-    "place",
-    "read_domain",
-    "read_record",
-    "table_name",
-    "write_record",
-]
-
 WEIGHT = 0.7  # of a personal table among others; measured in 0.5 ... 0.9, flat around this
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # to Windows, in every folder
-LATEST = 253402300800.0  # the year 10000, which no date can be written of
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # to Windows, in every folder
+_LATEST = 253402300800.0  # the year 10000, which no date can be written of
 INDEX = "domain.msgpack"
 TABLES = "table-*.ngt"
 UNREADABLE = (
@@ -92,7 +73,7 @@ def check_name(name: str) -> str:
 
 def is_reserved(name: str, windows: bool = os.name == "nt") -> bool:
     """Whether the system has something else of this name in every folder. Example: aux.old on Windows"""
-    return windows and DEVICE.fullmatch(name) is not None
+    return windows and _DEVICE.fullmatch(name) is not None
 
 
 def is_name(name: str) -> bool:
@@ -179,7 +160,7 @@ def look(home: Path) -> Domain | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UNREADABLE:
-        return Domain(name=home.name, path=home / "table.ngt", fault=unreadable_index(home))
+        return Domain(name=home.name, path=home / "table.ngt", fault=_unreadable_index(home))
     try:
         Table.open(domain.path)
     except UserError as error:
@@ -187,7 +168,7 @@ def look(home: Path) -> Domain | None:
     return domain
 
 
-def unreadable_index(home: Path) -> str:
+def _unreadable_index(home: Path) -> str:
     """The fault of a domain without facts."""
     return (
         f"expected facts about n-gram domain {home.name} in {home / INDEX}, found a file that cannot be read; "
@@ -198,7 +179,7 @@ def unreadable_index(home: Path) -> str:
 def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
     """An index as a domain; raises what the standard types raise if it is none."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
-    if not (is_name(table) and 0 < weight <= 1 and 0 <= built < LATEST):
+    if not (is_name(table) and 0 < weight <= 1 and 0 <= built < _LATEST):
         raise ValueError(table, weight, built)
     return Domain(
         name=home.name,

@@ -15,10 +15,8 @@ from ngram_builders.ngrams import HIGHEST_ORDER
 from ngram_builders.registry.domains import INDEX, read_record, write_record
 from ngram_builders.table.format import Weights
 
-__all__ = ["forget_fit", "read_fits", "write_fit"]
-
 FITS = "weights.msgpack"
-SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)
+_SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)
 
 
 def read_fits(home: Path) -> dict[str, Weights]:
@@ -53,12 +51,12 @@ def keep(home: Path, fits: dict[str, Weights]) -> None:
 
 def pack(weights: Weights) -> bytes:
     """Weights as bytes, always as many."""
-    return np.array(weights, dtype="<f8").reshape(SHAPE).tobytes()
+    return np.array(weights, dtype="<f8").reshape(_SHAPE).tobytes()
 
 
 def unpack(data: bytes) -> Weights | None:
     """The weights, or None if none were fitted; ValueError if they cannot be weights."""
-    table = np.frombuffer(data, "<f8").reshape(SHAPE)
+    table = np.frombuffer(data, "<f8").reshape(_SHAPE)
     if not (np.isfinite(table).all() and (table >= 0).all() and (table.sum(axis=1) <= 1 + 1e-9).all()):
         raise ValueError("weights")
     return tuple(map(tuple, table.tolist())) if table.any() else None

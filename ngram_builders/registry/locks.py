@@ -13,8 +13,6 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 
-__all__ = ["hold", "is_alive"]
-
 PATIENCE = 10.0  # seconds to wait for the lock; most guard sections of milliseconds
 
 

@@ -13,9 +13,7 @@ from pathlib import Path
 
 from ngram_builders.registry.domains import Domain
 
-__all__ = ["covers", "is_anothers", "name_beside", "passed_over", "short", "whose"]
-
-LONGEST = 62  # characters of a name, before its end is checked
+_LONGEST = 62  # characters of a name, before its end is checked
 
 
 def recorded(domain: Domain) -> str:
@@ -57,10 +55,10 @@ def passed_over(domain: Domain, model: str) -> str:
     if owner == asking:  # of the same name, from elsewhere
         owner, asking = recorded(domain), model
     told = f"n-gram table {domain.name} was built for {owner}, and {asking} has other tokens"
-    return f"{told}; {todo(domain, model)}"
+    return f"{told}; {_todo(domain, model)}"
 
 
-def todo(domain: Domain, model: str) -> str:
+def _todo(domain: Domain, model: str) -> str:
     """What to do with a table that a model cannot use: one that serves another model is kept beside a new one."""
     if "imported" in domain.recipe:
         return f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
@@ -75,4 +73,4 @@ def todo(domain: Domain, model: str) -> str:
 def name_beside(name: str, model: str) -> str:
     """The name of one more table of the same sources. Example: shop, `/models/Tiny 2` -> `shop-Tiny-2`."""
     own = re.sub(r"[^A-Za-z0-9._-]+", "-", short(model)).strip("-.")[:24] or "other"
-    return f"{name[: LONGEST - len(own)]}-{own}".rstrip(".")
+    return f"{name[: _LONGEST - len(own)]}-{own}".rstrip(".")

@@ -40,10 +40,8 @@ from ngram_builders.registry.locks import hold
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-__all__ = ["WEIGHT", "Domain", "Registry", "check_name", "mark"]
-
-USES = "workspaces.msgpack"
-ATTEMPTS = 5  # at reading everything between two writes
+_USES = "workspaces.msgpack"
+_ATTEMPTS = 5  # at reading everything between two writes
 BUILD_PATIENCE = 3600.0  # seconds that a build waits for another one of the same domain
 
 
@@ -239,7 +237,7 @@ class Registry:
 
     def snapshot(self) -> Snapshot:
         """All that the registry knows, read again only when something changed, and then as of one moment."""
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             generation = self.generation()
             if self.latest is not None and self.latest.generation == generation:
                 return self.latest
@@ -250,7 +248,7 @@ class Registry:
 
     def generation(self) -> Hashable:
         """A value that changes whenever a domain was built, used or removed; costs a stat per domain."""
-        marks = [mark(self.folder / USES)]
+        marks = [mark(self.folder / _USES)]
         with suppress(OSError):
             marks += sorted(mark(Path(entry.path) / INDEX) for entry in os.scandir(self.folder))
         return tuple(marks)
@@ -266,7 +264,7 @@ class Registry:
     def uses(self) -> Uses:
         """What people chose; a record that cannot be read counts as none, see `fault`."""
         try:
-            return read_uses(self.folder / USES)
+            return read_uses(self.folder / _USES)
         except UNREADABLE:
             return Uses()
 
@@ -283,22 +281,22 @@ class Registry:
                 "make it a folder that you can read, or choose another with --data-dir"
             )
         try:
-            read_uses(self.folder / USES)
+            read_uses(self.folder / _USES)
         except UNREADABLE:
             return (
-                f"expected the tables chosen for workspaces in {self.folder / USES}, found a file that cannot be "
+                f"expected the tables chosen for workspaces in {self.folder / _USES}, found a file that cannot be "
                 "read; choose again with: spd-lsp ngrams use NAME --workspace DIR"
             )
         return None
 
     def write_uses(self, uses: Uses) -> None:
         """Replace the record of uses if it changed; one that cannot be read is kept aside."""
-        file = self.folder / USES
+        file = self.folder / _USES
         try:
             if read_uses(file).record() == uses.record():
                 return
         except UNREADABLE:
-            file.replace(file.with_name(f"{USES}.bad"))
+            file.replace(file.with_name(f"{_USES}.bad"))
         write_record(file, uses.record())
 
     def prepare(self, name: str = "") -> Path:

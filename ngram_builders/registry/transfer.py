@@ -16,10 +16,8 @@ from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary, replace_file
 from ngram_builders.table.reader import Table
 
-__all__ = ["IMPORTED_WEIGHT", "export_table", "import_table"]
-
-IMPORTED_WEIGHT = 0.3  # beside 0.7 for a person's own code, as measured for a shared table
-CHUNK = 1 << 20
+_IMPORTED_WEIGHT = 0.3  # beside 0.7 for a person's own code, as measured for a shared table
+_CHUNK = 1 << 20
 
 
 def export_table(registry: Registry, name: str, file: Path, *, replace: bool = False) -> Path:
@@ -38,7 +36,7 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
 def chunks(file: Path) -> Iterator[bytes]:
     """A file's bytes."""
     with file.open("rb") as data:
-        while chunk := data.read(CHUNK):
+        while chunk := data.read(_CHUNK):
             yield chunk
 
 
@@ -57,18 +55,18 @@ def import_table(
     """
     name = check_name(file.stem if name is None else name)
     if not replace:
-        check_new(registry, name)
-    check_table(file, fingerprint)
+        _check_new(registry, name)
+    _check_table(file, fingerprint)
 
     def copy(scratch: Path) -> TableSummary:
         replace_file(scratch, chunks(file))
         return Table.open(scratch).summary
 
     told = {**(recipe or {}), "imported": str(file.resolve())}
-    return registry.install(name, copy, weight=IMPORTED_WEIGHT, recipe=told, overwrite=replace)
+    return registry.install(name, copy, weight=_IMPORTED_WEIGHT, recipe=told, overwrite=replace)
 
 
-def check_new(registry: Registry, name: str) -> None:
+def _check_new(registry: Registry, name: str) -> None:
     """Refuse to replace a domain that nobody said should be replaced."""
     if name in registry.names():
         raise UserError(
@@ -77,7 +75,7 @@ def check_new(registry: Registry, name: str) -> None:
         )
 
 
-def check_table(file: Path, fingerprint: str | None) -> None:
+def _check_table(file: Path, fingerprint: str | None) -> None:
     """Refuse a file that is no sound table, or a table of another tokenizer."""
     try:
         table = Table.open(file)

@@ -17,40 +17,18 @@ from typing import NamedTuple
 from ngram_builders.errors import UserError
 from ngram_builders.sources.filters import (
     GENERATED,
-    LARGEST,
     MINIFIED,
     SECRET,
     UNREADABLE,
-    Unfit,
-    examine,
-    read,
     source_of,
     status_fault,
 )
 from ngram_builders.sources.ignores import GIT, IGNORE_FILES, Glimpse, Ignores, git_folder, outer_ignores
 from ngram_builders.sources.secret_files import SECRET_NAMES, is_secret, may_be_secret
 
-__all__ = [
-    "LARGEST",
-    "UNREADABLE",
-    "Found",
-    "Survey",
-    "Unfit",
-    "akin",
-    "examine",
-    "is_secret",
-    "language_of",
-    "read",
-    "reason",
-    "shown",
-    "survey",
-    "walk",
-    "why",
-]
-
-SYMLINK = "symbolic link"
-FOLDER = "version control, dependency or build folder"
-WORKTREE = "another worktree of a repository"
+_SYMLINK = "symbolic link"
+_FOLDER = "version control, dependency or build folder"
+_WORKTREE = "another worktree of a repository"
 NOT_SOURCE = "not source code"
 OTHER_LANGUAGE = "other language"
 
@@ -118,13 +96,13 @@ NAMED: dict[str, str] = {
     "gemfile": "ruby",
     "cmakelists.txt": "cmake",
 }
-KIN: tuple[frozenset[str], ...] = (
+_KIN: tuple[frozenset[str], ...] = (
     frozenset({"javascript", "javascriptreact", "typescript", "typescriptreact", "vue", "svelte"}),
     frozenset({"c", "cpp", "cuda-cpp", "objective-c", "objective-cpp"}),
     frozenset({"css", "scss", "less"}),
 )
 
-SKIPPED_FOLDERS = frozenset(
+_SKIPPED_FOLDERS = frozenset(
     words(
         ".git .hg .svn .bzr .jj CVS node_modules bower_components jspm_packages .yarn .pnpm-store "
         ".venv venv virtualenv __pycache__ site-packages .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache "
@@ -132,15 +110,15 @@ SKIPPED_FOLDERS = frozenset(
         "thirdparty Pods .gradle .next .nuxt .svelte-kit .terraform .cache .idea DerivedData"
     )
 )
-SKIPPED_FOLDER_ENDS = (".egg-info", ".dist-info", ".xcodeproj")
-GENERATED_NAMES = words(
+_SKIPPED_FOLDER_ENDS = (".egg-info", ".dist-info", ".xcodeproj")
+_GENERATED_NAMES = words(
     "*_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart "
     "*.freezed.dart *.g.cs *.designer.cs *.generated.* *_generated.* "
     "*.lock *-lock.json *-lock.yaml go.sum npm-shrinkwrap.json"
 )
-MINIFIED_NAMES = ("*.min.*", "*-min.js", "*.bundle.js")
-MARKERS = (GIT, *IGNORE_FILES, "pyvenv.cfg")  # what a folder holds that says something of the folder
-SUSPECT = Glimpse((*SECRET_NAMES, *MINIFIED_NAMES, *GENERATED_NAMES))
+_MINIFIED_NAMES = ("*.min.*", "*-min.js", "*.bundle.js")
+_MARKERS = (GIT, *IGNORE_FILES, "pyvenv.cfg")  # what a folder holds that says something of the folder
+_SUSPECT = Glimpse((*SECRET_NAMES, *_MINIFIED_NAMES, *_GENERATED_NAMES))
 
 
 class Found(NamedTuple):
@@ -178,7 +156,7 @@ def survey(*roots: Path, language: str | None = None) -> Survey:
     wanted = None if language is None else akin(language)
     found: dict[str, Found] = {}
     left_out: dict[str, str] = {}
-    for top in sorted({str(resolve_folder(root)) for root in roots}):
+    for top in sorted({str(_resolve_folder(root)) for root in roots}):
         for path, verdict in walk(top, wanted):
             if isinstance(verdict, str):
                 left_out[path] = verdict
@@ -191,7 +169,7 @@ def survey(*roots: Path, language: str | None = None) -> Survey:
 
 def walk(top: str, wanted: frozenset[str] | None = None) -> Iterator[tuple[str, Found | str]]:
     """Every file below top with its state or its fault; a folder left out as a whole comes as one entry."""
-    waiting = [(top, outer_ignores(top, MARKERS))]
+    waiting = [(top, outer_ignores(top, _MARKERS))]
     while waiting:
         folder, around = waiting.pop()
         try:
@@ -201,40 +179,40 @@ def walk(top: str, wanted: frozenset[str] | None = None) -> Iterator[tuple[str, 
             yield folder, UNREADABLE
             continue
         names = {entry.name for entry in entries}
-        if folder != top and (fault := inner_fault(folder, names, top)) is not None:
+        if folder != top and (fault := _inner_fault(folder, names, top)) is not None:
             yield folder, fault
             continue
         ignores = around.enter(folder, names)
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
-                yield entry.path, file_verdict(entry, ignores, wanted)
-            elif (fault := outer_fault(entry.path, entry.name, ignores)) is not None:
+                yield entry.path, _file_verdict(entry, ignores, wanted)
+            elif (fault := _outer_fault(entry.path, entry.name, ignores)) is not None:
                 yield entry.path, fault
             else:
                 waiting.append((entry.path, ignores))
 
 
-def outer_fault(path: str, name: str, ignores: Ignores) -> str | None:
+def _outer_fault(path: str, name: str, ignores: Ignores) -> str | None:
     """Why nothing below this folder counts by its name, or None."""
-    if name in SKIPPED_FOLDERS or name.endswith(SKIPPED_FOLDER_ENDS):
-        return FOLDER
+    if name in _SKIPPED_FOLDERS or name.endswith(_SKIPPED_FOLDER_ENDS):
+        return _FOLDER
     return ignores.fault(path, name, is_folder=True)
 
 
-def inner_fault(folder: str, names: Iterable[str], top: str) -> str | None:
+def _inner_fault(folder: str, names: Iterable[str], top: str) -> str | None:
     """Why nothing below this folder counts by what it holds, or None."""
     if "pyvenv.cfg" in names:  # a virtual environment under any name
-        return FOLDER
+        return _FOLDER
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
         main = git_folder(folder).resolve()
-        return WORKTREE if main.name == GIT and main.is_relative_to(top) else None
+        return _WORKTREE if main.name == GIT and main.is_relative_to(top) else None
     return None
 
 
-def file_verdict(entry: os.DirEntry[str], ignores: Ignores, wanted: frozenset[str] | None) -> Found | str:
+def _file_verdict(entry: os.DirEntry[str], ignores: Ignores, wanted: frozenset[str] | None) -> Found | str:
     """A file's state, or why it does not count. Its name is asked first, and its content not at all."""
-    if (fault := name_fault(entry.path, entry.name.lower(), entry.is_symlink())) is not None:
+    if (fault := _name_fault(entry.path, entry.name.lower(), entry.is_symlink())) is not None:
         return fault
     if (ignored := ignores.fault(entry.path, entry.name)) is not None:
         return ignored
@@ -249,16 +227,16 @@ def file_verdict(entry: os.DirEntry[str], ignores: Ignores, wanted: frozenset[st
     )
 
 
-def name_fault(path: str, name: str, is_link: bool) -> str | None:
+def _name_fault(path: str, name: str, is_link: bool) -> str | None:
     """Why a file at this path, of this lower-case name, does not count, or None."""
-    suspect = SUSPECT(name)
+    suspect = _SUSPECT(name)
     if (suspect or may_be_secret(path)) and is_secret(path):
         return SECRET
     if is_link:
-        return SYMLINK
-    if suspect and matches(name, MINIFIED_NAMES):
+        return _SYMLINK
+    if suspect and matches(name, _MINIFIED_NAMES):
         return MINIFIED
-    if suspect and matches(name, GENERATED_NAMES):
+    if suspect and matches(name, _GENERATED_NAMES):
         return GENERATED
     return NOT_SOURCE if language_of_name(name) is None else None
 
@@ -270,24 +248,24 @@ def reason(path: Path, root: Path) -> str | None:
 
 def why(path: Path, root: Path) -> tuple[str | None, str | None]:
     """Why this one file of the repository is left out, None if it is not; and the ignore rule that says so."""
-    top = resolve_folder(root)
+    top = _resolve_folder(root)
     # Only the parent is resolved: a symbolic link must be judged as the link it is.
     file = path.parent.resolve() / path.name
     if top not in file.parents:
         raise UserError(f"expected a file below {top}, found {shown(path)}; name a file of that repository")
     if not os.path.lexists(file):
         raise UserError(f"no such file: {shown(path)}; check the name")
-    folder, ignores = str(top), outer_ignores(str(top), MARKERS)
+    folder, ignores = str(top), outer_ignores(str(top), _MARKERS)
     for part in (*file.relative_to(top).parts[:-1], ""):
-        names = [name for name in MARKERS if os.path.lexists(Path(folder, name))]
-        if folder != str(top) and (fault := inner_fault(folder, names, str(top))) is not None:
+        names = [name for name in _MARKERS if os.path.lexists(Path(folder, name))]
+        if folder != str(top) and (fault := _inner_fault(folder, names, str(top))) is not None:
             return fault, None
         ignores = ignores.enter(folder, names)
         if part:
             folder = str(Path(folder, part))
-            if (fault := outer_fault(folder, part, ignores)) is not None:
+            if (fault := _outer_fault(folder, part, ignores)) is not None:
                 return fault, ignores.rule(folder, part, is_folder=True) if fault.startswith("ignored") else None
-    if (fault := name_fault(str(file), file.name.lower(), file.is_symlink())) is not None:
+    if (fault := _name_fault(str(file), file.name.lower(), file.is_symlink())) is not None:
         return fault, None
     if (fault := ignores.fault(str(file), file.name)) is not None:
         return fault, ignores.rule(str(file), file.name)
@@ -308,7 +286,7 @@ def language_of_name(name: str) -> str | None:
 
 def akin(language: str) -> frozenset[str]:
     """The languages whose code is written alike, itself included: typescript -> javascript, vue ..."""
-    return next((kin for kin in KIN if language in kin), frozenset({language}))
+    return next((kin for kin in _KIN if language in kin), frozenset({language}))
 
 
 def shown(path: str | PurePath) -> str:
@@ -316,7 +294,7 @@ def shown(path: str | PurePath) -> str:
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
-def resolve_folder(root: Path) -> Path:
+def _resolve_folder(root: Path) -> Path:
     """The real path of an existing folder."""
     if not root.is_dir():
         found = "a file" if root.exists() else "nothing"

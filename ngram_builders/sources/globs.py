@@ -10,9 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["Glob", "in_turn", "star_runs"]
-
-ANY = "**"  # folders, as many as there are
+_ANY = "**"  # folders, as many as there are
 
 
 def star_runs(glob: str) -> int:
@@ -31,7 +29,7 @@ def segments(part: str) -> list[str]:
     found, at = [""], 0
     while at < len(part):
         letter = part[at]
-        end = closing_bracket(part, at) if letter == "[" else 0
+        end = _closing_bracket(part, at) if letter == "[" else 0
         if letter == "*":
             found.append("")
         elif end:
@@ -46,7 +44,7 @@ def segments(part: str) -> list[str]:
     return found
 
 
-def closing_bracket(part: str, start: int) -> int:
+def _closing_bracket(part: str, start: int) -> int:
     """Where the bracket that opens at `start` closes, 0 if it does not; one that comes first is a letter."""
     first = start + 1 + (part[start + 1 : start + 2] in ("!", "^"))
     return max(0, part.find("]", first + 1))
@@ -71,27 +69,27 @@ class Glob:
     """A glob with many stars. Raises `re.error` for what no glob can be."""
 
     def __init__(self, glob: str) -> None:
-        named = glob.strip("/").split("/") if "/" in glob else [ANY, glob]
+        named = glob.strip("/").split("/") if "/" in glob else [_ANY, glob]
         before = ["", *named]
-        self.parts = [part for part, last in zip(named, before, strict=False) if (part, last) != (ANY, ANY)]
+        self.parts = [part for part, last in zip(named, before, strict=False) if (part, last) != (_ANY, _ANY)]
         for part in self.parts:
             compiled(part)
 
     def fits(self, path: str) -> bool:
         """Whether the path or a folder that it lies in fits."""
-        if self.parts == [ANY]:
+        if self.parts == [_ANY]:
             return True
         reached = self.skip({0})
         names = path.split("/")
         for number, name in enumerate(names):
-            stays = {at for at in reached if at < len(self.parts) and self.parts[at] == ANY}
+            stays = {at for at in reached if at < len(self.parts) and self.parts[at] == _ANY}
             goes = {
                 at + 1
                 for at in reached
-                if at < len(self.parts) and self.parts[at] != ANY and compiled(self.parts[at]).match(name)
+                if at < len(self.parts) and self.parts[at] != _ANY and compiled(self.parts[at]).match(name)
             }
             within = len(self.parts) - 1  # a last `**` means what lies in the folder, not the folder
-            if len(self.parts) in goes or (self.parts[-1] == ANY and within in stays and number):
+            if len(self.parts) in goes or (self.parts[-1] == _ANY and within in stays and number):
                 return True
             reached = self.skip(stays | goes)
         return False
@@ -99,6 +97,6 @@ class Glob:
     def skip(self, reached: set[int]) -> set[int]:
         """The same with the parts behind each `**` that stands for no folder."""
         for at, part in enumerate(self.parts[:-1]):
-            if at in reached and part == ANY:
+            if at in reached and part == _ANY:
                 reached.add(at + 1)
         return reached

@@ -17,15 +17,13 @@ from pathspec import GitIgnoreSpec
 
 from ngram_builders.sources.globs import Glob, in_turn, star_runs
 
-__all__ = ["GIT", "IGNORE_FILES", "Glimpse", "Ignores", "git_folder", "outer_ignores"]
-
 GIT = ".git"
 IGNORE_FILES = (".gitignore", ".spdignore")
 FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-LARGEST = 1 << 20  # bytes of an ignore file that are read
+_LARGEST = 1 << 20  # bytes of an ignore file that are read
 MOST_RULES, LONGEST_RULE = 10_000, 4_096  # rules of a file, and characters of a rule, that are followed
 FEW_STARS = 2  # with more, pathspec's expressions take a power of a name's length, which may be hours
-PLAIN_BRACKETS = re.compile(r"\[[^][/\\]*\]")
+_PLAIN_BRACKETS = re.compile(r"\[[^][/\\]*\]")
 
 
 class Glimpse:
@@ -35,7 +33,7 @@ class Glimpse:
         names, starts, ends = set(), set(), set()
         others: set[tuple[str, ...]] = set()
         for glob in globs:
-            rough = PLAIN_BRACKETS.sub("*", glob).replace("?", "*")
+            rough = _PLAIN_BRACKETS.sub("*", glob).replace("?", "*")
             parts = ["", ""] if any(letter in rough for letter in "[]\\") else rough.split("*")
             if len(parts) == 1:
                 names.add(rough)
@@ -90,7 +88,7 @@ class Rule:
     @property
     def last_part(self) -> str:
         """The glob that the last name of a path must fit for this rule to be about it."""
-        part = PLAIN_BRACKETS.sub("*", self.glob)
+        part = _PLAIN_BRACKETS.sub("*", self.glob)
         return "*" if any(letter in part for letter in "[]\\") else part.rpartition("/")[2] or "*"
 
     def matches(self, path: str, name: str, is_folder: bool) -> bool:
@@ -135,10 +133,10 @@ class Ignores:
         """The rules in force inside a folder that holds these names."""
         inner = list(self.layers)
         if GIT in names:
-            exclude = read_layer(str(git_folder(folder) / "info" / "exclude"), folder)
+            exclude = _read_layer(str(git_folder(folder) / "info" / "exclude"), folder)
             inner[0] = (exclude,) if exclude else ()
         for kind, name in enumerate(IGNORE_FILES):
-            if name in names and (layer := read_layer(os.path.join(folder, name), folder)):  # noqa: PTH118
+            if name in names and (layer := _read_layer(os.path.join(folder, name), folder)):  # noqa: PTH118
                 inner[kind] = (layer, *inner[kind])
         return self if inner == list(self.layers) else Ignores(tuple(inner))
 
@@ -166,9 +164,9 @@ class Ignores:
         return None
 
 
-def read_layer(file: str, folder: str) -> Layer | None:
+def _read_layer(file: str, folder: str) -> Layer | None:
     """The rules of one ignore file for the paths below a folder, None if there are none."""
-    lines = read_rules(file).decode("utf-8-sig", errors="replace").splitlines()
+    lines = _read_rules(file).decode("utf-8-sig", errors="replace").splitlines()
     every = (rule for number, line in enumerate(lines, 1) if (rule := Rule.of(number, line)))
     rules = tuple(itertools.islice(every, MOST_RULES))
     if not rules:
@@ -177,14 +175,14 @@ def read_layer(file: str, folder: str) -> Layer | None:
     return Layer(file, base, rules, Glimpse(rule.last_part for rule in rules))
 
 
-def read_rules(file: str) -> bytes:
+def _read_rules(file: str) -> bytes:
     """What an ignore file says at its start; nothing if it is no plain file, or a link in the tree."""
     nofollow = getattr(os, "O_NOFOLLOW", 0) if Path(file).name in IGNORE_FILES else 0
     try:
         descriptor = os.open(file, FLAGS | nofollow)
         with os.fdopen(descriptor, "rb") as opened:
             plain = stat.S_ISREG(os.fstat(descriptor).st_mode)  # reading a pipe would wait, a device never ends
-            return opened.read(LARGEST) if plain else b""
+            return opened.read(_LARGEST) if plain else b""
     except OSError:
         return b""
 
@@ -194,17 +192,17 @@ def git_folder(repository: str) -> Path:
     place = Path(repository, GIT)
     try:
         if place.is_file():
-            place = Path(repository, path_in(place).partition("gitdir:")[2].strip())
-            common = path_in(place / "commondir").strip()  # of a worktree: the repository that it is a tree of
+            place = Path(repository, _path_in(place).partition("gitdir:")[2].strip())
+            common = _path_in(place / "commondir").strip()  # of a worktree: the repository that it is a tree of
             return place / common if common else place
     except OSError:
         pass
     return place
 
 
-def path_in(file: Path) -> str:
+def _path_in(file: Path) -> str:
     """The path that a small file tells; nothing if there is no such file."""
-    told = read_rules(str(file))[:LONGEST_RULE].decode("utf-8", errors="surrogateescape")
+    told = _read_rules(str(file))[:LONGEST_RULE].decode("utf-8", errors="surrogateescape")
     return "" if "\0" in told else told
 
 

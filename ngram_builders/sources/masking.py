@@ -23,23 +23,21 @@ from ngram_builders.sources.secret_rules import (
     values_in,
 )
 
-__all__ = ["MARK", "mask", "masked_lines", "secret_lines", "secrets_in"]
-
 MARK = "\N{SYMBOL FOR SUBSTITUTE FORM TWO}"
-LONG = b"a" * 20  # every service's key has so many letters in a row
-LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/-")
-SHAPE = bytes(ord("a" if code in LETTERS else " ") for code in range(256))
-LOWERED = bytes(range(256)).lower().replace(b"-", b"_")
+_LONG = b"a" * 20  # every service's key has so many letters in a row
+_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/-")
+_SHAPE = bytes(ord("a" if code in _LETTERS else " ") for code in range(256))
+_LOWERED = bytes(range(256)).lower().replace(b"-", b"_")
 
 # A private key goes on over lines: nothing but letters of base 64 on each, or `Name: value` above them.
 KEY = "private key"
-KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-KEY_LINE = re.compile(
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINE = re.compile(
     r"[\W_]{0,40}(?:[A-Za-z-]{1,20}: [^\n]{0,100}|[A-Za-z0-9+/=]{0,400})(?:\\[nr]){0,2}[\W_]{0,20}"
 )
-SURE_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
-KEY_LINES = 400  # at most; the longest keys have about 100
+_SURE_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
+_KEY_LINES = 400  # at most; the longest keys have about 100
 
 
 def mask(text: str) -> str:
@@ -67,40 +65,40 @@ def masked_lines(text: str) -> list[int]:
 
 def secrets_in(text: str) -> list[Secret]:
     """All secrets of a text, in the order of their places."""
-    found = list(private_keys(text))
+    found = list(_private_keys(text))
     flat = text.encode("ascii", "replace")  # a byte for each letter, so places are the same
-    for suspects, rule in ((runs(flat, text), keys_in), (words(flat), values_in), (urls(flat), urls_in)):
-        for start, end in lines_around(text, suspects):
+    for suspects, rule in ((runs(flat, text), keys_in), (words(flat), values_in), (_urls(flat), urls_in)):
+        for start, end in _lines_around(text, suspects):
             found += [Secret(start + one.start, start + one.end, one.name) for one in rule(text[start:end])]
     return sorted(found)
 
 
 def runs(flat: bytes, text: str) -> Iterator[int]:
     """Where a service's key may be."""
-    return (start for start, end in long_runs(flat) if HINT.search(text, start, end))
+    return (start for start, end in _long_runs(flat) if HINT.search(text, start, end))
 
 
 def words(flat: bytes) -> Iterator[int]:
     """Where something may be named that is secret."""
-    lowered = flat.translate(LOWERED)
+    lowered = flat.translate(_LOWERED)
     for word in (*WORDS, *SPACED):
         yield from places(lowered, word)
     yield from (place for place in places(lowered, b"key") if lowered.endswith(BEFORE_KEY, 0, place))
 
 
-def urls(flat: bytes) -> Iterator[int]:
+def _urls(flat: bytes) -> Iterator[int]:
     """Where a URL may have a password."""
     return (place for place in places(flat, b"://") if b"@" in flat[place : flat.find(b"\n", place)])
 
 
-def long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
+def _long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
     """Where runs of letters are as long as a key."""
-    shape = flat.translate(SHAPE) + b" "
-    start = shape.find(LONG)
+    shape = flat.translate(_SHAPE) + b" "
+    start = shape.find(_LONG)
     while start >= 0:
         end = shape.find(b" ", start)
         yield start, end
-        start = shape.find(LONG, end)
+        start = shape.find(_LONG, end)
 
 
 def places(flat: bytes, word: bytes) -> Iterator[int]:
@@ -111,7 +109,7 @@ def places(flat: bytes, word: bytes) -> Iterator[int]:
         place = flat.find(word, place + 1)
 
 
-def lines_around(text: str, found: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _lines_around(text: str, found: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Where the lines of these places start and end, each line once."""
     known = set()
     for place in found:
@@ -122,29 +120,29 @@ def lines_around(text: str, found: Iterable[int]) -> Iterator[tuple[int, int]]:
             yield start, end if end >= 0 else len(text)
 
 
-def private_keys(text: str) -> Iterator[Secret]:
+def _private_keys(text: str) -> Iterator[Secret]:
     """Private keys from the line that begins them to the one that ends them, or as far as lines look like one."""
     if "-----BEGIN " not in text:
         return
-    for begun in KEY_BEGINS.finditer(text):
-        yield Secret(begun.start(), key_end(text, begun.end()), KEY)
+    for begun in _KEY_BEGINS.finditer(text):
+        yield Secret(begun.start(), _key_end(text, begun.end()), KEY)
 
 
-def key_end(text: str, place: int) -> int:
+def _key_end(text: str, place: int) -> int:
     """Where the key ends whose first line is read up to this place."""
     end = sure = text.find("\n", place)
     if end < 0:
         return len(text)
-    if KEY_ENDS.search(text, place, end):
+    if _KEY_ENDS.search(text, place, end):
         return end
-    for _ in range(KEY_LINES):
+    for _ in range(_KEY_LINES):
         start, end = end + 1, text.find("\n", end + 1)
         line = text[start : end if end >= 0 else len(text)]
-        if KEY_ENDS.search(line):
+        if _KEY_ENDS.search(line):
             return start + len(line)
-        if not KEY_LINE.fullmatch(line):
+        if not _KEY_LINE.fullmatch(line):
             break
-        if SURE_LINE.search(line):
+        if _SURE_LINE.search(line):
             sure = start + len(line)
         if end < 0:
             break

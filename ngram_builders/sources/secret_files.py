@@ -16,36 +16,34 @@ from pathlib import Path, PurePath
 
 import platformdirs
 
-__all__ = ["OWN_LIST", "SECRET_NAMES", "is_secret", "may_be_secret", "own_globs"]
 
-
-def globs(text: str) -> tuple[str, ...]:
+def _globs(text: str) -> tuple[str, ...]:
     """The words of a list."""
     return tuple(text.split())
 
 
-SECRET_NAMES = globs("""
+SECRET_NAMES = _globs("""
     .env* *.env *.pem *.key *.crt *.cert *.cer *.der *.p8 *.p12 *.pfx *.jks *.keystore *.keytab *.kdb *.kdbx
     *.agekey *.gpg *.pgp *.asc *.ppk *.ovpn *.mobileprovision *.tfvars *.tfvars.json *.tfstate *.tfstate.*
     *_rsa *_dsa *_ecdsa *_ed25519 id_rsa* id_dsa* id_ecdsa* id_ed25519* credentials* secret.* secrets.*
     .netrc _netrc .npmrc .yarnrc.yml .pypirc .htpasswd .pgpass .my.cnf .git-credentials .dockercfg
     .dockerconfigjson .vault-token .s3cfg .boto .ftpconfig .terraformrc terraform.rc kubeconfig *.kubeconfig
 """)
-PLACES = globs("""
+_PLACES = _globs("""
     .aws/* .azure/* .ssh/* .gnupg/* .kube/config .docker/config.json .config/gh/hosts.yml .config/gcloud/*
     .config/rclone/rclone.conf .m2/settings.xml .gradle/gradle.properties .terraform.d/* .password-store/*
 """)
-FOLDER = re.compile(
+_FOLDER = re.compile(
     r"[/\\]\.(?:aws|azure|ssh|gnupg|kube|docker|config|m2|gradle|terraform\.d|password-store)[/\\]", re.I
 )
 OWN_LIST = "secret-files"
-LONGEST_LIST = 65_536  # bytes
+_LONGEST_LIST = 65_536  # bytes
 
 
 def is_secret(path: PurePath | str) -> bool:
     """Whether a file's name or place says so: .env.local, id_rsa, server.pem, .docker/config.json."""
     place = str(path).replace(os.sep, "/").lower()
-    verdict = any(fits(place, glob) for glob in (*SECRET_NAMES, *PLACES))
+    verdict = any(fits(place, glob) for glob in (*SECRET_NAMES, *_PLACES))
     for glob in own_globs():
         if fits(place, glob.removeprefix("!")):
             verdict = not glob.startswith("!")
@@ -54,7 +52,7 @@ def is_secret(path: PurePath | str) -> bool:
 
 def may_be_secret(path: str) -> bool:
     """Whether more than the name has to be looked at: the folder is one of those, or a person has a list."""
-    return bool(own_globs()) or FOLDER.search(path) is not None
+    return bool(own_globs()) or _FOLDER.search(path) is not None
 
 
 def fits(place: str, glob: str) -> bool:
@@ -67,13 +65,13 @@ def fits(place: str, glob: str) -> bool:
 @lru_cache(1)
 def own_globs() -> Sequence[str]:
     """What a person added, one glob a line, or took back, with `!` before it; read once a process."""
-    return tuple(lines_of(Path(platformdirs.user_config_dir("spd-lsp", appauthor=False)) / OWN_LIST))
+    return tuple(_lines_of(Path(platformdirs.user_config_dir("spd-lsp", appauthor=False)) / OWN_LIST))
 
 
-def lines_of(file: Path) -> Iterator[str]:
+def _lines_of(file: Path) -> Iterator[str]:
     """The globs of a list, in lower case."""
     with suppress(OSError):
         if file.is_file():
             with file.open(encoding="utf-8", errors="replace") as text:
-                lines = (line.strip().lower() for line in text.read(LONGEST_LIST).splitlines())
+                lines = (line.strip().lower() for line in text.read(_LONGEST_LIST).splitlines())
                 yield from (line for line in lines if line.strip("!") and not line.startswith("#"))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FORMATS", "Format"]
-
 
 class Format(NamedTuple):
     """One service's keys."""

@@ -30,31 +30,15 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
 from ngram_builders.table.mapping import map_file
 
-__all__ = [
-    "DTYPES",
-    "MANY",
-    "WIDE",
-    "Columns",
-    "TableSummary",
-    "Weights",
-    "as_bytes",
-    "directory_bits",
-    "open_file",
-    "pack_header",
-    "refusal",
-    "replace_file",
-    "token_dtype",
-]
-
 MAGIC = b"SPDNGT\0"
 VERSION = 2
 PREFIX = struct.Struct("<7sBII")
-ALIGNMENT = 64
+_ALIGNMENT = 64
 MANY = 255  # this count and all above stand in the overflow sections
 WIDE = 32  # rows with so many entries have their total written down
-BUCKET = 4  # contexts to a directory entry, about
+_BUCKET = 4  # contexts to a directory entry, about
 FINGERPRINT_BITS = 32
-LONGEST_HEADER = 1 << 16  # bytes; a build's takes about one thousand
+_LONGEST_HEADER = 1 << 16  # bytes; a build's takes about one thousand
 REBUILD = "run: spd-lsp ngrams rebuild"
 
 # Row: the highest order whose context was seen; column: the order that its weight is for; both from order 2 on.
@@ -110,7 +94,7 @@ class Columns:
 def directory_bits(contexts: int, vocab_size: int) -> int:
     """How many upper bits of the hash one order's directory tells apart."""
     hashed = hash_bits(vocab_size)
-    wanted = max(0, (contexts // BUCKET).bit_length())
+    wanted = max(0, (contexts // _BUCKET).bit_length())
     return min(hashed, max(hashed - FINGERPRINT_BITS, wanted))
 
 
@@ -121,7 +105,7 @@ def token_dtype(vocab_size: int) -> str:
 
 def align(offset: int) -> int:
     """The next section boundary. Example: 1 -> 64, 64 -> 64"""
-    return -(-offset // ALIGNMENT) * ALIGNMENT
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
 def as_bytes(column: Ints) -> memoryview:
@@ -161,10 +145,10 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     finally:
         with suppress(OSError):
             scratch.unlink()
-    sync_folder(path.parent)
+    _sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make a rename survive a power cut, where the system can."""
     with suppress(OSError):  # Windows does not open folders
         descriptor = os.open(folder, os.O_RDONLY)
@@ -184,11 +168,11 @@ def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, d
 
     With `whole` it is read into memory instead, all of it.
     """
-    data = take_file(path, whole)
+    data = _take_file(path, whole)
     fields, start = read_header(path, data)
     try:
         summary = read_summary(fields, len(data))
-        sections = {name: read_section(name, *fields["sections"][name]) for name in DTYPES}
+        sections = {name: _read_section(name, *fields["sections"][name]) for name in DTYPES}
         orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise refusal(path, "a header that makes no sense") from error
@@ -205,7 +189,7 @@ def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, d
     return summary, columns, {name: crc for name, (_, _, _, crc) in sections.items()}
 
 
-def take_file(path: Path, whole: bool) -> mmap.mmap | bytes:
+def _take_file(path: Path, whole: bool) -> mmap.mmap | bytes:
     """The whole file, mapped or read."""
     try:
         status = path.stat()
@@ -232,7 +216,7 @@ def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], in
         )
     if version < VERSION:
         raise refusal(path, f"the old format {version}, this spd-lsp reads {VERSION}")
-    if length > LONGEST_HEADER:
+    if length > _LONGEST_HEADER:
         raise refusal(path, "a header longer than any")
     raw = data[PREFIX.size : PREFIX.size + length]
     if len(raw) != length:
@@ -268,12 +252,12 @@ def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
     )
 
 
-def read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tuple[int, int, np.dtype[Any], int]:
+def _read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tuple[int, int, np.dtype[Any], int]:
     """One section's offset, bytes, type and crc; ValueError if it cannot be one."""
     if kind not in DTYPES[name]:
         raise ValueError(kind)
     dtype, places = np.dtype(kind), (int(offset), int(size))
-    if places != (offset, size) or min(places) < 0 or offset % ALIGNMENT or size % dtype.itemsize:
+    if places != (offset, size) or min(places) < 0 or offset % _ALIGNMENT or size % dtype.itemsize:
         raise ValueError(name)
     return *places, dtype, int(crc)
 

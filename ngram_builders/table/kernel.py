@@ -26,10 +26,7 @@ from ngram_builders.table.query import ORDER_COUNT, Pools
 from ngram_builders.table.shared_library import SWITCH, is_off, open_library
 from ngram_builders.table.writer import columns_of
 
-__all__ = ["Query", "why_not"]
-
-
-ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
+_ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
 EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
 
 log = logging.getLogger(__name__)
@@ -39,7 +36,7 @@ class Segment(ctypes.Structure):
     """One set of columns, as kernel.c sees it."""
 
     _fields_ = (
-        *((f"{name}_address", ctypes.c_uint64) for name in ARRAYS),
+        *((f"{name}_address", ctypes.c_uint64) for name in _ARRAYS),
         *((name, ctypes.c_int64) for name in ("rows", "entries", "overflows", "wides")),
         ("base", ctypes.c_int64 * ORDER_COUNT),
         ("shift", ctypes.c_int64 * ORDER_COUNT),
@@ -97,8 +94,8 @@ class Compiled:
     def __init__(self, library: ctypes.CDLL, pools: Pools, weights: Sequence[float]) -> None:
         self.library = library
         columns = [columns for pool in pools for columns in pool]
-        self.arrays = [native(one) for one in columns]  # the structures hold their addresses
-        self.segments = (Segment * len(columns))(*map(segment, columns, self.arrays))
+        self.arrays = [_native(one) for one in columns]  # the structures hold their addresses
+        self.segments = (Segment * len(columns))(*map(_segment, columns, self.arrays))
         ends = np.cumsum([len(pool) for pool in pools], dtype=int).tolist()
         firsts = [end - len(pool) for end, pool in zip(ends, pools, strict=True)]
         self.pools = (Pool * len(ends))(*map(Pool, weights, firsts, ends))
@@ -157,17 +154,17 @@ class Compiled:
         return words[answer : answer + found], p_f
 
 
-def native(columns: Columns) -> dict[str, Ints]:
+def _native(columns: Columns) -> dict[str, Ints]:
     """The arrays in the types that kernel.c reads; those of a file or of `columns_of` already are."""
     types = {
         "tokens": "<u2" if columns.tokens.itemsize == 2 else "<u4",
         "counts": "|u1" if columns.counts.itemsize == 1 else "<i4",
         "wide_totals": "<i8",
     }
-    return {name: np.require(getattr(columns, name), types.get(name, "<u4"), ["C", "A"]) for name in ARRAYS}
+    return {name: np.require(getattr(columns, name), types.get(name, "<u4"), ["C", "A"]) for name in _ARRAYS}
 
 
-def segment(columns: Columns, arrays: dict[str, Ints]) -> Segment:
+def _segment(columns: Columns, arrays: dict[str, Ints]) -> Segment:
     """The structure of one set of columns; lengths that disagree are cut to the shorter."""
     base, shift = lookup.directories(columns)
     sizes = {name: len(array) for name, array in arrays.items()}
@@ -216,7 +213,7 @@ def loaded() -> Loaded:
 def check(library: ctypes.CDLL) -> None:
     """ValueError if the library says other things of a small table than `lookup` does."""
     for vocab_size in (50, 70_000):
-        pools = small_pools(vocab_size)
+        pools = _small_pools(vocab_size)
         contexts = np.array([[-1, -1, 3, 1], [2, 1, 2, 0], [0, 9, 0, 5], [9, 9, 9, 9], [-1, -1, -1, 0]])
         candidates = np.array([5, 1, 0, 1, 77_777, -1, vocab_size - 1])
         compiled = Compiled(library, pools, (0.3, 0.7))
@@ -231,7 +228,7 @@ def check(library: ctypes.CDLL) -> None:
             raise ValueError("the library answers wrongly")
 
 
-def small_pools(vocab_size: int) -> list[list[Columns]]:
+def _small_pools(vocab_size: int) -> list[list[Columns]]:
     """Tables with rows narrow and wide, counts small and large, signed and not."""
     wide = np.stack([np.zeros(40, dtype=np.int64), np.arange(40)], axis=1).reshape(-1)
     text = np.concatenate([[0, 5, 0, vocab_size - 1], [3, 1, 2, 1] * 300, [0, 9, 0, 7] * 3, wide])

@@ -20,9 +20,7 @@ import numpy as np
 
 from ngram_builders.table import shared_library
 
-__all__ = ["is_guarded", "map_file"]
-
-ONE_AT_A_TIME = threading.Lock()
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def map_file(path: Path) -> mmap.mmap:
@@ -31,7 +29,7 @@ def map_file(path: Path) -> mmap.mmap:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if guard := _guard():
         address = np.frombuffer(data, np.uint8).ctypes.data
-        with ONE_AT_A_TIME:
+        with _ONE_AT_A_TIME:
             place = guard.watch(address, len(data))
         if place < 0:
             raise OSError("more mapped files than are watched")

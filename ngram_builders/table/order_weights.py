@@ -24,27 +24,12 @@ from ngram_builders.table.format import Columns, Weights
 from ngram_builders.table.kernel import Query
 from ngram_builders.table.writer import columns_of
 
-__all__ = [
-    "PLACES",
-    "TELLING",
-    "Assessment",
-    "Observations",
-    "assess",
-    "fit",
-    "join",
-    "mixed",
-    "observe",
-    "perplexity",
-    "row_of",
-]
-
-
-WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
+_WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
 PLACES = 20_000  # places of text that weights are fitted on; more changes the third digit
 TELLING = 1000  # places; what fewer say of a table's worth is chance
-ROUNDS = 40
-PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
-CHUNK = 64
+_ROUNDS = 40
+_PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
+_CHUNK = 64
 PERSONAL, OTHER = 0.7, 0.1  # what the table and those beside it weigh, as when they serve
 
 
@@ -79,12 +64,12 @@ def observe(
 ) -> Observations:
     """Ask pools of each token of a stream from `start` on."""
     query = Query(pools, shares)
-    history = np.concatenate((np.full(WIDTH, -1), stream))
-    contexts = np.lib.stride_tricks.sliding_window_view(history, WIDTH)[start : len(stream)]  # [T, WIDTH]
-    p, heard = [np.empty((0, WIDTH))], [np.empty((0, WIDTH))]
-    for at in range(0, len(contexts), CHUNK):
-        golds, own = np.unique(stream[start + at : start + at + CHUNK], return_inverse=True)
-        said, known = query.mean(contexts[at : at + CHUNK], golds)  # [chunk, O, golds]
+    history = np.concatenate((np.full(_WIDTH, -1), stream))
+    contexts = np.lib.stride_tricks.sliding_window_view(history, _WIDTH)[start : len(stream)]  # [T, WIDTH]
+    p, heard = [np.empty((0, _WIDTH))], [np.empty((0, _WIDTH))]
+    for at in range(0, len(contexts), _CHUNK):
+        golds, own = np.unique(stream[start + at : start + at + _CHUNK], return_inverse=True)
+        said, known = query.mean(contexts[at : at + _CHUNK], golds)  # [chunk, O, golds]
         p.append(said[np.arange(len(own)), :, own])
         heard.append(known)
     return Observations(np.concatenate(p), np.concatenate(heard))
@@ -95,12 +80,12 @@ def fit(observations: Observations, base: F64 | float, start: Weights | None = N
 
     start: weights that serve where nothing is observed; without them all components count alike.
     """
-    components = with_base(observations, base)  # [T, 1 + O]
+    components = _with_base(observations, base)  # [T, 1 + O]
     rows = observations.rows
-    weights = alike() if start is None else beside_base(start)
-    for m in range(1, WIDTH + 1):
-        mine, prior = components[rows == m], PRIOR * weights[m]
-        for _ in range(ROUNDS):
+    weights = _alike() if start is None else _beside_base(start)
+    for m in range(1, _WIDTH + 1):
+        mine, prior = components[rows == m], _PRIOR * weights[m]
+        for _ in range(_ROUNDS):
             shares = mine * weights[m]
             total = shares.sum(axis=1, keepdims=True)
             shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
@@ -109,19 +94,19 @@ def fit(observations: Observations, base: F64 | float, start: Weights | None = N
     return tuple(map(tuple, weights[1:, 1:].tolist()))
 
 
-def alike() -> F64:
+def _alike() -> F64:
     """The same weight for the base and each order up to the highest seen. [M, 1 + O]"""
-    among = np.tri(WIDTH + 1)
+    among = np.tri(_WIDTH + 1)
     return np.asarray(among / among.sum(axis=1, keepdims=True))
 
 
-def beside_base(weights: Weights) -> F64:
+def _beside_base(weights: Weights) -> F64:
     """Weights with what they leave for the base in front, and a row for no context seen. [M, 1 + O]"""
-    table = np.concatenate((np.zeros((1, WIDTH)), np.array(weights)))
+    table = np.concatenate((np.zeros((1, _WIDTH)), np.array(weights)))
     return np.concatenate((1 - table.sum(axis=1, keepdims=True), table), axis=1)
 
 
-def with_base(observations: Observations, base: F64 | float) -> F64:
+def _with_base(observations: Observations, base: F64 | float) -> F64:
     """The base and the orders side by side. [T, 1 + O]"""
     first = np.broadcast_to(base, len(observations.p))
     return np.concatenate((first[:, None], observations.p), axis=1)
@@ -129,7 +114,7 @@ def with_base(observations: Observations, base: F64 | float) -> F64:
 
 def mixed(observations: Observations, base: F64 | float, weights: Weights) -> F64:
     """What the mixture says of each observed token. [T]"""
-    return np.asarray((with_base(observations, base) * beside_base(weights)[observations.rows]).sum(axis=1))
+    return np.asarray((_with_base(observations, base) * _beside_base(weights)[observations.rows]).sum(axis=1))
 
 
 def perplexity(p: F64) -> float:
@@ -152,7 +137,7 @@ def assess(
     """
     others = dict(beside or {})
     shares = {"": PERSONAL} | dict.fromkeys(others, OTHER)
-    arms = arms_of(list(others))
+    arms = _arms_of(list(others))
     seen: dict[str, list[Observations]] = {name: [] for name in arms}
     told = 0
     for stream in streams:
@@ -176,7 +161,7 @@ def assess(
     )
 
 
-def arms_of(others: Sequence[str]) -> dict[str, list[str]]:
+def _arms_of(others: Sequence[str]) -> dict[str, list[str]]:
     """Which tables are asked together, by what that is called; "" is the table itself."""
     arms = {"alone": [""]}
     for name in others:

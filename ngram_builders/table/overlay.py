@@ -18,16 +18,14 @@ from ngram_builders.ngrams import ORDERS, Run, check_orders, count_streams, merg
 from ngram_builders.table.format import Columns
 from ngram_builders.table.reader import Delta
 
-__all__ = ["Document", "Ledger", "Overlay"]
-
 Streams = Sequence[Ints]
 
 ROOM = 600_000  # n-grams; text of about 220,000 tokens, 15 MB
 # A change is added to the first level, which is small; a level that is full goes into the next. So a change costs
 # as little after many changes as after one, and there are never more sets of columns than levels.
 LEVELS = (4_096, 65_536, 2**31)
-BREAK = -1  # stands between two streams, and is no id
-NOTHING = Run(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int32))
+_BREAK = -1  # stands between two streams, and is no id
+_NOTHING = Run(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int32))
 
 
 class Overlay:
@@ -37,7 +35,7 @@ class Overlay:
         self.vocab_size = vocab_size
         self.orders = check_orders(orders)
         self.room = room
-        self.levels: list[Run] = [NOTHING] * len(LEVELS)
+        self.levels: list[Run] = [_NOTHING] * len(LEVELS)
         self.deltas: list[Delta | None] = [None] * len(LEVELS)
         self.columns: tuple[Columns, ...] = ()
         self.full = False  # whether a change was refused
@@ -64,15 +62,15 @@ class Overlay:
 
     def count(self, window: Ints) -> Run:
         """The n-grams of streams that were joined."""
-        parts = np.split(window, np.flatnonzero(window == BREAK))
-        streams = [part[part != BREAK] for part in parts]
+        parts = np.split(window, np.flatnonzero(window == _BREAK))
+        streams = [part[part != _BREAK] for part in parts]
         return count_streams(streams, orders=self.orders, vocab_size=self.vocab_size)
 
     def add(self, run: Run) -> None:
         """Add signed counts and publish the result."""
         for level, most in enumerate(LEVELS):
             run = merge([self.levels[level], run])
-            kept = run if len(run) <= most else NOTHING
+            kept = run if len(run) <= most else _NOTHING
             self.levels[level] = kept
             self.deltas[level] = Delta.of(kept, self.vocab_size) if len(kept) else None
             if kept is run:
@@ -84,7 +82,7 @@ def join(streams: Streams) -> Ints:
     """Streams as one array, with breaks between them. Example: [1, 2], [3] -> [1, 2, BREAK, 3]"""
     parts: list[Ints] = []
     for one in streams:
-        parts += [np.array([BREAK]), one] if parts else [one]
+        parts += [np.array([_BREAK]), one] if parts else [one]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
@@ -93,15 +91,15 @@ def changed(old: Ints, new: Ints, margin: int) -> tuple[Ints, Ints]:
 
     An n-gram of margin + 1 tokens or fewer that is not within its window is in both arrays, at like places.
     """
-    before = alike(old, new)
-    after = alike(old[before:][::-1], new[before:][::-1])
+    before = _alike(old, new)
+    after = _alike(old[before:][::-1], new[before:][::-1])
     if before + after == len(old) == len(new):
         return old[:0], new[:0]
     start = max(0, before - margin)
     return tuple(ids[start : len(ids) - after + min(margin, after)] for ids in (old, new))  # type: ignore[return-value]
 
 
-def alike(first: Ints, second: Ints) -> int:
+def _alike(first: Ints, second: Ints) -> int:
     """How many values two arrays share at their start."""
     length = min(len(first), len(second))
     different = first[:length] != second[:length]

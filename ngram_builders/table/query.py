@@ -21,12 +21,10 @@ from ngram_builders.arrays import F64, I64, U64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, hash_contexts, other
 from ngram_builders.table.format import MANY, WIDE, Columns
 
-__all__ = ["ORDER_COUNT", "Pools", "directories", "mean", "nested", "successors"]
-
 Pools = Sequence[Sequence[Columns]]
 
 ORDER_COUNT = HIGHEST_ORDER - 1
-NONE: I64 = np.empty(0, dtype=np.int64)
+_NONE: I64 = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,8 @@ def mean(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Int
     for pool, weight in zip(pools, weights, strict=True):
         if not weight > 0:
             continue
-        found = locate_all(pool, contexts)
-        totals = pooled_totals(found, slots)
+        found = _locate_all(pool, contexts)
+        totals = _pooled_totals(found, slots)
         heard += weight * (totals > 0)
         said.append((weight, totals, likelihoods(found, totals, candidates)))
     p = np.zeros((slots, len(candidates)))
@@ -71,17 +69,17 @@ def successors(pools: Pools, contexts: Ints, n: int) -> I64:
     Of each pool and context the n commonest, of equally common ones the lowest, after the longest end of the
     context that the pool knows a successor of.
     """
-    best = [NONE]
+    best = [_NONE]
     for pool in pools:
-        found = locate_all(pool, contexts)
-        seen = pooled_totals(found, len(contexts) * ORDER_COUNT).reshape(-1, ORDER_COUNT) > 0
+        found = _locate_all(pool, contexts)
+        seen = _pooled_totals(found, len(contexts) * ORDER_COUNT).reshape(-1, ORDER_COUNT) > 0
         for k, orders in enumerate(seen):
             for o in np.flatnonzero(orders)[::-1]:
-                if len(chosen := commonest(found, k * ORDER_COUNT + int(o), n)):
+                if len(chosen := _commonest(found, k * ORDER_COUNT + int(o), n)):
                     best.append(chosen)
                     break
     ids = np.sort(np.concatenate(best))
-    return ids[firsts(ids)]
+    return ids[_firsts(ids)]
 
 
 def nested(
@@ -92,9 +90,9 @@ def nested(
     p [V] is the model's word; below 0 is what may not follow. Candidates are its n likeliest and `successors`.
     p_f = (1 - sum_o rows[m, o]) p + sum_o rows[m, o] p_o, p_o by `mean`, m the length of the context heard.
     """
-    both = np.concatenate((largest(p, n), successors(pools, contexts, n)))
+    both = np.concatenate((_largest(p, n), successors(pools, contexts, n)))
     both = np.sort(both[both < len(p)])
-    ids = both[firsts(both)]
+    ids = both[_firsts(both)]
     ids = ids[p[ids] >= 0]
     p_o, heard = mean(pools, weights, contexts, ids)
     m = ((heard > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)
@@ -102,37 +100,37 @@ def nested(
     return ids, remains[m, None] * p[ids] + np.einsum("ko,koc->kc", rows[m], p_o)
 
 
-def largest(p: npt.NDArray[np.floating], n: int) -> I64:
+def _largest(p: npt.NDArray[np.floating], n: int) -> I64:
     """The places of the n largest values, of equals the first."""
     n = min(n, len(p))
     if n <= 0:
-        return NONE
+        return _NONE
     places = np.flatnonzero(p >= np.partition(p, len(p) - n)[len(p) - n])
     return places[np.argsort(-p[places], kind="stable")][:n]
 
 
-def commonest(found: Sequence[Found], slot: int, n: int) -> I64:
+def _commonest(found: Sequence[Found], slot: int, n: int) -> I64:
     """The n commonest tokens of one slot, OTHER not among them."""
-    tokens, counts = [NONE], [NONE]
+    tokens, counts = [_NONE], [_NONE]
     for one in found:
         for i in np.flatnonzero(one.slots == slot):
             places = np.arange(one.starts[i], one.starts[i] + one.widths[i])
             tokens.append(one.columns.tokens.take(places).astype(np.int64))
-            counts.append(exact_counts(one.columns, places) * (tokens[-1] < other(one.columns.vocab_size)))
+            counts.append(_exact_counts(one.columns, places) * (tokens[-1] < other(one.columns.vocab_size)))
     joined = np.concatenate(tokens)
     order = np.argsort(joined, kind="stable")
-    starts = firsts(joined[order])
+    starts = _firsts(joined[order])
     distinct, sums = joined[order][starts], np.add.reduceat(np.concatenate(counts)[order], starts)
     likeliest = np.lexsort((distinct, -sums))[: max(n, 0)]
     return distinct[likeliest][sums[likeliest] > 0]
 
 
-def firsts(ordered: I64) -> npt.NDArray[np.intp]:
+def _firsts(ordered: I64) -> npt.NDArray[np.intp]:
     """Where each run of equal values begins. np.unique would load masked arrays first, slower than a query."""
     return np.flatnonzero(np.diff(ordered, prepend=-1))
 
 
-def pooled_totals(found: Sequence[Found], slots: int) -> I64:
+def _pooled_totals(found: Sequence[Found], slots: int) -> I64:
     """[slots] what followed each context in all; not above 0 where it is unseen."""
     sums = np.zeros(slots, dtype=np.int64)
     for one in found:
@@ -144,12 +142,12 @@ def likelihoods(found: Sequence[Found], totals: I64, candidates: Ints) -> F64:
     """count / total [slots, C], kept between 0 and 1: beside a pruned table, changes can take away too much."""
     sums = np.zeros((len(totals), len(candidates)), dtype=np.int64)
     for one in found:
-        sums[one.slots] += counts_of(one, candidates)
+        sums[one.slots] += _counts_of(one, candidates)
     likely = np.divide(sums, totals[:, None], out=np.zeros(sums.shape), where=(totals > 0)[:, None])
     return np.clip(likely, 0, 1, out=likely)
 
 
-def locate_all(pool: Sequence[Columns], contexts: Ints) -> list[Found]:
+def _locate_all(pool: Sequence[Columns], contexts: Ints) -> list[Found]:
     """What each table of a pool knows of the contexts."""
     latest_first = np.asarray(contexts, dtype=np.int64)[:, ::-1][:, :ORDER_COUNT]
     known = np.zeros((len(contexts), ORDER_COUNT), dtype=bool)
@@ -173,12 +171,12 @@ def locate(columns: Columns, hashes: U64, known: npt.NDArray[np.bool_]) -> Found
     orders = slots % ORDER_COUNT
     buckets = base[orders] + (hashed >> shift[orders].astype(np.uint64)).astype(np.int64)
     rows = max(0, min(len(columns.fingerprints), len(columns.pointers) - 1))
-    starts, widths = between(columns.directory, buckets, rows)
+    starts, widths = _between(columns.directory, buckets, rows)
     kept = widths > 0
     slots, starts, widths = slots[kept], starts[kept], widths[kept]
     fingerprints = hashed[kept].astype(np.uint32)
-    row = bisect(columns.fingerprints, starts, widths, fingerprints)
-    starts, widths = between(columns.pointers, row, min(len(columns.tokens), len(columns.counts)))
+    row = _bisect(columns.fingerprints, starts, widths, fingerprints)
+    starts, widths = _between(columns.pointers, row, min(len(columns.tokens), len(columns.counts)))
     kept = (columns.fingerprints.take(row) == fingerprints) & (widths > 0)
     widths = np.minimum(widths, other(columns.vocab_size) + 1)
     return Found(columns, slots[kept], row[kept], starts[kept], widths[kept])
@@ -198,14 +196,14 @@ def directories(columns: Columns) -> tuple[I64, I64]:
     return base, shift
 
 
-def between(borders: Ints, places: I64, most: int) -> tuple[I64, I64]:
+def _between(borders: Ints, places: I64, most: int) -> tuple[I64, I64]:
     """Starts and widths of what lies between neighbouring borders, none beyond `most`."""
     starts = np.minimum(borders.take(places).astype(np.int64), most)
     ends = np.minimum(borders.take(places + 1).astype(np.int64), most)
     return starts, np.maximum(ends - starts, 0)
 
 
-def bisect(values: Ints, starts: I64, widths: I64, needles: Ints) -> I64:
+def _bisect(values: Ints, starts: I64, widths: I64, needles: Ints) -> I64:
     """The last of each slice's ascending values that is not above its needle, or the slice's first.
 
     starts and widths, of one shape, broadcast against needles: all slices are halved together.
@@ -220,25 +218,25 @@ def bisect(values: Ints, starts: I64, widths: I64, needles: Ints) -> I64:
     return places
 
 
-def counts_of(found: Found, candidates: Ints) -> I64:
+def _counts_of(found: Found, candidates: Ints) -> I64:
     """How often each candidate followed each context found: [S, C]."""
     columns = found.columns
     if not len(found.slots):
         return np.zeros((0, len(candidates)), dtype=np.int64)
-    places = bisect(columns.tokens, found.starts[:, None], found.widths[:, None], candidates[None, :])
+    places = _bisect(columns.tokens, found.starts[:, None], found.widths[:, None], candidates[None, :])
     held = (columns.tokens.take(places) == candidates) & (candidates < other(columns.vocab_size))
     counts = np.zeros(places.shape, dtype=np.int64)
-    counts[held] = exact_counts(columns, places[held])
+    counts[held] = _exact_counts(columns, places[held])
     return counts
 
 
-def exact_counts(columns: Columns, places: I64) -> I64:
+def _exact_counts(columns: Columns, places: I64) -> I64:
     """The counts of these entries, the large ones from the overflow."""
     counts = columns.counts.take(places).astype(np.int64)
     if columns.counts.dtype.itemsize > 1:
         return counts
     many = np.flatnonzero(counts == MANY)
-    counts[many] = matching(columns.overflow_places, columns.overflow_counts, places[many], counts[many])
+    counts[many] = _matching(columns.overflow_places, columns.overflow_counts, places[many], counts[many])
     return counts
 
 
@@ -247,16 +245,16 @@ def totals(found: Found) -> I64:
     columns = found.columns
     sums = np.zeros(len(found.slots), dtype=np.int64)
     wide = found.widths >= WIDE
-    sums[wide] = matching(columns.wide_rows, columns.wide_totals, found.rows[wide], np.int64(0))
+    sums[wide] = _matching(columns.wide_rows, columns.wide_totals, found.rows[wide], np.int64(0))
     if not wide.all():
         starts, widths = found.starts[~wide], found.widths[~wide]
         ends = np.cumsum(widths)
         places = np.arange(ends[-1]) + np.repeat(starts - ends + widths, widths)
-        sums[~wide] = np.add.reduceat(exact_counts(columns, places), ends - widths)
+        sums[~wide] = np.add.reduceat(_exact_counts(columns, places), ends - widths)
     return sums
 
 
-def matching(keys: Ints, values: Ints, needles: I64, default: I64 | np.int64) -> I64:
+def _matching(keys: Ints, values: Ints, needles: I64, default: I64 | np.int64) -> I64:
     """The values that stand at the needles among sorted keys, the default where they do not."""
     length = min(len(keys), len(values))
     if not (length and len(needles)):

@@ -33,8 +33,6 @@ from ngram_builders.table.mapping import is_guarded
 from ngram_builders.table.soundness import unsound
 from ngram_builders.table.writer import columns_of
 
-__all__ = ["Delta", "Table", "TableSummary", "query"]
-
 PIECE = 1 << 20  # contexts read back at once
 
 

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["LIBRARY", "SWITCH", "is_off", "open_library", "source_digest"]
-
 SWITCH = "SPD_LSP_KERNEL"
-FOLDER = Path(__file__).parent
-LIBRARY = FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
+_FOLDER = Path(__file__).parent
+LIBRARY = _FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
 # In a source tree; an installed package has none.
-SOURCES = tuple(FOLDER / name for name in ("kernel.c", "rows.h", "mapped.h"))
+SOURCES = tuple(_FOLDER / name for name in ("kernel.c", "rows.h", "mapped.h"))
 
 
 def is_off() -> bool:

@@ -16,10 +16,8 @@ from ngram_builders.arrays import I64, Ints
 from ngram_builders.ngrams import hash_bits, other
 from ngram_builders.table.format import FINGERPRINT_BITS, MANY, WIDE, Columns
 
-__all__ = ["unsound"]
-
 PIECE = 1 << 20  # values looked at at once
-MOST = 2**31 - 1  # the largest count of an n-gram
+_MOST = 2**31 - 1  # the largest count of an n-gram
 
 
 def unsound(columns: Columns) -> str | None:
@@ -97,7 +95,7 @@ def _are_counted(columns: Columns) -> bool:
         piece = columns.counts[start:end]
         large = np.flatnonzero(piece == MANY) + start
         places, counts = (a[seen : seen + len(large)] for a in (columns.overflow_places, columns.overflow_counts))
-        if not (piece.all() and np.array_equal(places, large) and ((counts >= MANY) & (counts <= MOST)).all()):
+        if not (piece.all() and np.array_equal(places, large) and ((counts >= MANY) & (counts <= _MOST)).all()):
             return False
         seen += len(large)
     return seen == len(columns.overflow_places)

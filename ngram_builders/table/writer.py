@@ -43,9 +43,7 @@ from ngram_builders.table.format import (
     token_dtype,
 )
 
-__all__ = ["columns_of", "write_table"]
-
-CHUNK = 1 << 22  # bytes read at once when sections are put together
+_CHUNK = 1 << 22  # bytes read at once when sections are put together
 PIECE = 1 << 22  # contexts looked at at once when directories are made
 
 
@@ -71,7 +69,7 @@ class Rows:
         return np.add.reduceat(self.counts, self.starts, dtype=np.int64)
 
 
-def rows_of(run: Run, vocab_size: int) -> Rows:
+def _rows_of(run: Run, vocab_size: int) -> Rows:
     """Group a run's records by context."""
     bits = token_bits(vocab_size)
     contexts = run.records >> np.uint64(bits)
@@ -82,7 +80,7 @@ def rows_of(run: Run, vocab_size: int) -> Rows:
 
 def columns_of(run: Run, vocab_size: int) -> Columns:
     """A run, signed or not, as columns in memory."""
-    rows = rows_of(run, vocab_size)
+    rows = _rows_of(run, vocab_size)
     wide = rows.wide
     directory, orders = directories([rows.contexts], range(2, HIGHEST_ORDER + 1), vocab_size)
     return Columns(
@@ -111,7 +109,7 @@ def directories(
     places: dict[int, tuple[int, int]] = {}
     base = row = 0
     for order in orders:
-        mine = [of_order(piece, order, vocab_size) for piece in contexts]
+        mine = [_of_order(piece, order, vocab_size) for piece in contexts]
         bits = directory_bits(sum(map(len, mine)), vocab_size)
         shift = np.uint64(hash_bits(vocab_size) - bits)
         sizes = np.zeros(2**bits + 1, dtype=np.int64)
@@ -128,7 +126,7 @@ def directories(
     return np.concatenate([np.empty(0, dtype="<u4"), *parts]), places
 
 
-def of_order(contexts: U64, order: int, vocab_size: int) -> U64:
+def _of_order(contexts: U64, order: int, vocab_size: int) -> U64:
     """The part of sorted contexts that belongs to one order."""
     tag, bits = order - 2, hash_bits(vocab_size)
     low, high = np.searchsorted(contexts, np.array([tag << bits, (tag + 1) << bits], dtype=np.uint64))
@@ -153,7 +151,7 @@ class Section:
     def chunks(self) -> Iterator[bytes]:
         """All bytes, in pieces."""
         self.file.seek(0)
-        while chunk := self.file.read(CHUNK):
+        while chunk := self.file.read(_CHUNK):
             yield chunk
 
 
@@ -179,7 +177,7 @@ class Scratch:
 
     def append(self, run: Run) -> None:
         """Add a piece of whole contexts, all counts above 0."""
-        rows = rows_of(run, self.vocab_size)
+        rows = _rows_of(run, self.vocab_size)
         many, wide = np.flatnonzero(rows.counts >= MANY), rows.wide
         arrays = {
             "hashes": rows.contexts,
@@ -246,7 +244,7 @@ def write_table(
         with ExitStack() as stack:
             scratch = Scratch(path.parent, vocab_size, stack)
             for piece in pieces:
-                scratch.append(prune(positive(piece), min_count, vocab_size))
+                scratch.append(prune(_positive(piece), min_count, vocab_size))
             places = scratch.finish(orders)
             fields: dict[str, Any] = {
                 "fingerprint": fingerprint,
@@ -265,7 +263,7 @@ def write_table(
             sections = [(name, scratch.section(name)) for name in DTYPES]
             types = {name: kinds[0] for name, kinds in DTYPES.items()} | {"tokens": token_dtype(vocab_size)}
             head, size = pack_header(fields, {name: (s.size, types[name], s.crc) for name, s in sections})
-            replace_file(path, file_parts(head, [section for _, section in sections]))
+            replace_file(path, _file_parts(head, [section for _, section in sections]))
             return read_summary(fields, size)
     except OSError as error:
         raise UserError(
@@ -273,7 +271,7 @@ def write_table(
         ) from error
 
 
-def file_parts(head: bytes, sections: Sequence[Section]) -> Iterator[bytes]:
+def _file_parts(head: bytes, sections: Sequence[Section]) -> Iterator[bytes]:
     """The file's bytes in order."""
     yield head
     for section in sections:
@@ -281,7 +279,7 @@ def file_parts(head: bytes, sections: Sequence[Section]) -> Iterator[bytes]:
         yield b"\0" * (-section.size % 64)
 
 
-def positive(run: Run) -> Run:
+def _positive(run: Run) -> Run:
     """Without what was taken back more often than it was counted, which no sound source gives."""
     kept = run.counts > 0
     return run if kept.all() else Run(run.records[kept], run.counts[kept])

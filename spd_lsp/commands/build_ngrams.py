@@ -20,8 +20,8 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from ngram_builders.build import Preview, Summary
 
-ENGINES = ("local", "datatrove")
-MANY = 50_000  # n-grams
+_ENGINES = ("local", "datatrove")
+_MANY = 50_000  # n-grams
 
 
 @click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --domain mine --dry-run")
@@ -40,7 +40,7 @@ MANY = 50_000  # n-grams
     metavar="N",
     help="Drop what fewer files say.",
 )
-@click.option("--engine", type=click.Choice(ENGINES), default=ENGINES[0], show_default=True, help="What counts.")
+@click.option("--engine", type=click.Choice(_ENGINES), default=_ENGINES[0], show_default=True, help="What counts.")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="Whose tokens are counted.")
 @click.option("--fresh", is_flag=True, help="Use nothing that earlier builds kept.")
 @click.option("--dry-run", is_flag=True, help="Say what would be counted and left out; write nothing.")
@@ -58,16 +58,16 @@ def build_ngrams(
     **options: Any,
 ) -> None:
     """Teach completions your code: count the n-grams of the sources in repositories and folders."""
-    check_language(language)
+    _check_language(language)
     if why is not None:
-        click.echo(explain(why, repos, language))
+        click.echo(_explain(why, repos, language))
         return
     try:
         with progress() as report:
             if dry_run:
                 from ngram_builders.build import preview
 
-                told = describe_preview(preview(repos, language, report))
+                told = _describe_preview(preview(repos, language, report))
             else:
                 asked = {"orders": parse_orders(orders), "language": language, **options}
                 where = {name: value for name in WHERE if (value := asked.pop(name)) is not None}
@@ -117,7 +117,7 @@ def count(
     return made, []
 
 
-def check_language(language: str | None) -> None:
+def _check_language(language: str | None) -> None:
     """Refuse a language that no file is in."""
     from ngram_builders.registry.assignments import KNOWN_LANGUAGES
 
@@ -126,7 +126,7 @@ def check_language(language: str | None) -> None:
         raise UserError(f"expected a language, one of {known}; found {language!r}")
 
 
-def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
+def _explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     """Why a file is counted or not, in a line."""
     from ngram_builders.build import DUPLICATE, counted_for
     from ngram_builders.sources.discovery import OTHER_LANGUAGE, akin, language_of, shown, why
@@ -138,11 +138,11 @@ def explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     if fault is None and (first := counted_for(file, repos, language)):
         fault, rule = DUPLICATE, f"of {first}"
     if fault is None:
-        return f"{shown(file)}: counted as {language_of(file)}{describe_hidden(file)}"
+        return f"{shown(file)}: counted as {language_of(file)}{_describe_hidden(file)}"
     return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
 
 
-def describe_hidden(file: Path) -> str:
+def _describe_hidden(file: Path) -> str:
     """Which lines of a file are not counted, and what they look like; never what they say."""
     from ngram_builders.sources.filters import masked_in
 
@@ -163,36 +163,36 @@ def parse_orders(text: str) -> tuple[int, ...]:
     return tuple(range(low, high + 1))
 
 
-def describe_preview(preview: Preview) -> str:
+def _describe_preview(preview: Preview) -> str:
     """What would be counted and left out."""
     by_language = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
     parts = [f"{preview.files[of]:,} {of} ({size(preview.bytes[of])})" for of in by_language]
     total = f"{sum(preview.files.values()):,} files, {size(sum(preview.bytes.values()))}"
-    lines = [f"would count {total}: {', '.join(parts) or 'none'}", *describe_masked(preview.masked)]
-    return "\n".join([*lines, describe_rest(preview.left_out)])
+    lines = [f"would count {total}: {', '.join(parts) or 'none'}", *_describe_masked(preview.masked)]
+    return "\n".join([*lines, _describe_rest(preview.left_out)])
 
 
 def describe_build(summary: Summary) -> str:
     """What was counted, what that took, what was left out and why, and where the table is."""
     lines = [
         f"{summary.domain}: {summary.files:,} files, {summary.tokens:,} tokens, {summary.ngrams:,} n-grams, "
-        f"{describe_size(summary)}, {summary.seconds:.1f} s",
-        *describe_work(summary),
-        *describe_worth(summary),
-        *describe_masked(summary.masked),
-        describe_rest(summary.left_out),
+        f"{_describe_size(summary)}, {summary.seconds:.1f} s",
+        *_describe_work(summary),
+        *_describe_worth(summary),
+        *_describe_masked(summary.masked),
+        _describe_rest(summary.left_out),
         f"table: {summary.path}",
     ]
     return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)
 
 
-def describe_size(summary: Summary) -> str:
+def _describe_size(summary: Summary) -> str:
     """How large the table is; for an n-gram too, where that is not only what every table takes."""
-    each = f" ({summary.bytes / summary.ngrams:.1f} bytes each)" if summary.ngrams >= MANY else ""
+    each = f" ({summary.bytes / summary.ngrams:.1f} bytes each)" if summary.ngrams >= _MANY else ""
     return f"{summary.bytes / 2**20:.1f} MiB{each}"
 
 
-def describe_work(summary: Summary) -> list[str]:
+def _describe_work(summary: Summary) -> list[str]:
     """What was new, if that is known."""
     if not summary.changed:
         return ["nothing has changed since it was built"]
@@ -203,13 +203,13 @@ def describe_work(summary: Summary) -> list[str]:
     return [told + (f"; {summary.reused:,} files are as they were" if summary.reused else "")]
 
 
-def describe_worth(summary: Summary) -> list[str]:
+def _describe_worth(summary: Summary) -> list[str]:
     """What the table is worth, beside others and alone."""
     found = [f"{value:.1f} {arm}" for arm, value in summary.perplexity.items()]
     return [f"perplexity of its files, each judged by the others: {', '.join(found)}"] if found else []
 
 
-def describe_masked(lines: int) -> list[str]:
+def _describe_masked(lines: int) -> list[str]:
     """How many lines of the files are not counted."""
     return (
         [f"masked: {lines:,} line{'s' * (lines > 1)} that hold{'s' * (lines == 1)} what looks like a secret"]
@@ -218,7 +218,7 @@ def describe_masked(lines: int) -> list[str]:
     )
 
 
-def describe_rest(left_out: dict[str, int]) -> str:
+def _describe_rest(left_out: dict[str, int]) -> str:
     """What was left out and why."""
     return "left out: " + (
         ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) or "nothing"

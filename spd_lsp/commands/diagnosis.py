@@ -28,7 +28,7 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
 
-PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree-sitter", "msgpack", "numpy")
+_PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree-sitter", "msgpack", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def examine(settings: Settings, load: Callable[[Settings], Completer], lasting: 
     """
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
     yield from packages()
-    yield settings_in_use(settings)
+    yield _settings_in_use(settings)
     yield tuned(settings, lasting or settings.model)
     try:
         folder = locate(settings.model)
@@ -61,14 +61,14 @@ def examine(settings: Settings, load: Callable[[Settings], Completer], lasting: 
 
 def packages() -> Iterator[Finding]:
     """The versions of the packages that matter."""
-    for name in PACKAGES:
+    for name in _PACKAGES:
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
             yield Finding(name, "wrong", f"expected the package {name}, found none; run: pip install {name}")
 
 
-def settings_in_use(settings: Settings) -> Finding:
+def _settings_in_use(settings: Settings) -> Finding:
     """Settings that differ from their defaults."""
     changed = [
         f"{field.name}={value!r}"
@@ -118,15 +118,15 @@ def tables(settings: Settings, tokens: Tokens, folder: Path, lasting: str = "") 
         yield Finding("n-grams in use", "wrong", fault)
     domains = registry.domains()
     for domain in domains:
-        yield checked(domain, domains, lasting or settings.model, tokens.fingerprint)
+        yield _checked(domain, domains, lasting or settings.model, tokens.fingerprint)
     if unknown := registry.uses().names() - {domain.name for domain in domains}:
         found = f"expected the tables that were chosen, found no {', '.join(sorted(unknown))}"
         yield Finding("n-grams in use", "wrong", f"{found}; to forget the choice, run: spd-lsp ngrams prune")
     yield from leftovers(registry)
-    yield writable(registry.folder)
+    yield _writable(registry.folder)
 
 
-def checked(domain: Domain, domains: Sequence[Domain], model: str, fingerprint: str) -> Finding:
+def _checked(domain: Domain, domains: Sequence[Domain], model: str, fingerprint: str) -> Finding:
     """One domain of all: its index, its table's every byte, its tokenizer, its sources."""
     subject = f"n-grams {domain.name}"
     if domain.fault:
@@ -162,16 +162,16 @@ def leftovers(registry: Registry) -> Iterator[Finding]:
     try:
         found, _ = registry.prune(dry_run=True)
     except UserError:
-        return  # a folder that cannot be written is named by `writable`
+        return  # a folder that cannot be written is named by `_writable`
     if found:
         size = megabytes(sum(leftover.size for leftover in found))
         yield Finding("leftovers", "ok", f"{size} that nobody needs; to free them, run: spd-lsp ngrams prune")
 
 
-def writable(folder: Path) -> Finding:
+def _writable(folder: Path) -> Finding:
     """Whether `build-ngrams` could write here; nothing is left behind."""
     try:
-        there = nearest(folder)
+        there = _nearest(folder)
         with tempfile.TemporaryFile(dir=there):
             return Finding("data folder", "ok", str(folder))
     except OSError as error:
@@ -182,6 +182,6 @@ def writable(folder: Path) -> Finding:
         )
 
 
-def nearest(folder: Path) -> Path:
+def _nearest(folder: Path) -> Path:
     """The folder itself or, as long as there is none, the one in which it would be made."""
     return next(place for place in (folder, *folder.parents) if place.exists())

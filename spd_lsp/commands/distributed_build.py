@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ngram_builders.build import Summary
     from ngram_builders.distributed.build import Cost
 
-__all__ = ["OPTIONS", "cluster_options", "count_in_tasks"]
 
 # Options of the command -> what they are without being named.
 OPTIONS: dict[str, Any] = {
@@ -61,17 +60,17 @@ def count_in_tasks(
     cluster = Cluster(
         executor=where["executor"],
         workers=where["workers"],
-        share=parse_share(where["share"]),
+        share=_parse_share(where["share"]),
         folder=where["shared_folder"],
         options={"partition": partition} if partition else {},
     )
-    made = build(repos, domain, partial(encoder, model), model=model, cluster=cluster, **options)
+    made = build(repos, domain, partial(_encoder, model), model=model, cluster=cluster, **options)
     if made.summary is None:
         raise UserError("this machine's share is done; the table is made by machine 1, where it is installed")
-    return made.summary, [describe_cost(cost, made.summary.tokens) for cost in made.costs]
+    return made.summary, [_describe_cost(cost, made.summary.tokens) for cost in made.costs]
 
 
-def encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
+def _encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
     """What turns texts into a model's ids; a task on another machine finds it by its name."""
     from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.models.checkpoint.hub import locate
@@ -79,7 +78,7 @@ def encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
     return Tokens(locate(model)).encode_batch
 
 
-def parse_share(text: str) -> tuple[int, int]:
+def _parse_share(text: str) -> tuple[int, int]:
     """Example: `2/3` -> (2, 3)."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
@@ -87,7 +86,7 @@ def parse_share(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def describe_cost(cost: Cost, tokens: int) -> str:
+def _describe_cost(cost: Cost, tokens: int) -> str:
     """What a stage took. Example: `counts: 16 tasks, 33.1 CPU s (2.6 a million tokens), 412 MB at most, ...`"""
     each = cost.cpu / max(tokens, 1) * 1e6
     return (

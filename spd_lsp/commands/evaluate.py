@@ -18,8 +18,8 @@ from spd_lsp.progress import Report, resumable
 if TYPE_CHECKING:
     from spd_lsp.evaluation.session import Session
 
-ARMS = "superposed,superposed:streams=2,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
-DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
+_ARMS = "superposed,superposed:streams=2,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
+_DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
 
 
 @click.group("eval")
@@ -32,7 +32,7 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     evaluate.add_command(experiment)
 
 
-def place_options(command: Callable[..., None]) -> Callable[..., None]:
+def _place_options(command: Callable[..., None]) -> Callable[..., None]:
     """What all commands that ask at places are told; what was asked is kept in --out, and shared by them."""
     for option in (
         click.option("--figures/--no-figures", default=True, help="Draw PNG figures (needs matplotlib)."),
@@ -70,10 +70,10 @@ def place_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @evaluate.command()
-@place_options
+@_place_options
 @click.option(
     "--arms",
-    default=ARMS,
+    default=_ARMS,
     show_default=True,
     metavar="A,B,...",
     help="DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@built-in.",
@@ -114,11 +114,11 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
     found; the tables are printed. Example: spd-lsp eval quality ~/code/*/ --places 200
     """
     with resumable() as report:
-        run_quality(repos, options, report)
+        _run_quality(repos, options, report)
 
 
 @evaluate.command()
-@place_options
+@_place_options
 @click.option("--places", type=click.IntRange(min=20), default=300, show_default=True, help="At most so many.")
 def baselines(repos: tuple[Path, ...], **options: Any) -> None:
     """Try five to ten settings of each way to write drafts, and name the best of each.
@@ -141,7 +141,7 @@ def baselines(repos: tuple[Path, ...], **options: Any) -> None:
 
 
 @evaluate.command("drafts")
-@place_options
+@_place_options
 @click.option("--places", type=click.IntRange(min=1), help="At most so many.")
 @click.option("--typed", type=click.IntRange(min=0), default=30, show_default=True, help="Lines typed through.")
 @click.option(
@@ -156,7 +156,7 @@ def by_drafts(repos: tuple[Path, ...], **options: Any) -> None:
     from spd_lsp.evaluation.baselines import best_of
     from spd_lsp.evaluation.by_drafts import PLAIN, arms_of, summarise
 
-    numbers = numbers_of(options["by"])
+    numbers = _numbers_of(options["by"])
     ways = [best_of(options["out"]).get(way, way) for way in PLAIN] if options["tuned"] else PLAIN
     arms = arms_of(numbers, ways)
     with resumable() as report:
@@ -200,15 +200,15 @@ def opened(repos: Sequence[Path], options: dict[str, Any], report: Report) -> Se
     return open_session(packages, Options(**chosen), report, tell)
 
 
-def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report) -> None:
+def _run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report) -> None:
     """Check for leaks, measure, publish."""
     from spd_lsp.evaluation.arms import parse_arms
     from spd_lsp.evaluation.report import Shown, report_of
     from spd_lsp.evaluation.tables import Results
 
-    arms = parse_arms([*split(options["arms"]), *(tuned := tuned_arms(options))], split(options["priors"]))
-    if options["arms"] == ARMS:
-        arms += parse_arms(DIFFERENT_PRIORS, [])
+    arms = parse_arms([*split(options["arms"]), *(tuned := _tuned_arms(options))], split(options["priors"]))
+    if options["arms"] == _ARMS:
+        arms += parse_arms(_DIFFERENT_PRIORS, [])
     session = opened(repos, options, report)
     cursors = session.primary() if options["primary"] else session.cursors
     records = session.ask(cursors[: options["places"]], arms, typed=options["typed"], drawn=options["drawn"])
@@ -219,7 +219,7 @@ def run_quality(repos: Sequence[Path], options: dict[str, Any], report: Report) 
     publish(found, options["out"], figure=options["figures"])
 
 
-def tuned_arms(options: dict[str, Any]) -> list[str]:
+def _tuned_arms(options: dict[str, Any]) -> list[str]:
     """The best of each way, with the prior they were chosen with, if they are asked for."""
     from spd_lsp.evaluation.arms import FULL
     from spd_lsp.evaluation.baselines import best_of
@@ -232,7 +232,7 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def numbers_of(text: str) -> list[int]:
+def _numbers_of(text: str) -> list[int]:
     """Numbers of drafts. Example: `2,3` -> 2 and 3"""
     found = sorted({int(part) if part.isdecimal() else 0 for part in split(text)})
     if not found or found[0] < 2 or found[-1] > 16:

@@ -12,18 +12,6 @@ if TYPE_CHECKING:
     from ngram_builders.registry.registry import Registry
     from ngram_builders.table.format import TableSummary
 
-__all__ = [
-    "as_line",
-    "as_object",
-    "as_paragraph",
-    "built_in_line",
-    "choices",
-    "megabytes",
-    "mend",
-    "sources_gone",
-    "uses_object",
-]
-
 
 def megabytes(size: int) -> str:
     """Example: 3145728 -> 3.0 MiB."""
@@ -73,14 +61,14 @@ def mend(domain: Domain) -> str:
 
 def choices(uses: Uses) -> list[str]:
     """What people chose, a line for each workspace and language."""
-    lines = [f"{workspace} is served by {weighted(choice)}" for workspace, choice in uses.workspaces.items()]
+    lines = [f"{workspace} is served by {_weighted(choice)}" for workspace, choice in uses.workspaces.items()]
     return lines + [
-        f"{language} files are served by {weighted(choice)} besides what was built around them"
+        f"{language} files are served by {_weighted(choice)} besides what was built around them"
         for language, choice in uses.languages.items()
     ]
 
 
-def weighted(choice: Choice) -> str:
+def _weighted(choice: Choice) -> str:
     """Example: (("mine", 0.7), ("team", 0.3)) -> mine (0.7), team (0.3)."""
     return ", ".join(f"{name} ({weight:g})" for name, weight in choice)
 
@@ -113,8 +101,8 @@ def as_object(domain: Domain, uses: Uses) -> dict[str, Any]:
         "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(domain.built)),
         "weight": domain.weight,
         "order_weights": getattr(summary, "weights", None),
-        "fitted_for": fitted_for(domain),
-        "used_by": users(domain, uses),
+        "fitted_for": _fitted_for(domain),
+        "used_by": _users(domain, uses),
         "table": str(domain.path),
         "fault": mend(domain) or None,
     }
@@ -127,14 +115,14 @@ def cache(domain: Domain) -> int:
     return max(0, size_of(domain.path.parent) - domain.size)
 
 
-def fitted_for(domain: Domain) -> list[str]:
+def _fitted_for(domain: Domain) -> list[str]:
     """The models beside which it was fitted how much the orders are believed."""
     from ngram_builders.registry.fits import read_fits
 
     return sorted(read_fits(domain.path.parent))
 
 
-def users(domain: Domain, uses: Uses) -> dict[str, dict[str, float]]:
+def _users(domain: Domain, uses: Uses) -> dict[str, dict[str, float]]:
     """The workspaces and languages that chose a domain, with its weight there."""
     return {
         kind: {user: dict(choice)[domain.name] for user, choice in chosen.items() if domain.name in dict(choice)}
@@ -170,7 +158,7 @@ def as_paragraph(domain: Domain, uses: Uses) -> str:
         "size": f"{megabytes(domain.size)}, {domain.size / max(domain.ngrams, 1):.1f} bytes an n-gram",
         "cache": f"{megabytes(cache(domain))} of token ids, for the next build",
         "weight": f"{domain.weight:g}",
-        "fitted for": ", ".join(fitted_for(domain)) or "no model; its orders are believed as shipped",
+        "fitted for": ", ".join(_fitted_for(domain)) or "no model; its orders are believed as shipped",
         "used by": served(domain, uses),
         "table": domain.path,
     }
@@ -180,15 +168,15 @@ def as_paragraph(domain: Domain, uses: Uses) -> str:
 
 def served(domain: Domain, uses: Uses) -> str:
     """Which files a domain serves, or how to make it serve some."""
-    found = users(domain, uses)
+    found = _users(domain, uses)
     told = [f"files in {user} ({weight:g})" for user, weight in found["workspaces"].items()]
     told += [f"{user} files ({weight:g})" for user, weight in found["languages"].items()]
     if domain.roots:
         told.append(f"files in its sources ({domain.weight:g}) that have no choice of their own")
-    return ", ".join(told) or f"nothing; run: {first_use(domain)}"
+    return ", ".join(told) or f"nothing; run: {_first_use(domain)}"
 
 
-def first_use(domain: Domain) -> str:
+def _first_use(domain: Domain) -> str:
     """The command that makes a table serve that was not built here."""
     language = next((name for name in domain.languages if name != "other"), "python")
     return f"spd-lsp ngrams use {domain.name}={domain.weight:g} --language {language}"

@@ -106,7 +106,7 @@ def use_domains(settings: Settings, names: tuple[str, ...], workspace: Path | No
     if workspace and language:
         raise UserError("expected --workspace or --language, found both; give the command once for each")
     registry = open_registry(settings)
-    chosen = [parse_weight(registry, name) for name in names]
+    chosen = [_parse_weight(registry, name) for name in names]
     told = ", ".join(f"{name} ({weight:g})" for name, weight in chosen)
     if language:
         registry.use_for_language(language, chosen)
@@ -117,10 +117,10 @@ def use_domains(settings: Settings, names: tuple[str, ...], workspace: Path | No
         registry.use(place, chosen)
         click.echo(f"{place} is served by {told or 'the tables built from it'}")
     for name, _ in chosen:
-        warn(registry.find(name), language)
+        _warn(registry.find(name), language)
 
 
-def parse_weight(registry: Registry, text: str) -> tuple[str, float]:
+def _parse_weight(registry: Registry, text: str) -> tuple[str, float]:
     """Example: `mine=0.5` -> ("mine", 0.5); `mine` has its own weight: 0.7, or 0.3 if it was imported."""
     name, equals, weight = text.partition("=")
     if not equals:
@@ -134,7 +134,7 @@ def parse_weight(registry: Registry, text: str) -> tuple[str, float]:
     return name, value
 
 
-def warn(domain: Domain, language: str | None) -> None:
+def _warn(domain: Domain, language: str | None) -> None:
     """Say what keeps a table from serving what it was chosen for."""
     from ngram_builders.sources.discovery import akin
     from spd_lsp.commands.ngram_listing import mend
@@ -187,11 +187,11 @@ def export_domain(settings: Settings, name: str, file: Path, replace: bool, name
     registry = open_registry(settings)
     target = export_table(registry, name, file, replace=replace)
     click.echo(f"exported {name} to {target} ({megabytes(target.stat().st_size)})")
-    for line in describe_readers(registry.find(name), names_files):
+    for line in _describe_readers(registry.find(name), names_files):
         click.echo(line)
 
 
-def describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
+def _describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
     """What someone can make of an exported table."""
     from ngram_builders.counting.token_cache import read_contents
     from ngram_builders.sources.discovery import shown
@@ -219,18 +219,18 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
     from ngram_builders.registry.transfer import import_table
     from spd_lsp.commands.ngram_listing import as_paragraph
 
-    fingerprint, recipe = (fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
+    fingerprint, recipe = (_fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
     registry = open_registry(settings)
     imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
     click.echo(as_paragraph(imported, registry.uses()))
-    if not model and imported.fingerprint != fingerprint_of(settings.model):
+    if not model and imported.fingerprint != _fingerprint_of(settings.model):
         click.echo(
             f"its tokenizer is not that of {settings.model}: it serves only the model that it was built with",
             err=True,
         )
 
 
-def fingerprint_of(model: str) -> str:
+def _fingerprint_of(model: str) -> str:
     """What identifies a model's tokenizer."""
     from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.models.checkpoint.hub import locate
@@ -254,7 +254,7 @@ def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
         click.echo(problem, err=True)
     done, failed = registry.prune(gone=gone, dry_run=dry_run)
     for leftover in done:
-        click.echo(describe_leftover(leftover, registry.folder, "would be " if dry_run else ""))
+        click.echo(_describe_leftover(leftover, registry.folder, "would be " if dry_run else ""))
     freed = sum(leftover.size for leftover in done if not leftover.aside)
     click.echo(f"{'would free' if dry_run else 'freed'} {megabytes(freed)}" if done else "nothing to prune")
     if failed:
@@ -262,7 +262,7 @@ def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
         raise UserError(f"could not delete {paths}; close the editors that use them and try again")
 
 
-def describe_leftover(leftover: Leftover, folder: Path, would: str) -> str:
+def _describe_leftover(leftover: Leftover, folder: Path, would: str) -> str:
     """What was done with a leftover, and why."""
     from spd_lsp.commands.ngram_listing import megabytes
 

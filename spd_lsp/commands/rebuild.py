@@ -41,18 +41,19 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
         domains = [registry.find(name) for name in dict.fromkeys(names)]
     else:
         known = registry.domains()
-        fitting = [one for one in known if model and not unfit(one, model)]
+        fitting = [one for one in known if model and not _unfit(one, model)]
         domains = [
             one
             for one in known
-            if (unfit(one, model) and (one.fault or not covers(fitting, one))) or (everything and has_sources(one))
+            if (_unfit(one, model) and (one.fault or not covers(fitting, one)))
+            or (everything and _has_sources(one))
         ]
     if not domains:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
     failed = 0
     made: list[Domain] = []
     for domain in domains:
-        beside = model is not None and not names and serves_another(domain, model)
+        beside = model is not None and not names and _serves_another(domain, model)
         if beside and covers(made, domain):
             continue
         try:
@@ -66,34 +67,34 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
         raise UserError(f"{failed} of {len(domains)} tables could not be rebuilt, see above")
 
 
-def unfit(domain: Domain, model: str | None) -> bool:
+def _unfit(domain: Domain, model: str | None) -> bool:
     """Whether a table cannot serve a model, or the one that it was built for."""
     if domain.fault:
         return True
-    if model is None and not has_sources(domain):
+    if model is None and not _has_sources(domain):
         return False
-    return domain.fingerprint != load_tokens(model or model_of(domain)).fingerprint
+    return domain.fingerprint != _load_tokens(model or _model_of(domain)).fingerprint
 
 
-def serves_another(domain: Domain, model: str) -> bool:
+def _serves_another(domain: Domain, model: str) -> bool:
     """Whether a sound table was built for another model, which would lose it."""
     from ngram_builders.registry.model_match import is_anothers
 
-    return not domain.fault and is_anothers(domain, lasting(model), load_tokens(model).fingerprint)
+    return not domain.fault and is_anothers(domain, lasting(model), _load_tokens(model).fingerprint)
 
 
-def has_sources(domain: Domain) -> bool:
+def _has_sources(domain: Domain) -> bool:
     """Whether a table was built here, not imported."""
     return "imported" not in domain.recipe
 
 
-def model_of(domain: Domain) -> str:
+def _model_of(domain: Domain) -> str:
     """The model that a table was built for."""
     return str(domain.recipe.get("model") or "starter")
 
 
 @cache
-def load_tokens(model: str) -> Tokens:
+def _load_tokens(model: str) -> Tokens:
     """A model's tokenizer."""
     from spd_lsp.completion.tokenizer import Tokens
     from spd_lsp.models.checkpoint.hub import locate
@@ -103,7 +104,7 @@ def load_tokens(model: str) -> Tokens:
 
 def again(settings: Settings, domain: Domain, model: str | None, fresh: bool, *, beside: bool = False) -> Summary:
     """Build one table from its recorded roots and recipe, in its place or beside it."""
-    check_sources(domain)
+    _check_sources(domain)
     with progress() as report:
         made, _ = count(
             settings,
@@ -111,7 +112,7 @@ def again(settings: Settings, domain: Domain, model: str | None, fresh: bool, *,
             report,
             domain=None if beside else domain.name,
             engine=str(domain.recipe.get("engine") or "local"),
-            model=model or model_of(domain),
+            model=model or _model_of(domain),
             fresh=fresh,
             **asked(domain),
         )
@@ -132,9 +133,9 @@ def asked(domain: Domain) -> dict[str, Any]:
     }
 
 
-def check_sources(domain: Domain) -> None:
+def _check_sources(domain: Domain) -> None:
     """Refuse to build what is not there."""
-    if not has_sources(domain):
+    if not _has_sources(domain):
         raise UserError(
             f"expected a repository to build from, found that it was imported from {domain.recipe['imported']}; "
             "import one that was built with this model, or run: spd-lsp ngrams remove " + domain.name

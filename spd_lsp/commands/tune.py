@@ -59,17 +59,17 @@ def tune(settings: Settings, /, names: tuple[str, ...], model: str, undo: bool, 
     domains = [registry.find(name) for name in names if Path(name) not in repos]
     options |= {"model": model, "drafts": settings.drafts}
     if undo:
-        click.echo("\n".join(undone(registry, domains, model)))
+        click.echo("\n".join(_undone(registry, domains, model)))
         return
     if not names:
         raise UserError("expected an n-gram table or a repository to tune on, found none; name one or more")
     with resumable() as report:
-        told = [tune_domain(domain, options, report) for domain in domains]
-        told += [tune_settings(registry, repos, options, report)] if repos else []
+        told = [_tune_domain(domain, options, report) for domain in domains]
+        told += [_tune_settings(registry, repos, options, report)] if repos else []
     click.echo("\n".join(told))
 
 
-def undone(registry: Registry, domains: Sequence[Domain], model: str) -> Iterator[str]:
+def _undone(registry: Registry, domains: Sequence[Domain], model: str) -> Iterator[str]:
     """Forget what was fitted for domains, or where none is named what was tuned for the model."""
     from ngram_builders.registry.fits import forget_fit
     from spd_lsp.completion.tuned_settings import write_tuned
@@ -85,13 +85,13 @@ def undone(registry: Registry, domains: Sequence[Domain], model: str) -> Iterato
 # --- a table --------------------------------------------------------------------------------------------------
 
 
-def tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str:
+def _tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str:
     """Fit the weights of a domain beside a model, keep them, and say what they gain."""
     from ngram_builders.registry.fits import write_fit
 
     if domain.fault:
         raise UserError(f"n-gram table {domain.name} is broken: {domain.fault}")
-    fitted = fit_domain(domain, options["model"], options["device"], report)
+    fitted = _fit_domain(domain, options["model"], options["device"], report)
     if not options["dry_run"]:
         write_fit(domain.path.parent, lasting(options["model"]), fitted.weights)
     return (
@@ -101,7 +101,7 @@ def tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str:
     )
 
 
-def fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitted:
+def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitted:
     """Load the model, let it read, and fit."""
     from ngram_builders.table.reader import Table
     from spd_lsp.completion.tokenizer import Tokens
@@ -150,7 +150,7 @@ def streams(domain: Domain, tokens: Tokens) -> Iterator[npt.NDArray[np.int64]]:
 # --- settings -------------------------------------------------------------------------------------------------
 
 
-def tune_settings(registry: Registry, repos: Sequence[Path], options: dict[str, Any], report: Report) -> str:
+def _tune_settings(registry: Registry, repos: Sequence[Path], options: dict[str, Any], report: Report) -> str:
     """Walk the grid, or what is left of it; keep what is best, write all of it down, and say so."""
     from spd_lsp.completion.tuned_settings import write_tuned
     from spd_lsp.evaluation.report_writer import write

@@ -17,7 +17,7 @@ def begins_body(language: Language, text: str, indent: str) -> bool | None:
     while node is not None and (parent := node.parent) is not None:
         if node.is_error or parent.is_error:
             return None
-        before = content_before(language, node)
+        before = _content_before(language, node)
         if parent.type in language.bodies:
             return before is None or not before.is_named
         if before is not None:
@@ -26,7 +26,7 @@ def begins_body(language: Language, text: str, indent: str) -> bool | None:
     return False
 
 
-def content_before(language: Language, node: Node) -> Node | None:
+def _content_before(language: Language, node: Node) -> Node | None:
     """What stands before a node in its parent, apart from comments, documentation and separators."""
     before = node.prev_sibling
     while before is not None and (

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["share_right", "shares_right"]
-
 # c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval
 # confidence`: fitted on 3,784 drafts at 1,268 places in ten packages that neither the starter nor any table had
 # seen. By weights from the other nine packages, the mean gap between what is said and the share that is right
 # falls from 2.7 to 0.8 points, the loss from 0.209 to 0.197 nats.
 BESIDE_NGRAMS = ((-0.09, 0.67, 1.74), (-1.40, 0.52, 1.74))
-MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
+_MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
 LEAST = 1e-12
 
 
@@ -36,6 +34,6 @@ def share_right(p: float, *, first: bool, ngrams: bool) -> float:
 
     Example: the first draft, with p .15 beside n-grams -> .25; a second one with the same p -> .11.
     """
-    c, a, b = (BESIDE_NGRAMS if ngrams else MODEL_ALONE)[0 if first else 1]
+    c, a, b = (BESIDE_NGRAMS if ngrams else _MODEL_ALONE)[0 if first else 1]
     p = min(max(p, LEAST), 1 - LEAST)
     return 1 / (1 + math.exp(b * math.log(1 - p) - a * math.log(p) - c))

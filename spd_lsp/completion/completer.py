@@ -26,7 +26,7 @@ from spd_lsp.ngrams.document_changes import News, Open
 from spd_lsp.ngrams.interpolation import Domains, believed
 from spd_lsp.settings import Settings
 
-ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
+_ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 HISTORY = 16  # ids before the draft that n-grams can reach back to
 
 
@@ -190,7 +190,7 @@ class Completer:
         last = ids[-1]
         if self.tokens.ends(last):
             return True
-        if place.shape != "block" and not ENDS_LINE.search(self.tokens.pieces[last]):
+        if place.shape != "block" and not _ENDS_LINE.search(self.tokens.pieces[last]):
             return False
         text = self.written(ids, prompt)
         return MARK in text or ending(text, place) is not None

@@ -24,15 +24,15 @@ from spd_lsp.completion.syntax_outline import Part, Role
 Shape = Literal["nothing", "line", "block"]
 Cost = Callable[[str], int]
 
-LARGEST = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
-LONGEST_TOKEN = 64  # characters; more of them per token of room cannot fit and are not measured
-SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
-NEAR = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
+_LARGEST = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
+_LONGEST_TOKEN = 64  # characters; more of them per token of room cannot fit and are not measured
+_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
+_NEAR = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
 LINE = 16  # tokens; room kept for a line of usual length
 GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
 FEW = 8  # characters right of the cursor that a completion in the middle of a line may stand before
-CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
-WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
+_CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
+_WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +106,24 @@ def trim(
     page = Page.open(source, cursor)
     shape, indent = expected(known, source, cursor, page, forced)
     room = max(0, room - GRACE)
-    cost = ruler(room, measure)
-    if spent(cost, [page.left, page.right, *reversed(page.above), *page.below], room) <= room:
+    cost = _ruler(room, measure)
+    if _spent(cost, [page.left, page.right, *reversed(page.above), *page.below], room) <= room:
         return View(source[:cursor], source[cursor:], shape, indent, 0)
-    before, after, omitted = choose(known if len(source) <= LARGEST else None, page, room, cost)
+    before, after, omitted = choose(known if len(source) <= _LARGEST else None, page, room, cost)
     return View(before, after, shape, indent, omitted)
 
 
-def ruler(room: int, measure: Callable[[str], int]) -> Cost:
+def _ruler(room: int, measure: Callable[[str], int]) -> Cost:
     """A measure that asks once per line, and not at all where a line is far too long."""
 
     @functools.cache
     def cost(line: str) -> int:
-        return measure("\n" + line.rstrip("\n")) if len(line) <= LONGEST_TOKEN * room else room + 1
+        return measure("\n" + line.rstrip("\n")) if len(line) <= _LONGEST_TOKEN * room else room + 1
 
     return cost
 
 
-def spent(cost: Cost, texts: Iterable[str], limit: int) -> int:
+def _spent(cost: Cost, texts: Iterable[str], limit: int) -> int:
     """What texts cost together; counting stops beyond the limit."""
     total = 0
     for text in texts:
@@ -133,7 +133,7 @@ def spent(cost: Cost, texts: Iterable[str], limit: int) -> int:
     return total
 
 
-def rounded(tokens: int, step: int) -> int:
+def _rounded(tokens: int, step: int) -> int:
     """The next step above a number. Example: 5 and 8 give 8, 8 and 8 give 16."""
     return (tokens // step + 1) * step
 
@@ -141,10 +141,10 @@ def rounded(tokens: int, step: int) -> int:
 def choose(language: Language | None, page: Page, room: int, cost: Cost) -> tuple[str, str, int]:
     """The texts before and after the cursor within `room`, and how many lines they leave out."""
     step = min(max(24, room // 16), room // 4 + 1)
-    anchor = anchor_row(page.above, 3 * step)
+    anchor = _anchor_row(page.above, 3 * step)
     parts = functools.cache(lambda: outline(language, page.above[:anchor], page.below))
-    needed = spent(cost, [page.left, *reversed(page.above)], room)
-    share = min(max(room // 4, room - rounded(needed, step)), room - rounded(cost(page.left), step))
+    needed = _spent(cost, [page.left, *reversed(page.above)], room)
+    share = min(max(room // 4, room - _rounded(needed, step)), room - _rounded(cost(page.left), step))
     after: list[str] = []
     if (rest := share - cost(page.right)) >= 0:
         after = [page.right, *below(parts, page, anchor, rest, cost)]
@@ -152,14 +152,14 @@ def choose(language: Language | None, page: Page, room: int, cost: Cost) -> tupl
     if needed <= rest:
         before = [*page.above, page.left]
     elif cost(page.left) > rest:
-        before = [tail(page.left, rest, 3 * step, cost)]
+        before = [_tail(page.left, rest, 3 * step, cost)]
     else:
-        before = above(parts, page, anchor, rest, step, cost)
+        before = _above(parts, page, anchor, rest, step, cost)
     kept = len(before) - 1 + max(0, len(after) - 1)
     return "".join(before), "".join(after), len(page.above) + len(page.below) - kept
 
 
-def anchor_row(above: Sequence[str], step: int) -> int:
+def _anchor_row(above: Sequence[str], step: int) -> int:
     """How many lines start before the last whole step of characters. Example: 6 lines of 4, step 10 gives 5."""
     size = sum(map(len, above))
     row, start, mark = len(above), size, size // step * step
@@ -169,7 +169,9 @@ def anchor_row(above: Sequence[str], step: int) -> int:
     return row
 
 
-def above(parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, step: int, cost: Cost) -> list[str]:
+def _above(
+    parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, step: int, cost: Cost
+) -> list[str]:
     """The lines to keep above the cursor, with the text left of it on its line."""
     recent = [page.left]
     left = room - cost(page.left)
@@ -177,14 +179,14 @@ def above(parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, s
         if (left := left - cost(line)) < 0:
             return recent[::-1]
         recent.append(line)
-    budget = room - max(step * 3 // 2 + LINE, rounded(room - left, step))
+    budget = room - max(step * 3 // 2 + LINE, _rounded(room - left, step))
     rows = select(parts(), page.above[:anchor], range(anchor), budget, cost)
     return [*(page.above[row] for row in rows), *reversed(recent)]
 
 
 def below(parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, cost: Cost) -> list[str]:
     """The lines to keep below the cursor's line."""
-    if spent(cost, page.below, room) <= room:
+    if _spent(cost, page.below, room) <= room:
         return list(page.below)
     both = [*page.above[:anchor], *page.below]
     return [both[row] for row in select(parts(), both, range(anchor, len(both)), room, cost)]
@@ -194,25 +196,25 @@ def select(parts: Sequence[Part], lines: Sequence[str], side: range, room: int, 
     """The rows on one side of the gap that fit: the nearest, then part by part, then again the nearest."""
     nearest = side[::-1] if side.start == 0 else side
     kept: set[int] = set()
-    left = room - adjoin(kept, nearest, lines, int(NEAR * room), cost)
-    shares = {role: int(share * room) for role, share in SHARES.items()}
+    left = room - _adjoin(kept, nearest, lines, int(_NEAR * room), cost)
+    shares = {role: int(share * room) for role, share in _SHARES.items()}
     for part in sorted(parts, key=lambda part: (part.role, part.distance)):
         if left < LINE:  # hardly anything fits any more, and every part would be measured
             break
         rows = [row for row in part.rows if row in side and row not in kept]
         limit = min(left, shares[part.role])
-        price = spent(cost, (lines[row] for row in rows), limit)
+        price = _spent(cost, (lines[row] for row in rows), limit)
         if price <= limit:
             kept.update(rows)
             left -= price
             shares[part.role] -= price
         elif part.role is Role.SCOPE:
             shares[Role.SCOPE] = 0  # what is nearer is kept without holes
-    adjoin(kept, nearest, lines, left, cost)
+    _adjoin(kept, nearest, lines, left, cost)
     return sorted(kept)
 
 
-def adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], room: int, cost: Cost) -> int:
+def _adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], room: int, cost: Cost) -> int:
     """Keep rows one after another until the next does not fit; returns what the rows not kept before cost."""
     left = room
     for row in rows:
@@ -225,11 +227,11 @@ def adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], room: int,
     return room - left
 
 
-def tail(line: str, room: int, step: int, cost: Cost) -> str:
+def _tail(line: str, room: int, step: int, cost: Cost) -> str:
     """The end of a line too long for the room, from the first word after a whole step."""
     starts = [0]
-    for mark in range(max(0, len(line) - LONGEST_TOKEN * room) // step * step, len(line), step):
-        boundary = WORD.search(line, mark) if mark > starts[-1] or len(starts) == 1 else None
+    for mark in range(max(0, len(line) - _LONGEST_TOKEN * room) // step * step, len(line), step):
+        boundary = _WORD.search(line, mark) if mark > starts[-1] or len(starts) == 1 else None
         starts.append(boundary.start() if boundary else starts[-1])
     starts.append(len(line))
     fits = bisect_left(starts, True, hi=len(starts) - 1, key=lambda start: cost(line[start:]) <= room)
@@ -239,10 +241,10 @@ def tail(line: str, room: int, step: int, cost: Cost) -> str:
 def expected(language: Language | None, source: str, cursor: int, page: Page, forced: bool) -> tuple[Shape, str]:
     """How long a completion at the cursor should be, and the indentation that goes with it."""
     right = page.right.rstrip("\r\n")
-    closing = bool(CLOSING.fullmatch(right.strip()))
+    closing = bool(_CLOSING.fullmatch(right.strip()))
     if not forced and len(right.strip()) > FEW and not closing:
         return "nothing", indentation(page.left)
-    if language is not None and closing and (indent := block_indent(language, source[:cursor], page)):
+    if language is not None and closing and (indent := _block_indent(language, source[:cursor], page)):
         return "block", indent
     return "line", indentation(page.left)
 
@@ -252,7 +254,7 @@ def indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def block_indent(language: Language, text: str, page: Page) -> str:
+def _block_indent(language: Language, text: str, page: Page) -> str:
     """The indentation of a body that is about to begin at the end of a text, or "" where none is."""
     header = page.left
     if header.strip():
@@ -264,14 +266,14 @@ def block_indent(language: Language, text: str, page: Page) -> str:
     opened = bool(language.opens.search(header))
     indent = page.left if not page.left.strip() else ""
     if len(indent.expandtabs(4)) <= len(indentation(header).expandtabs(4)) and opened:
-        indent = indentation(header) + indent_unit(text)
-    if not indent or is_filled(indent, page.below):
+        indent = indentation(header) + _indent_unit(text)
+    if not indent or _is_filled(indent, page.below):
         return ""
-    verdict = begins_body(language, text, indent) if len(text) <= LARGEST else None
+    verdict = begins_body(language, text, indent) if len(text) <= _LARGEST else None
     return indent if (opened if verdict is None else verdict) else ""
 
 
-def indent_unit(text: str) -> str:
+def _indent_unit(text: str) -> str:
     """One step of indentation as a text has it: a tab, or the fewest spaces a line begins with; else four."""
     found = [match[1] for match in re.finditer(r"^(\t|  +)(?=[^\s*])", text[:20_000], re.MULTILINE)]
     if found and found.count("\t") * 2 > len(found):
@@ -279,7 +281,7 @@ def indent_unit(text: str) -> str:
     return min((white for white in found if white != "\t"), key=len, default=" " * 4)
 
 
-def is_filled(indent: str, below: Sequence[str]) -> bool:
+def _is_filled(indent: str, below: Sequence[str]) -> bool:
     """Whether the next line with text already stands in a body indented like this."""
     following = next((line for line in below if line.strip()), "")
     return len(indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))

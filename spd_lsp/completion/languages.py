@@ -15,16 +15,12 @@ from dataclasses import dataclass, field
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser, Tree
 
-from ngram_builders.sources.discovery import language_of
-
-__all__ = ["LANGUAGES", "Language", "TooHard", "language_of", "parse"]
-
 # What a parser may take for a text, in hundreds of its steps, each some 0.03 ms. Code, broken code included, takes
 # one for some eighty bytes; text that is made for it takes thousands of times as many.
 LEAST, BYTES_EACH = 1_000, 16
 PIECE = 4_096  # bytes that a parser is given at once; it comes again wherever it goes back
 
-BRACKETS = {
+_BRACKETS = {
     "{": "}", "(": ")", "[": "]", "[[": "]]", "((": "))", "{|": "|}",
     "${": "}", "#{": "}", "$(": ")", "<(": ")", ">(": ")", "#[": "]",
 }  # fmt: skip
@@ -55,16 +51,16 @@ class Language:
     bodies: frozenset[str]  # nodes that are about to begin where a block is wanted
     opens: re.Pattern[str]  # the end of a line that opens a body, for code the grammar cannot read
     filler: str = "x;"  # a statement that may stand first in any body
-    closers: Mapping[str, str] = field(default_factory=lambda: BRACKETS)  # opening token -> text that closes it
+    closers: Mapping[str, str] = field(default_factory=lambda: _BRACKETS)  # opening token -> text that closes it
 
     def defines(self, kind: str) -> bool:
         """Whether a node of this type has a signature and a body."""
         return kind in self.functions or kind in self.classes
 
 
-BRACE = re.compile(r"(?:^|[)\w>\]\"'](?<!\breturn))\s*\{\s*(?://.*|/\*.*)?$")
+_BRACE = re.compile(r"(?:^|[)\w>\]\"'](?<!\breturn))\s*\{\s*(?://.*|/\*.*)?$")
 
-PYTHON = Language(
+_PYTHON = Language(
     module="tree_sitter_python",
     functions=words("function_definition"),
     classes=words("class_definition"),
@@ -80,7 +76,7 @@ PYTHON = Language(
     filler="pass",
 )
 
-SCRIPT_WRAPPERS = {
+_SCRIPT_WRAPPERS = {
     "export_statement": "declaration",
     "lexical_declaration": "",
     "variable_declaration": "",
@@ -91,24 +87,24 @@ SCRIPT_WRAPPERS = {
     "arguments": "",
     "pair": "value",
 }
-SCRIPT_FUNCTIONS = words(
+_SCRIPT_FUNCTIONS = words(
     "function_declaration generator_function_declaration method_definition function_expression arrow_function"
     " generator_function"
 )
 
-JAVASCRIPT = Language(
+_JAVASCRIPT = Language(
     module="tree_sitter_javascript",
-    functions=SCRIPT_FUNCTIONS,
+    functions=_SCRIPT_FUNCTIONS,
     classes=words("class_declaration class object"),
     bare=words("object"),
     constructors=words("constructor"),
     imports=words("import_statement"),
     import_line=re.compile(r"(?:const|let|var)\b.*=\s*require\("),
-    wrappers={**SCRIPT_WRAPPERS, "field_definition": "value"},
+    wrappers={**_SCRIPT_WRAPPERS, "field_definition": "value"},
     leading=words("decorator"),
     comments=words("comment html_comment"),
     bodies=words("statement_block class_body switch_body"),
-    opens=BRACE,
+    opens=_BRACE,
 )
 
 
@@ -117,7 +113,7 @@ def typescript(entry: str) -> Language:
     return Language(
         module="tree_sitter_typescript",
         entry=entry,
-        functions=SCRIPT_FUNCTIONS,
+        functions=_SCRIPT_FUNCTIONS,
         classes=words(
             "class_declaration class abstract_class_declaration interface_declaration enum_declaration"
             " internal_module module object"
@@ -125,16 +121,16 @@ def typescript(entry: str) -> Language:
         bare=words("object"),
         constructors=words("constructor"),
         imports=words("import_statement import_alias"),
-        import_line=JAVASCRIPT.import_line,
-        wrappers={**SCRIPT_WRAPPERS, "public_field_definition": "value", "ambient_declaration": ""},
+        import_line=_JAVASCRIPT.import_line,
+        wrappers={**_SCRIPT_WRAPPERS, "public_field_definition": "value", "ambient_declaration": ""},
         leading=words("decorator"),
         comments=words("comment html_comment"),
         bodies=words("statement_block class_body switch_body interface_body enum_body object_type"),
-        opens=BRACE,
+        opens=_BRACE,
     )
 
 
-GO = Language(
+_GO = Language(
     module="tree_sitter_go",
     functions=words("function_declaration method_declaration func_literal"),
     classes=words("struct_type interface_type"),
@@ -147,10 +143,10 @@ GO = Language(
         "call_expression": "arguments",
     },
     bodies=words("block field_declaration_list interface_type"),
-    opens=BRACE,
+    opens=_BRACE,
 )
 
-RUST = Language(
+_RUST = Language(
     module="tree_sitter_rust",
     functions=words("function_item macro_definition closure_expression"),
     classes=words("impl_item trait_item mod_item struct_item enum_item union_item foreign_mod_item"),
@@ -158,10 +154,10 @@ RUST = Language(
     leading=words("attribute_item inner_attribute_item"),
     comments=words("line_comment block_comment"),
     bodies=words("block declaration_list field_declaration_list enum_variant_list match_block"),
-    opens=BRACE,
+    opens=_BRACE,
 )
 
-JAVA = Language(
+_JAVA = Language(
     module="tree_sitter_java",
     functions=words(
         "method_declaration constructor_declaration compact_constructor_declaration lambda_expression"
@@ -174,35 +170,35 @@ JAVA = Language(
     containers=words("enum_body_declarations"),
     comments=words("line_comment block_comment"),
     bodies=words("block constructor_body class_body interface_body enum_body annotation_type_body switch_block"),
-    opens=BRACE,
+    opens=_BRACE,
 )
 
-C_CONTAINERS = words("preproc_if preproc_ifdef preproc_else preproc_elif linkage_specification declaration_list")
-C_WRAPPERS = {"declaration": "type", "type_definition": "type"}
+_C_CONTAINERS = words("preproc_if preproc_ifdef preproc_else preproc_elif linkage_specification declaration_list")
+_C_WRAPPERS = {"declaration": "type", "type_definition": "type"}
 
 C = Language(
     module="tree_sitter_c",
     functions=words("function_definition"),
     classes=words("struct_specifier union_specifier enum_specifier"),
     imports=words("preproc_include preproc_def"),
-    wrappers=C_WRAPPERS,
-    containers=C_CONTAINERS,
+    wrappers=_C_WRAPPERS,
+    containers=_C_CONTAINERS,
     bodies=words("compound_statement field_declaration_list enumerator_list"),
-    opens=BRACE,
+    opens=_BRACE,
 )
 
-CPP = Language(
+_CPP = Language(
     module="tree_sitter_cpp",
     functions=words("function_definition lambda_expression"),
     classes=words("class_specifier struct_specifier union_specifier enum_specifier namespace_definition"),
     imports=words("preproc_include preproc_def using_declaration namespace_alias_definition"),
-    wrappers={**C_WRAPPERS, "template_declaration": ""},
-    containers=C_CONTAINERS,
+    wrappers={**_C_WRAPPERS, "template_declaration": ""},
+    containers=_C_CONTAINERS,
     bodies=words("compound_statement field_declaration_list enumerator_list declaration_list"),
-    opens=BRACE,
+    opens=_BRACE,
 )
 
-CSHARP = Language(
+_CSHARP = Language(
     module="tree_sitter_c_sharp",
     functions=words(
         "method_declaration constructor_declaration destructor_declaration operator_declaration"
@@ -217,11 +213,11 @@ CSHARP = Language(
     imports=words("using_directive file_scoped_namespace_declaration"),
     containers=words("preproc_if preproc_else preproc_elif preproc_region"),
     bodies=words("block declaration_list enum_member_declaration_list accessor_list switch_body"),
-    opens=BRACE,
+    opens=_BRACE,
     filler="x();",
 )
 
-RUBY = Language(
+_RUBY = Language(
     module="tree_sitter_ruby",
     functions=words("method singleton_method do_block"),
     classes=words("class module singleton_class"),
@@ -237,14 +233,14 @@ RUBY = Language(
     ),
     filler="x",
     closers={
-        **BRACKETS,
+        **_BRACKETS,
         **dict.fromkeys(
             ("def", "class", "module", "if", "unless", "while", "until", "for", "do", "case", "begin"), "end"
         ),
     },
 )
 
-PHP = Language(
+_PHP = Language(
     module="tree_sitter_php",
     entry="language_php",
     functions=words("function_definition method_declaration anonymous_function"),
@@ -254,21 +250,21 @@ PHP = Language(
     import_line=re.compile(r"(?:require|include)(?:_once)?\b"),
     leading=words("attribute_list"),
     bodies=words("compound_statement declaration_list enum_declaration_list match_block switch_block"),
-    opens=BRACE,
+    opens=_BRACE,
     filler="x();",
 )
 
-SHELL = Language(
+_SHELL = Language(
     module="tree_sitter_bash",
     functions=words("function_definition"),
     import_line=re.compile(r"(?:source|\.)\s"),
     bodies=words("compound_statement do_group if_statement elif_clause else_clause case_item"),
     opens=re.compile(r"(?:\b(?:then|do|else|in)|\{|\)\s*\{)\s*(?:#.*)?$"),
     filler="x",
-    closers={**BRACKETS, "if": "fi", "do": "done", "case": "esac"},
+    closers={**_BRACKETS, "if": "fi", "do": "done", "case": "esac"},
 )
 
-LUA = Language(
+_LUA = Language(
     module="tree_sitter_lua",
     functions=words("function_declaration function_definition"),
     import_line=re.compile(r"(?:local\b.*=\s*)?require\b"),
@@ -278,28 +274,28 @@ LUA = Language(
         r"(?:\b(?:then|do|else|repeat)|\bfunction\b(?:(?!\bfunction\b)[^()])*\([^()]*\))\s*(?:--.*)?$"
     ),
     filler="x()",
-    closers={**BRACKETS, "function": "end", "do": "end", "then": "end", "repeat": "until x"},
+    closers={**_BRACKETS, "function": "end", "do": "end", "then": "end", "repeat": "until x"},
 )
 
 LANGUAGES: Mapping[str, Language] = {
-    "python": PYTHON,
-    "javascript": JAVASCRIPT,
-    "javascriptreact": JAVASCRIPT,
+    "python": _PYTHON,
+    "javascript": _JAVASCRIPT,
+    "javascriptreact": _JAVASCRIPT,
     "typescript": typescript("language_typescript"),
     "typescriptreact": typescript("language_tsx"),
-    "go": GO,
-    "rust": RUST,
-    "java": JAVA,
+    "go": _GO,
+    "rust": _RUST,
+    "java": _JAVA,
     "c": C,
-    "cpp": CPP,
-    "csharp": CSHARP,
-    "cs": CSHARP,  # Neovim's name
-    "ruby": RUBY,
-    "php": PHP,
-    "shellscript": SHELL,
-    "sh": SHELL,  # Neovim's names
-    "bash": SHELL,
-    "lua": LUA,
+    "cpp": _CPP,
+    "csharp": _CSHARP,
+    "cs": _CSHARP,  # Neovim's name
+    "ruby": _RUBY,
+    "php": _PHP,
+    "shellscript": _SHELL,
+    "sh": _SHELL,  # Neovim's names
+    "bash": _SHELL,
+    "lua": _LUA,
 }
 
 
@@ -323,7 +319,7 @@ def parse(language: Language, text: str) -> Tree:
     tree = read(language, source)
     if tree.root_node.has_error and (closing := missing_closers(language, tree.root_node)):
         closed = source + b"\n" + closing.encode()
-        tree.edit(len(source), len(source), len(closed), end_of(source), end_of(source), end_of(closed))
+        tree.edit(len(source), len(source), len(closed), _end_of(source), _end_of(source), _end_of(closed))
         tree = read(language, closed, tree)
     return tree
 
@@ -351,7 +347,7 @@ def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
         raise TooHard from stopped
 
 
-def end_of(source: bytes) -> tuple[int, int]:
+def _end_of(source: bytes) -> tuple[int, int]:
     """Row and column behind a text. Example: b"a\\nbc" ends at (1, 2)."""
     return source.count(b"\n"), len(source) - source.rfind(b"\n") - 1
 

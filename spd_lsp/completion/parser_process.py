@@ -20,43 +20,41 @@ from spd_lsp.completion.bodies import begins_body
 from spd_lsp.completion.languages import LANGUAGES, TooHard
 from spd_lsp.completion.syntax_outline import outline
 
-__all__ = ["ANSWERS", "SECONDS", "receive", "send"]
-
 SECONDS = 1.0  # of processor time for one question; 200,000 characters of code take about a tenth of that
 PATIENCE = 10.0  # seconds where a system cannot measure that
 MEMORY = 1 << 30  # bytes
-LENGTH = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
 
 
-def outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
+def _outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
     """The parts of lines around a gap, as lists."""
     parts = outline(LANGUAGES[language], lines[:gap], lines[gap:])
     return [(int(part.role), part.distance, part.rows) for part in parts]
 
 
-def body_verdict(language: str, text: str, indent: str) -> bool | None:
+def _body_verdict(language: str, text: str, indent: str) -> bool | None:
     """Whether a body begins at the end of a text."""
     return begins_body(LANGUAGES[language], text, indent)
 
 
-ANSWERS: dict[str, Callable[..., Any]] = {"outline": outline_parts, "body": body_verdict}
+_ANSWERS: dict[str, Callable[..., Any]] = {"outline": _outline_parts, "body": _body_verdict}
 
 
 def send(stream: IO[bytes] | None, message: object) -> None:
     """One message."""
     assert stream is not None
     data = msgpack.packb(message, unicode_errors="surrogatepass")
-    stream.write(LENGTH.pack(len(data)) + data)
+    stream.write(_LENGTH.pack(len(data)) + data)
     stream.flush()
 
 
 def receive(stream: IO[bytes] | None) -> Any:
     """The next message; EOFError where the other side has ended."""
     assert stream is not None
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
         raise EOFError
-    [length] = LENGTH.unpack(head)
+    [length] = _LENGTH.unpack(head)
     data = stream.read(length)
     if len(data) < length:
         raise EOFError
@@ -67,22 +65,22 @@ def main(seconds: float) -> None:
     """Answer until nobody asks any more; a question may take so much processor time."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints cannot break an answer
-    limit_process()
+    _limit_process()
     while True:
         try:
             kind, *question = receive(sys.stdin.buffer)
         except EOFError:
             return
-        limit_time(seconds)
+        _limit_time(seconds)
         try:
-            answer = [ANSWERS[kind](*question)]
+            answer = [_ANSWERS[kind](*question)]
         except (TooHard, RecursionError, MemoryError):
             answer = []
-        limit_time(0)
+        _limit_time(0)
         send(answers, answer)
 
 
-def limit_process() -> None:
+def _limit_process() -> None:
     """Take no more memory than syntax needs, and leave nothing behind: a core dump would hold a person's code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     if sys.platform != "win32":
@@ -95,7 +93,7 @@ def limit_process() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
 
 
-def limit_time(seconds: float) -> None:
+def _limit_time(seconds: float) -> None:
     """Have the system end this process after so long; 0 calls it off."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -18,11 +18,9 @@ from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parser_process import SECONDS, receive, send
 from spd_lsp.completion.syntax_outline import Part, Role, single_lines
 
-__all__ = ["Parsers", "begins_body", "outline"]
-
-IDLE = 2  # processes that wait for questions; more run while more are asked at once
-START = 200  # characters that tell one document from another
-REMEMBERED = 100  # documents
+_IDLE = 2  # processes that wait for questions; more run while more are asked at once
+_START = 200  # characters that tell one document from another
+_REMEMBERED = 100  # documents
 FIRST_REST, LONGEST_REST = 16, 4096  # questions about a document that are not asked after one was too hard
 
 
@@ -45,7 +43,7 @@ class Parsers:
 
     def ask(self, kind: str, language: str, text: str, *question: object) -> Any:
         """The answer of a process; `Unread` where it has none, and for a while after that."""
-        document = language, text[:START]
+        document = language, text[:_START]
         if self.rests_now(document):
             raise Unread
         try:
@@ -94,7 +92,7 @@ class Parsers:
     def give_back(self, process: subprocess.Popen[bytes]) -> None:
         """Keep a process for the next question, if there are not enough."""
         with self.lock:
-            if len(self.idle) < IDLE:
+            if len(self.idle) < _IDLE:
                 self.idle.append(process)
                 return
         end(process)
@@ -112,7 +110,7 @@ class Parsers:
         with self.lock:
             rest = min(LONGEST_REST, 2 * self.rests.pop(document, (FIRST_REST // 2, 0))[0])
             self.rests[document] = rest, rest
-            if len(self.rests) > REMEMBERED:
+            if len(self.rests) > _REMEMBERED:
                 self.rests.popitem(last=False)
 
     def close(self) -> None:
@@ -136,7 +134,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 PARSERS = Parsers()
-NAMES = {id(language): name for name, language in LANGUAGES.items()}
+_NAMES = {id(language): name for name, language in LANGUAGES.items()}
 atexit.register(PARSERS.close)
 
 
@@ -146,7 +144,7 @@ def outline(language: Language | None, above: Sequence[str], below: Sequence[str
     try:
         if language is None:
             raise Unread
-        found = PARSERS.ask("outline", NAMES[id(language)], "".join(lines[:START]), lines, gap)
+        found = PARSERS.ask("outline", _NAMES[id(language)], "".join(lines[:_START]), lines, gap)
     except Unread:
         return list(single_lines(range(len(lines)), gap))
     return [Part(Role(role), distance, tuple(rows)) for role, distance, rows in found]
@@ -155,7 +153,7 @@ def outline(language: Language | None, above: Sequence[str], below: Sequence[str
 def begins_body(language: Language, text: str, indent: str) -> bool | None:
     """As `bodies.begins_body`; None where the text is too hard."""
     try:
-        verdict: bool | None = PARSERS.ask("body", NAMES[id(language)], text, text, indent)
+        verdict: bool | None = PARSERS.ask("body", _NAMES[id(language)], text, text, indent)
     except Unread:
         return None
     return verdict

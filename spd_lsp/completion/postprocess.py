@@ -17,15 +17,15 @@ from spd_lsp.printable import hides
 
 Shape = Literal["nothing", "line", "block"]
 
-CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
-CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
-WORD = re.compile(r"\w+|[^\w\s]")  # or a sign
-REST_OF_STRING = {
+_CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
+_CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+_WORD = re.compile(r"\w+|[^\w\s]")  # or a sign
+_REST_OF_STRING = {
     "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*'"),
     '"': re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\""),
 }
-REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
-TRIES = 8  # overlaps of a draft with the rest of its line that are judged; ordinary code has one or two
+_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
+_TRIES = 8  # overlaps of a draft with the rest of its line that are judged; ordinary code has one or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class Place:
     @property
     def rest(self) -> str:
         """What stands behind the cursor on its line."""
-        return rest_of_line(self.after)
+        return _rest_of_line(self.after)
 
 
-def rest_of_line(after: str) -> str:
+def _rest_of_line(after: str) -> str:
     """What stands on the line that a text begins with, without white space around it."""
-    return after[: min(REACH, after.find("\n") % (len(after) + 1))].strip()
+    return after[: min(_REACH, after.find("\n") % (len(after) + 1))].strip()
 
 
 def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
@@ -64,15 +64,15 @@ def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
     completions: dict[str, Completion] = {}
     for text, score in drafts:
         text = shown(text, place)
-        if text.strip() and not hides(text) and not is_endless(text) and text not in completions:
+        if text.strip() and not hides(text) and not _is_endless(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
 
 
-def is_endless(text: str) -> bool:
+def _is_endless(text: str) -> bool:
     """Whether it ends in a short text six times in a row or a long one four times: the model ran into a loop."""
     backwards = text[::-1]
-    again = like_start(backwards, len(text) // 4 + 1)
+    again = _like_start(backwards, len(text) // 4 + 1)
     return any(again[n] >= n * (5 if n < 10 else 3) for n in range(3, len(again)))
 
 
@@ -97,7 +97,7 @@ def ending(text: str, place: Place) -> int | None:
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
-    end = block_end(text, place.indent) if place.shape == "block" else line_end(text)
+    end = _block_end(text, place.indent) if place.shape == "block" else line_end(text)
     rest = place.rest
     again = repeats(text[:end], place.left, rest) if rest else None
     return end if again is None else again
@@ -108,7 +108,7 @@ def line_end(text: str) -> int | None:
     return text.find("\n") if "\n" in text else None
 
 
-def block_end(text: str, indent: str) -> int | None:
+def _block_end(text: str, indent: str) -> int | None:
     """Where a line stands left of a body that is indented like this, or where nothing is said for long."""
     first, *lines = text.split("\n")
     at = len(first) + 1
@@ -117,16 +117,16 @@ def block_end(text: str, indent: str) -> int | None:
         content = line.strip()
         blank = 0 if content else blank + 1
         if content and len(line) - len(line.lstrip()) < len(indent):
-            return closing_end(text, at, line, content)
+            return _closing_end(text, at, line, content)
         if blank > 2:
             return at
         at += len(line) + 1
     return None
 
 
-def closing_end(text: str, at: int, line: str, content: str) -> int | None:
+def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
     """A line left of the body ends the block: before it, or after it if all it does is close the block."""
-    if not content.startswith(CLOSERS):
+    if not content.startswith(_CLOSERS):
         return at
     return at + len(line) if at + len(line) < len(text) else None
 
@@ -136,18 +136,18 @@ def repeats(text: str, left: str, rest: str) -> int | None:
 
     Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in xs]` at 2; `len(x)` before `)` nowhere.
     """
-    spare = dict(spare_closers(left[-REACH:], rest))
+    spare = dict(_spare_closers(left[-_REACH:], rest))
     if not any(closer in text for closer in spare):
         return None
-    first = next((mark for _, mark in lexemes(rest)), "")
-    alike = in_common(text, rest)
+    first = next((mark for _, mark in _lexemes(rest)), "")
+    alike = _in_common(text, rest)
     opened: Counter[str] = Counter()
     at, length = None, 0  # where most of the rest is said, and how much of it
-    for start, mark in lexemes(text):
+    for start, mark in _lexemes(text):
         if mark == first and not opened.total() and alike[start] > length:
             at, length = start, alike[start]
-        if mark in CLOSED_BY:
-            opened[CLOSED_BY[mark]] += 1
+        if mark in _CLOSED_BY:
+            opened[_CLOSED_BY[mark]] += 1
         elif opened[mark]:
             opened[mark] -= 1
         elif mark in spare:
@@ -158,34 +158,34 @@ def repeats(text: str, left: str, rest: str) -> int | None:
     return None
 
 
-def lexemes(text: str) -> Iterator[tuple[int, str]]:
+def _lexemes(text: str) -> Iterator[tuple[int, str]]:
     """Where each word, string and sign starts, and what it is. A quote that its line does not close is a sign.
 
     Example: `f('a')` -> `f`, `(`, `'a'`, `)`.
     """
     end = 0
     unclosed = {"'": 0, '"': 0}  # up to here no such quote is closed: none is looked for twice on a line
-    while found := WORD.search(text, end):
+    while found := _WORD.search(text, end):
         start, end = found.span()
         mark = found[0]
         if start >= unclosed.get(mark, len(text)):
-            if closed := REST_OF_STRING[mark].match(text, end):
+            if closed := _REST_OF_STRING[mark].match(text, end):
                 end = closed.end()
             else:
                 unclosed[mark] = text.find("\n", end) % (len(text) + 1)
         yield start, text[start:end]
 
 
-def in_common(text: str, other: str) -> list[int]:
+def _in_common(text: str, other: str) -> list[int]:
     """At each place of a text, how many characters from there on the other text begins with.
 
     Example: ("abcab", "abd") -> 2, 0, 0, 2, 0.
     """
     start = other[: len(text)]
-    return like_start([*start, None, *text], len(start) + 1 + len(text))[len(start) + 1 :]
+    return _like_start([*start, None, *text], len(start) + 1 + len(text))[len(start) + 1 :]
 
 
-def like_start(items: Sequence[object], places: int) -> list[int]:
+def _like_start(items: Sequence[object], places: int) -> list[int]:
     """At each of the first places, how many items from there on are as at the start.
 
     Each item is compared about once, however often the start comes again (the Z algorithm).
@@ -203,26 +203,26 @@ def like_start(items: Sequence[object], places: int) -> list[int]:
 
 
 @lru_cache(64)
-def spare_closers(left: str, rest: str) -> Mapping[str, int]:
+def _spare_closers(left: str, rest: str) -> Mapping[str, int]:
     """Of each closing bracket that the rest of the line has: how many more the text left of the cursor waits for.
 
     Example: `f(g(` and `)` -> one `)`; `f(` and `)` -> none.
     """
-    waited = open_brackets(left)[1]
-    closed = open_brackets(rest)[0]
+    waited = _open_brackets(left)[1]
+    closed = _open_brackets(rest)[0]
     return {mark: max(0, waited[mark] - number) for mark, number in closed.items()}
 
 
-def open_brackets(text: str) -> tuple[Counter[str], Counter[str]]:
+def _open_brackets(text: str) -> tuple[Counter[str], Counter[str]]:
     """The closing brackets that a text does not open, and those that it waits for. Example: `a)(` -> `)`, `)`."""
     closed: Counter[str] = Counter()
     waited: Counter[str] = Counter()
-    for _, mark in lexemes(text):
-        if mark in CLOSED_BY:
-            waited[CLOSED_BY[mark]] += 1
+    for _, mark in _lexemes(text):
+        if mark in _CLOSED_BY:
+            waited[_CLOSED_BY[mark]] += 1
         elif waited[mark]:
             waited[mark] -= 1
-        elif mark in CLOSED_BY.values():
+        elif mark in _CLOSED_BY.values():
             closed[mark] += 1
     return closed, waited
 
@@ -232,33 +232,33 @@ def without_overlap(text: str, after: str, left: str = "") -> str:
 
     Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing; `info` before `or` stays.
     """
-    if not (rest := rest_of_line(after)) or not text:
+    if not (rest := _rest_of_line(after)) or not text:
         return text
     last = text[-len(rest) :]
-    overlaps = [len(last) - at for at, same in enumerate(in_common(last, rest)) if at + same == len(last)]
+    overlaps = [len(last) - at for at, same in enumerate(_in_common(last, rest)) if at + same == len(last)]
     if overlaps:
-        excess, spare = open_brackets(text)[0], spare_closers(left[-REACH:], rest)
+        excess, spare = _open_brackets(text)[0], _spare_closers(left[-_REACH:], rest)
         excess.subtract(spare)
-    for n in overlaps[:TRIES]:
-        if stands_alone(text, rest, n, excess):
+    for n in overlaps[:_TRIES]:
+        if _stands_alone(text, rest, n, excess):
             return text[:-n].rstrip() if after[0].isspace() else text[:-n]
     return text
 
 
-def stands_alone(text: str, rest: str, n: int, excess: Counter[str]) -> bool:
+def _stands_alone(text: str, rest: str, n: int, excess: Counter[str]) -> bool:
     """Whether the last n characters, with which the rest begins, can go: no word and no pair is cut in two.
 
     Closing brackets can go as far as they are in excess: the text does not open them, and nothing waits for them.
     Example: the `)` of `x)` can, that of `len(x)` cannot, nor the `o` of `info` before `or`.
     """
     kept, cut = text[:-n], text[-n:]
-    if splits_word(kept, cut) or splits_word(cut, rest[n:]):
+    if _splits_word(kept, cut) or _splits_word(cut, rest[n:]):
         return False
-    if any(number > excess[mark] for mark, number in open_brackets(cut)[0].items()):
+    if any(number > excess[mark] for mark, number in _open_brackets(cut)[0].items()):
         return False
     return all(cut.count(quote) % 2 == 0 or text.count(quote) % 2 for quote in "\"'`")
 
 
-def splits_word(first: str, second: str) -> bool:
+def _splits_word(first: str, second: str) -> bool:
     """Whether a word goes on from one text to the next."""
     return bool(re.search(r"\w$", first[-2:]) and re.match(r"\w", second))

@@ -14,8 +14,8 @@ from tree_sitter import Node
 
 from spd_lsp.completion.languages import Language, parse
 
-DEEPEST = 30  # definitions inside definitions; what lies deeper is not taken apart
-NEARER = 4.0  # a signature counts as this many times nearer than its body: it says more in fewer tokens
+_DEEPEST = 30  # definitions inside definitions; what lies deeper is not taken apart
+_NEARER = 4.0  # a signature counts as this many times nearer than its body: it says more in fewer tokens
 
 
 class Role(IntEnum):
@@ -58,12 +58,12 @@ def outline(language: Language | None, above: Sequence[str], below: Sequence[str
     if language is None:
         return list(single_lines(range(total), gap))
     root = parse(language, "".join(lines)).root_node
-    if is_broken(root, gap):  # what stands above says more without what stands below
+    if _is_broken(root, gap):  # what stands above says more without what stands below
         lines = lines[:gap]
         root = parse(language, "".join(lines)).root_node
     cut = Cut(language, lines, gap)
-    cut = replace(cut, around=tuple(enclosing(cut, root)))
-    return [*cover(cut, sections(cut, root, Role.OTHER, 0)), *single_lines(range(len(lines), total), gap)]
+    cut = replace(cut, around=tuple(_enclosing(cut, root)))
+    return [*_cover(cut, sections(cut, root, Role.OTHER, 0)), *single_lines(range(len(lines), total), gap)]
 
 
 def single_lines(rows: Iterable[int], gap: int) -> Iterator[Part]:
@@ -71,7 +71,7 @@ def single_lines(rows: Iterable[int], gap: int) -> Iterator[Part]:
     return (Part(Role.SCOPE, gap - 1 - row if row < gap else row - gap, (row,)) for row in rows)
 
 
-def cover(cut: Cut, parts: Iterator[Part]) -> list[Part]:
+def _cover(cut: Cut, parts: Iterator[Part]) -> list[Part]:
     """Give every row to the first part that claims it, and a row nobody claims to the part before it."""
     found = list(parts)
     owner: list[int | None] = [None] * len(cut.lines)
@@ -92,13 +92,13 @@ def cover(cut: Cut, parts: Iterator[Part]) -> list[Part]:
     return [replace(part, rows=tuple(own)) for part, own in zip(found, rows, strict=True) if own]
 
 
-def rows_of(node: Node) -> tuple[int, int]:
+def _rows_of(node: Node) -> tuple[int, int]:
     """First and last row with text of a node; one that ends with its line break does not reach the next row."""
     first, end = node.start_point.row, node.end_point
     return first, max(first, end.row - (end.column == 0))
 
 
-def is_broken(root: Node, gap: int) -> bool:
+def _is_broken(root: Node, gap: int) -> bool:
     """Whether the parser gave up around the gap: its error spans the rows above and below."""
     node: Node | None = root
     while node is not None and not node.is_error:
@@ -108,11 +108,11 @@ def is_broken(root: Node, gap: int) -> bool:
 
 def spans(node: Node, gap: int) -> bool:
     """Whether a node has rows above the gap and rows below it."""
-    first, last = rows_of(node)
+    first, last = _rows_of(node)
     return first < gap <= last
 
 
-def enclosing(cut: Cut, root: Node) -> Iterator[Node]:
+def _enclosing(cut: Cut, root: Node) -> Iterator[Node]:
     """The definitions that are open at the gap, outermost first."""
     solid = next((row for row in range(cut.gap - 1, -1, -1) if cut.lines[row].strip()), -1)
     node: Node | None = root
@@ -120,7 +120,7 @@ def enclosing(cut: Cut, root: Node) -> Iterator[Node]:
         children = node.children
         node = None
         for child in children:
-            first, last = rows_of(child)
+            first, last = _rows_of(child)
             if first < cut.gap and last >= solid:
                 node = child
         if node is not None and cut.language.defines(node.type) and is_open(cut, node):
@@ -129,17 +129,17 @@ def enclosing(cut: Cut, root: Node) -> Iterator[Node]:
 
 def is_open(cut: Cut, node: Node) -> bool:
     """Whether a definition that reaches the last line above the gap goes on behind it."""
-    body = body_of(cut.language, node)
-    return body is not None and (rows_of(node)[1] >= cut.gap or not is_closed(node, body))
+    body = _body_of(cut.language, node)
+    return body is not None and (_rows_of(node)[1] >= cut.gap or not _is_closed(node, body))
 
 
-def is_closed(node: Node, body: Node) -> bool:
+def _is_closed(node: Node, body: Node) -> bool:
     """Whether a definition has come to its closing bracket or word, if its language has one."""
     last = [side.child(side.child_count - 1) for side in (node, body) if side.child_count]
     return any(token is not None and not token.is_named and not token.is_missing for token in last)
 
 
-def body_of(language: Language, node: Node) -> Node | None:
+def _body_of(language: Language, node: Node) -> Node | None:
     """The part of a definition that holds its code or members."""
     if node.type in language.bare:
         return node
@@ -149,7 +149,7 @@ def body_of(language: Language, node: Node) -> Node | None:
     return last if last is not None and last.type in language.bodies else None
 
 
-def unwrapped(language: Language, node: Node) -> Node:
+def _unwrapped(language: Language, node: Node) -> Node:
     """The definition inside an export, a decorator or an assignment, or whatever stands there."""
     while (name := language.wrappers.get(node.type)) is not None:
         inner = node.child_by_field_name(name) if name else None
@@ -177,9 +177,9 @@ def sections(cut: Cut, node: Node, role: Role, depth: int) -> Iterator[Part]:
     leading: list[Node] = []
     language = cut.language
     for child in members(language, node):
-        if rows_of(child)[0] >= len(cut.lines):  # what the parser was given to close the text
+        if _rows_of(child)[0] >= len(cut.lines):  # what the parser was given to close the text
             break
-        if leading and rows_of(leading[-1])[1] + 1 < rows_of(child)[0]:
+        if leading and _rows_of(leading[-1])[1] + 1 < _rows_of(child)[0]:
             yield from plain(cut, leading, role, depth)
             leading = []
         if child.type in language.comments or child.type in language.leading:
@@ -192,54 +192,54 @@ def sections(cut: Cut, node: Node, role: Role, depth: int) -> Iterator[Part]:
 
 def section(cut: Cut, child: Node, leading: list[Node], role: Role, depth: int) -> Iterator[Part]:
     """The parts of one statement or definition, with the comments and attributes right above it."""
-    found = defined(cut, child, leading) if depth < DEEPEST else None
+    found = _defined(cut, child, leading) if depth < _DEEPEST else None
     if found is not None:
-        yield from definition(cut, found, role, depth)
-    elif is_import(cut, child):
-        first, last = rows_of(child)
+        yield from _definition(cut, found, role, depth)
+    elif _is_import(cut, child):
+        first, last = _rows_of(child)
         yield from plain(cut, leading, role, depth)
         yield Part(Role.IMPORT, cut.distance(first, last), tuple(range(first, last + 1)))
     elif spans(child, cut.gap):
         yield from plain(cut, leading, role, depth)
-        yield from around_gap(cut, child, depth)
+        yield from _around_gap(cut, child, depth)
     else:
         yield from plain(cut, [*leading, child], role, depth)
 
 
-def defined(cut: Cut, child: Node, leading: Sequence[Node]) -> Definition | None:
+def _defined(cut: Cut, child: Node, leading: Sequence[Node]) -> Definition | None:
     """The definition a statement makes, if it has a body of its own lines that does not merely hold the gap."""
-    node = unwrapped(cut.language, child)
-    body = body_of(cut.language, node) if cut.language.defines(node.type) else None
-    first, last = rows_of(child)
+    node = _unwrapped(cut.language, child)
+    body = _body_of(cut.language, node) if cut.language.defines(node.type) else None
+    first, last = _rows_of(child)
     if body is None or first == last or (spans(child, cut.gap) and node not in cut.around):
         return None
     return Definition.read(cut, child, node, body, leading)
 
 
-def is_import(cut: Cut, child: Node) -> bool:
+def _is_import(cut: Cut, child: Node) -> bool:
     """Whether a statement brings in names from elsewhere."""
     line = cut.language.import_line
-    text = cut.lines[rows_of(child)[0]].strip()
+    text = cut.lines[_rows_of(child)[0]].strip()
     return child.type in cut.language.imports or bool(line and line.match(text))
 
 
 def plain(cut: Cut, nodes: Sequence[Node], role: Role, depth: int) -> Iterator[Part]:
     """A part for a statement and what belongs to it; a single line is its own signature."""
     if nodes:
-        first, last = rows_of(nodes[0])[0], max(rows_of(node)[1] for node in nodes)
-        near = NEARER if first == last or depth else 1.0
+        first, last = _rows_of(nodes[0])[0], max(_rows_of(node)[1] for node in nodes)
+        near = _NEARER if first == last or depth else 1.0
         yield Part(role, cut.distance(first, last) / near, tuple(range(first, last + 1)))
 
 
-def around_gap(cut: Cut, child: Node, depth: int) -> Iterator[Part]:
+def _around_gap(cut: Cut, child: Node, depth: int) -> Iterator[Part]:
     """The parts of a statement the gap lies in: the definition inside that goes on there, and lines around it."""
-    first, last = rows_of(child)
+    first, last = _rows_of(child)
     inner = [
         node for node in cut.around if child.start_byte <= node.start_byte and node.end_byte <= child.end_byte
     ]
     yield Part(Role.HEAD, cut.gap - first, (first,))
-    if inner and depth < DEEPEST and (body := body_of(cut.language, inner[0])) is not None:
-        yield from definition(cut, Definition.read(cut, inner[0], inner[0], body, []), Role.FIELD, depth)
+    if inner and depth < _DEEPEST and (body := _body_of(cut.language, inner[0])) is not None:
+        yield from _definition(cut, Definition.read(cut, inner[0], inner[0], body, []), Role.FIELD, depth)
     role = Role.OTHER if inner else Role.SCOPE
     for row in range(first, last + 1):
         yield Part(role, cut.distance(row, row), (row,))
@@ -258,43 +258,43 @@ class Definition:
     @classmethod
     def read(cls, cut: Cut, outer: Node, node: Node, body: Node, leading: Sequence[Node]) -> Definition:
         """Split the rows of a definition, its wrapping and what leads up to it."""
-        first, last = rows_of(outer)
-        head = {*range(first, signature_end(node, body) + 1), *documentation(cut.language, body)}
-        if is_closed(node, body):
-            head.add(rows_of(node)[1])
-        top = min((rows_of(lead)[0] for lead in leading), default=first)
-        head.update(leading_rows(cut.language, leading))
+        first, last = _rows_of(outer)
+        head = {*range(first, _signature_end(node, body) + 1), *documentation(cut.language, body)}
+        if _is_closed(node, body):
+            head.add(_rows_of(node)[1])
+        top = min((_rows_of(lead)[0] for lead in leading), default=first)
+        head.update(_leading_rows(cut.language, leading))
         lead = (row for row in range(top, first) if row not in head)
         rest = (row for row in range(first, last + 1) if row not in head)
         return cls(node, body, tuple(lead), tuple(sorted(head)), tuple(rest))
 
 
-def leading_rows(language: Language, leading: Sequence[Node]) -> Iterator[int]:
+def _leading_rows(language: Language, leading: Sequence[Node]) -> Iterator[int]:
     """The rows above a signature that stay with it: attributes, and a comment's first line if it is whole."""
     for at, lead in enumerate(leading):
-        first, last = rows_of(lead)
+        first, last = _rows_of(lead)
         if lead.type in language.leading or (at == 0 and first == last):
             yield from range(first, last + 1)
 
 
-def signature_end(node: Node, body: Node) -> int:
+def _signature_end(node: Node, body: Node) -> int:
     """The last row of a signature, with the bracket that opens the body."""
     if body == node:
-        return rows_of(node)[0]
-    end = rows_of(node)[0]
+        return _rows_of(node)[0]
+    end = _rows_of(node)[0]
     for child in node.children:
         if child == body:
             break
-        end = rows_of(child)[1]
+        end = _rows_of(child)[1]
     opening = body.child(0) if body.child_count else None
-    return max(end, rows_of(body)[0]) if opening is not None and not opening.is_named else end
+    return max(end, _rows_of(body)[0]) if opening is not None and not opening.is_named else end
 
 
 def documentation(language: Language, body: Node) -> Iterator[int]:
     """The first row of the string a body begins with, and the row its quotes close on."""
     first = body.named_child(0) if body.named_child_count else None
     if first is not None and is_documentation(language, first):
-        yield from rows_of(first)
+        yield from _rows_of(first)
 
 
 def is_documentation(language: Language, node: Node) -> bool:
@@ -303,7 +303,7 @@ def is_documentation(language: Language, node: Node) -> bool:
     return inner is not None and inner.type in language.strings
 
 
-def definition(cut: Cut, found: Definition, role: Role, depth: int) -> Iterator[Part]:
+def _definition(cut: Cut, found: Definition, role: Role, depth: int) -> Iterator[Part]:
     """The parts of a definition: of one around the gap its scope or members, of another its signature and body."""
     near = cut.distance(found.head[0], max(found.head[-1], *found.rest, 0))
     is_class = found.node.type in cut.language.classes
@@ -315,14 +315,14 @@ def definition(cut: Cut, found: Definition, role: Role, depth: int) -> Iterator[
             yield from (Part(Role.SCOPE, cut.distance(row, row), (row,)) for row in (*found.rest, *found.lead))
         yield Part(Role.OTHER, cut.gap - found.head[0], found.lead)
         return
-    own = Role.FIELD if role is Role.FIELD and is_constructor(cut.language, found.node) else Role.OTHER
-    yield Part(own, near / NEARER, found.head)
+    own = Role.FIELD if role is Role.FIELD and _is_constructor(cut.language, found.node) else Role.OTHER
+    yield Part(own, near / _NEARER, found.head)
     if is_class:
         yield from sections(cut, found.body, Role.OTHER, depth + 1)
     yield Part(own, near, (*found.lead, *found.rest))
 
 
-def is_constructor(language: Language, node: Node) -> bool:
+def _is_constructor(language: Language, node: Node) -> bool:
     """Whether a function sets the fields of the class around it."""
     name = node.child_by_field_name("name")
     text = name.text if name is not None else None

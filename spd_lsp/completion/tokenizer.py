@@ -20,9 +20,9 @@ from tokenizers import Tokenizer
 from ngram_builders.errors import UserError
 
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
-BLANKS = (b" ", b"\t")
-OPENERS = (":", "{", "(", "[")
-MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
+_BLANKS = (b" ", b"\t")
+_OPENERS = (":", "{", "(", "[")
+_MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ FILL_FORMATS = (
     FillFormat("Code Llama", ("▁<PRE>", "{before}", "▁<SUF>", "{after}", "▁<MID>")),
 )
 
-END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>")
+_END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Tokens:
     """A model's tokenizer, read from a folder that holds `tokenizer.json`."""
 
     def __init__(self, folder: Path) -> None:
-        self.tokenizer = read_tokenizer(folder)
+        self.tokenizer = _read_tokenizer(folder)
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         self.fingerprint = fingerprint(self.tokenizer)
@@ -92,11 +92,11 @@ class Tokens:
 
     def find_end_of_text(self) -> int:
         """The id that ends a document."""
-        for name in END_OF_TEXT:
+        for name in _END_OF_TEXT:
             if self.find(name):
                 return self.id_of(name)
         raise UserError(
-            f"expected a tokenizer with an end-of-text token (one of {', '.join(END_OF_TEXT)}), found none; "
+            f"expected a tokenizer with an end-of-text token (one of {', '.join(_END_OF_TEXT)}), found none; "
             "name another model with --model"
         )
 
@@ -126,7 +126,7 @@ class Tokens:
 
         Example: before `x = pri` gives history `x =`, healed ` pri`, allowed ` pri`, ` print`, ` private` ...
         """
-        history, healed, allowed = self.heal(self.encode(before), indented=is_indented(before))
+        history, healed, allowed = self.heal(self.encode(before), indented=_is_indented(before))
         if self.fill_format is None or not after:
             # A model reads at least one token; the end of the text before is what stands before every text.
             return Prompt([*self.opening, *history] or [self.end_of_text], history, healed, allowed)
@@ -148,11 +148,11 @@ class Tokens:
         A text that ends in `pri` was cut as if `pri` were a word, but ` print` is another token. After what is
         `indented` no blank follows.
         """
-        for n in range(min(MAX_HEALED, len(ids)), 0, -1):
+        for n in range(min(_MAX_HEALED, len(ids)), 0, -1):
             healed = self.bytes_of(ids[-n:])
             allowed = self.beginning_with(healed)
             if indented:
-                deeper = np.concatenate([self.beginning_with(healed + blank) for blank in BLANKS])
+                deeper = np.concatenate([self.beginning_with(healed + blank) for blank in _BLANKS])
                 allowed = allowed[np.isin(allowed, deeper, invert=True)]
             if healed and len(allowed):
                 return ids[:-n], healed, allowed
@@ -189,7 +189,7 @@ def size(tokenizer: Tokenizer, text: str) -> int:
     return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def is_indented(before: str) -> bool:
+def _is_indented(before: str) -> bool:
     """Whether the cursor stands where a line's text begins: behind blanks that a person or an editor put there.
 
     Not behind a line that opens a block or a bracket, if its indentation was only repeated.
@@ -198,10 +198,10 @@ def is_indented(before: str) -> bool:
     above, _, line = before.rpartition("\n")
     last = above.rstrip().rpartition("\n")[2]
     repeated = len(line) <= len(last) - len(last.lstrip())
-    return line.isspace() and not (repeated and last.endswith(OPENERS))
+    return line.isspace() and not (repeated and last.endswith(_OPENERS))
 
 
-def read_tokenizer(folder: Path) -> Tokenizer:
+def _read_tokenizer(folder: Path) -> Tokenizer:
     """Open a folder's `tokenizer.json`."""
     path = folder / "tokenizer.json"
     if not path.is_file():
@@ -224,21 +224,21 @@ def fingerprint(tokenizer: Tokenizer) -> str:
     return hashlib.blake2b(canonical, digest_size=8).hexdigest()
 
 
-def byte_level_alphabet() -> dict[str, int]:
+def _byte_level_alphabet() -> dict[str, int]:
     """The letters by which byte-level vocabularies write bytes: printable ones stand for themselves."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(others)}}
 
 
-BYTE_LEVEL = byte_level_alphabet()
+_BYTE_LEVEL = _byte_level_alphabet()
 
 
 def byte_level_piece(name: str) -> bytes:
     """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
-    if any(letter not in BYTE_LEVEL for letter in name):
+    if any(letter not in _BYTE_LEVEL for letter in name):
         return name.encode()
-    return bytes(BYTE_LEVEL[letter] for letter in name)
+    return bytes(_BYTE_LEVEL[letter] for letter in name)
 
 
 def sentencepiece_piece(name: str) -> bytes:

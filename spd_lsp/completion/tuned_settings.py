@@ -24,20 +24,17 @@ from ngram_builders.arrays import F64
 from ngram_builders.table.format import Weights
 from spd_lsp.settings import Settings, fault
 
-__all__ = ["COORDINATES", "FITTED", "Coordinate", "Tuned", "Walk", "choose", "crossed", "descend", "read_tuned",
-           "read_weights", "threshold", "with_tuned", "write_tuned"]  # fmt: skip
-
 Value = float | str
 Tuned = Mapping[str, Value]
 
 FILE = "tuned.json"
 FITTED = "weights"  # no setting of a person: how much each order is believed, fitted on the places tuned on
-ROUNDS = 3  # most often nothing changes in the second
+_ROUNDS = 3  # most often nothing changes in the second
 # What reading a draft that is not wanted costs, in keystrokes; a guess, and the only one.
 GLANCE = 0.25
 # The paper's decoder but for what is tuned of it.
 PAPER: Tuned = {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
-ALPHAS = (0.2, 0.4, None, 0.7)  # the default is the paper's
+_ALPHAS = (0.2, 0.4, None, 0.7)  # the default is the paper's
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,12 @@ COORDINATES: tuple[Coordinate, ...] = (
         "smoothing",
         [
             dict.fromkeys([*PAPER, "alpha"]),
-            *({**PAPER, "alpha": alpha, FITTED: None, "ngram_trust": None} for alpha in ALPHAS),
+            *({**PAPER, "alpha": alpha, FITTED: None, "ngram_trust": None} for alpha in _ALPHAS),
         ],
     ),
     nested(values(FITTED, None, "fitted")),
     nested(values("ngram_trust", 0.5, 0.7, None, 1.4, 2.0)),
-    dataclasses.replace(values("alpha", *ALPHAS), only="paper"),
+    dataclasses.replace(values("alpha", *_ALPHAS), only="paper"),
     values("temperature", 0.06, 0.3, 0.6, 0.8, None, 1.25),
     values("candidates", 9, 14, None, 40),
     values("longest_order", 3, 4, 5, None),
@@ -107,7 +104,7 @@ class Walk:
 def descend(
     score: Callable[[Sequence[Tuned]], Sequence[tuple[float, ...]]],
     coordinates: Sequence[Coordinate] = COORDINATES,
-    rounds: int = ROUNDS,
+    rounds: int = _ROUNDS,
 ) -> Walk:
     """Coordinate descent from the settings as they come: the best value of one after the other, until all stay.
 
@@ -121,7 +118,7 @@ def descend(
         for coordinate in coordinates:
             if coordinate.only and coordinate.only != way.get("interpolation", "nested"):
                 continue
-            ways = distinct([way, *(changed(way, value) for value in coordinate.values)])
+            ways = _distinct([way, *(changed(way, value) for value in coordinate.values)])
             scores = score(ways)
             best = max(range(len(ways)), key=lambda i: (scores[i], -i))
             steps.append(Step(coordinate.name, ways, scores, best))
@@ -137,7 +134,7 @@ def changed(way: Tuned, change: Mapping[str, Value | None]) -> Tuned:
     return {name: value for name, value in sorted(both.items()) if value is not None}
 
 
-def distinct(ways: Sequence[Tuned]) -> list[Tuned]:
+def _distinct(ways: Sequence[Tuned]) -> list[Tuned]:
     """Each once, in order."""
     return [way for i, way in enumerate(ways) if way not in ways[:i]]
 
@@ -182,7 +179,7 @@ def odd(files: Sequence[str]) -> npt.NDArray[np.bool_]:
 
 def read_tuned(folder: Path, model: str) -> dict[str, Value]:
     """The settings kept for a model; what cannot be read, or is no setting that is tuned, counts as not kept."""
-    found = read_all(folder).get(model, {})
+    found = _read_all(folder).get(model, {})
     known = {f.name: f for f in dataclasses.fields(Settings)}
     names = {name for one in COORDINATES for value in one.values for name in value} & set(known)
     names |= {"least_probability"}
@@ -191,7 +188,7 @@ def read_tuned(folder: Path, model: str) -> dict[str, Value]:
 
 def read_weights(folder: Path, model: str) -> Weights | None:
     """How much each order is believed beside a model, if that was tuned."""
-    found = read_all(folder).get(model, {}).get(FITTED)
+    found = _read_all(folder).get(model, {}).get(FITTED)
     try:
         rows = tuple(tuple(float(weight) for weight in row) for row in found or ())
     except (TypeError, ValueError):
@@ -199,7 +196,7 @@ def read_weights(folder: Path, model: str) -> Weights | None:
     return rows if rows and all(min(row, default=-1) >= 0 and sum(row) <= 1 for row in rows) else None
 
 
-def read_all(folder: Path) -> dict[str, dict[str, Any]]:
+def _read_all(folder: Path) -> dict[str, dict[str, Any]]:
     """Everything kept, by model."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -210,7 +207,7 @@ def read_all(folder: Path) -> dict[str, dict[str, Any]]:
 
 def write_tuned(folder: Path, model: str, way: Mapping[str, Any]) -> None:
     """Keep settings and weights for a model, or forget them if there are none."""
-    kept = {**read_all(folder), model: dict(way)}
+    kept = {**_read_all(folder), model: dict(way)}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the registry's, which may not be there yet
     passing = folder / f"{FILE}.{os.getpid()}"
     passing.write_text(json.dumps({name: found for name, found in sorted(kept.items()) if found}, indent=1))

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from ngram_builders.sources.masking import MARK, secrets_in
 from ngram_builders.sources.secret_rules import is_begun
 
-__all__ = ["REASON", "unmasked", "withholds"]
-
 REASON = "every draft held what looks like a secret"
 BEGIN = "-----BEGIN "  # of a key that goes on over lines
 PIECE = 10  # letters; who reads so many of a secret knows it
-TELLING = 3  # letters of a piece that must be the draft's own, not typed already
-QUOTES = ("", '"', "'", "`")  # what may follow a draft that was cut off in a literal
-ASIDE = re.compile(
+_TELLING = 3  # letters of a piece that must be the draft's own, not typed already
+_QUOTES = ("", '"', "'", "`")  # what may follow a draft that was cut off in a literal
+_ASIDE = re.compile(
     r"-----[A-Z ]{1,60}-----|\\[nr]|[\s\"'`]+"
 )  # what belongs to a private key's text, not to the key
 
@@ -35,7 +33,7 @@ def withholds(before: str, after: str) -> Callable[[str], bool]:
     rest = after.partition("\n")[0]
 
     def tells(draft: str) -> bool:
-        return copies(left, draft, known) or is_begun(left + draft) or says(left, draft, rest)
+        return _copies(left, draft, known) or is_begun(left + draft) or says(left, draft, rest)
 
     return tells
 
@@ -44,21 +42,21 @@ def pieces(text: str) -> frozenset[str]:
     """Every part of a text's secrets that would give it away."""
     found: set[str] = set()
     for secret in secrets_in(text):
-        for part in ASIDE.split(text[secret.start : secret.end]):
+        for part in _ASIDE.split(text[secret.start : secret.end]):
             found.update(part[i : i + PIECE] for i in range(max(1, len(part) - PIECE + 1)))
-    return frozenset(piece for piece in found if len(piece) > TELLING)
+    return frozenset(piece for piece in found if len(piece) > _TELLING)
 
 
-def copies(left: str, draft: str, known: frozenset[str]) -> bool:
+def _copies(left: str, draft: str, known: frozenset[str]) -> bool:
     """Whether a draft says, or goes on with, a part of a known secret."""
     end = left[-PIECE:]
-    whole, own = end + draft, len(end) + TELLING  # a piece that ends before this place was typed already
+    whole, own = end + draft, len(end) + _TELLING  # a piece that ends before this place was typed already
     return any(whole.find(piece, max(0, own - len(piece))) >= 0 for piece in known)
 
 
 def says(left: str, draft: str, rest: str) -> bool:
     """Whether a secret stands in a draft, or begins before it and ends in it."""
-    for end in (rest, *QUOTES):
+    for end in (rest, *_QUOTES):
         found = secrets_in(left + draft + end)
         if any(one.start < len(left) + len(draft) and one.end > len(left) for one in found):
             return True

@@ -22,7 +22,7 @@ Check = Callable[[], None]
 Options = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
 
 EMPTY = Draft((), 0.0)
-WHOLE = np.ones(1)  # a row's token is not mixed with others
+_WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
 class Batch:
@@ -46,18 +46,18 @@ class Batch:
         self.check()
         logits = self.model.prefill(self.start.prompt, self.check)
         self.passes = 1
-        return row_options(logits[None], [EMPTY], self.start, self.settings)
+        return _row_options(logits[None], [EMPTY], self.start, self.settings)
 
     def go_on(self, live: Sequence[Draft], parents: Sequence[int]) -> Options:
         """Read the last token of each draft, which grew from row parents[i] of the step before. -> [N, C]."""
         self.check()
-        logits = self.model.step_rows([(draft.ids[-1:], WHOLE) for draft in live], parents)
+        logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)
         self.passes += 1
         self.rows += len(live)
-        return row_options(logits, live, self.start, self.settings)
+        return _row_options(logits, live, self.start, self.settings)
 
 
-def row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Options:
+def _row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Options:
     """How each draft may go on by its own logits [N, V], mixed with the same n-grams as superposed drafts."""
     before = histories(start, live)  # [N, REACH]
     allowed = None if live[0].ids else start.allowed

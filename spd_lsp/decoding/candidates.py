@@ -25,7 +25,7 @@ LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate 
 # there are always k drafts, each with a finite score.
 LOG_FLOOR = -1e6
 LEAST = 1e-300  # likewise below any probability of interest; its logarithm is finite
-NO_IDS: Ids = np.empty(0, np.int64)
+_NO_IDS: Ids = np.empty(0, np.int64)
 
 
 class Interpolation(Protocol):
@@ -53,13 +53,13 @@ def of_all(
     """Candidates from all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams."""
     if interpolation is not None and settings.interpolation == "nested":
         return both_sides(logits, before, interpolation, settings, allowed)
-    return chosen_by_ngrams(*likeliest(logits, settings), before, interpolation, settings)
+    return _chosen_by_ngrams(*likeliest(logits, settings), before, interpolation, settings)
 
 
 def proposed(before: Histories, interpolation: Interpolation | None, settings: Settings) -> Ids:
     """Tokens whose logits `of_few` wants beside the likeliest: those that n-grams propose. -> [A]."""
     if interpolation is None or settings.interpolation != "nested":
-        return NO_IDS
+        return _NO_IDS
     return interpolation.successors(before, settings.candidates)
 
 
@@ -70,13 +70,13 @@ def of_few(
     tau = settings.temperature
     if interpolation is None or settings.interpolation != "nested":
         logp = log_softmax(said.logits / tau)
-        return chosen_by_ngrams(said.ids, logp, before, interpolation, settings)
-    candidates, logits = each_once((said.ids, said.logits), (asked, said.asked))  # [C] twice
+        return _chosen_by_ngrams(said.ids, logp, before, interpolation, settings)
+    candidates, logits = _each_once((said.ids, said.logits), (asked, said.asked))  # [C] twice
     p = np.exp(logits / tau - said.log_z)
     return candidates, np.log(np.maximum(interpolation.nest(before, candidates, p), LEAST))
 
 
-def chosen_by_ngrams(
+def _chosen_by_ngrams(
     candidates: Ids, logp: Floats, before: Histories, interpolation: Interpolation | None, settings: Settings
 ) -> tuple[Ids, Floats]:
     """The paper: n-grams choose among the model's top tokens. [R] twice -> [R], and [K, R] or [1, R]."""
@@ -130,7 +130,7 @@ def both_sides(
     if allowed is not None:
         theirs = theirs[np.isin(theirs, allowed)]
     own = [top_allowed(row, settings.candidates, allowed) for row in logits]
-    candidates = distinct([*own, theirs])
+    candidates = _distinct([*own, theirs])
     z = np.array([[log_z(row, tau)] for row in logits])  # [K, 1], in double precision as all that follows
     p = np.exp(logits[:, candidates] / tau - z)  # [K, C]
     p_f = interpolation.nest(histories, candidates, p)
@@ -149,7 +149,7 @@ def among_allowed(p_f: Floats, others: Floats) -> Floats:
     return np.asarray(p_f / np.maximum(total, LEAST))
 
 
-def each_once(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:
+def _each_once(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:
     """Ids with their logits, sorted, each once; those that the model does not have are left out."""
     ids, logits = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     known = logits > -np.inf
@@ -157,7 +157,7 @@ def each_once(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:
     return found, logits[known][first]
 
 
-def distinct(parts: Sequence[Ids]) -> Ids:
+def _distinct(parts: Sequence[Ids]) -> Ids:
     """All ids of several arrays once each, sorted: `np.unique` without its overhead."""
     ids = np.sort(np.concatenate(parts))
     return ids[np.concatenate(([True], ids[1:] != ids[:-1]))]

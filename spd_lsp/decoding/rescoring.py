@@ -36,9 +36,9 @@ def verified(model: Model, start: Start, settings: Settings, check: Callable[[],
     resets = settings.reset_every > 0
     if resets:
         model.prefill(start.prompt, check)  # the last prompt was another one
-    logp = with_ngrams(drafts, model.read_drafts([draft.ids for draft in drafts]), start, settings)
+    logp = _with_ngrams(drafts, model.read_drafts([draft.ids for draft in drafts]), start, settings)
     if start.allowed is not None:
-        logp = given_the_start(drafts, logp, model.prefill(start.prompt, check), start, settings)
+        logp = _given_the_start(drafts, logp, model.prefill(start.prompt, check), start, settings)
     found = ranked(
         [
             Draft(draft.ids, float(own.sum()) + draft.others, draft.others)
@@ -53,7 +53,7 @@ def verified(model: Model, start: Start, settings: Settings, check: Callable[[],
     )
 
 
-def given_the_start(
+def _given_the_start(
     drafts: Sequence[Draft], logp: Sequence[Floats], logits: Floats, start: Start, settings: Settings
 ) -> list[Floats]:
     """The same, with the first token's log p_f given that an allowed one follows, as superposed drafts have it."""
@@ -62,7 +62,9 @@ def given_the_start(
     return [np.array([begun.get(draft.ids[0], own[0]), *own[1:]]) for draft, own in zip(drafts, logp, strict=True)]
 
 
-def with_ngrams(drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, settings: Settings) -> list[Floats]:
+def _with_ngrams(
+    drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, settings: Settings
+) -> list[Floats]:
     """log p_f of each token of each draft, from the model's log p; in the shapes of `logp`."""
     if start.interpolation is None:
         return list(logp)
@@ -73,7 +75,7 @@ def with_ngrams(drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, s
     if settings.interpolation == "paper":
         known = start.interpolation(before, candidates)[at, column]  # [N]
         first = np.concatenate([np.arange(len(draft.ids)) == 0 for draft in drafts])  # asks no n-grams
-        mixed = np.where(first, own, fuse_each(own, known, settings.alpha))
+        mixed = np.where(first, own, _fuse_each(own, known, settings.alpha))
     else:
         p = np.repeat(np.exp(own)[:, None], len(candidates), axis=1)  # [N, C]; each row is asked in one column
         nested = start.interpolation.nest(before, candidates, p)[at, column]
@@ -81,6 +83,6 @@ def with_ngrams(drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, s
     return np.split(mixed, np.cumsum([len(draft.ids) for draft in drafts])[:-1])
 
 
-def fuse_each(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
+def _fuse_each(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
     """The paper's p_f of single tokens. [N], [N] -> [N]."""
     return np.array([fuse(logp[i : i + 1], p_ngram[None, i : i + 1], alpha)[0, 0] for i in range(len(logp))])

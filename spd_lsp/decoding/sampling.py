@@ -21,7 +21,7 @@ from spd_lsp.decoding.superposed import Drafts, Model, Start, superpose
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
-SAMPLED = 3  # tokens that nucleus x superposed samples before it superposes the rest
+_SAMPLED = 3  # tokens that nucleus x superposed samples before it superposes the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class Chance:
     temperature: float = 1.0
 
 
-AS_IT_COMES = Chance()
+_AS_IT_COMES = Chance()
 
 
-def nucleus(model: Model, start: Start, settings: Settings, check: Check, chance: Chance = AS_IT_COMES) -> Drafts:
+def nucleus(model: Model, start: Start, settings: Settings, check: Check, chance: Chance = _AS_IT_COMES) -> Drafts:
     """k samples, ranked by p_f; a text drawn twice counts once."""
     samples, batch = sample(model, start, settings, check, chance)
-    return Drafts(distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
+    return Drafts(_distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
 
 
 def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
     """k samples of a few tokens, each finished with k superposed drafts; the best k of all (section 4.5)."""
-    beginning = replace(settings, max_tokens=min(SAMPLED, settings.max_tokens))
-    rest = replace(settings, max_tokens=max(1, settings.max_tokens - SAMPLED))
+    beginning = replace(settings, max_tokens=min(_SAMPLED, settings.max_tokens))
+    rest = replace(settings, max_tokens=max(1, settings.max_tokens - _SAMPLED))
     samples, batch = sample(model, start, beginning, check)
     found: list[Draft] = []
     passes, rows = batch.passes, batch.rows
@@ -58,14 +58,14 @@ def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Ch
         drafts = superpose(model, start.after(sampled.ids), rest, check)
         passes, rows = passes + drafts.passes, rows + drafts.rows + len(sampled.ids)
         found += [Draft((*sampled.ids, *draft.ids), sampled.score + draft.score) for draft in drafts.best]
-    return Drafts(distinct(found, start, settings), passes, longest(found), rows=rows)
+    return Drafts(_distinct(found, start, settings), passes, longest(found), rows=rows)
 
 
 def sample(
-    model: Model, start: Start, settings: Settings, check: Check, chance: Chance = AS_IT_COMES
+    model: Model, start: Start, settings: Settings, check: Check, chance: Chance = _AS_IT_COMES
 ) -> tuple[list[Draft], Batch]:
     """k samples from one prompt, and the batch they were rows of."""
-    random = np.random.default_rng(seed_of(start.prompt))
+    random = np.random.default_rng(_seed_of(start.prompt))
     batch = Batch(model, start, settings, check)
     options = batch.begin()
     live, parents = [EMPTY], [0] * settings.drafts
@@ -81,12 +81,12 @@ def sample(
         parents = list(range(len(live)))
 
 
-def seed_of(prompt: Sequence[int]) -> int:
+def _seed_of(prompt: Sequence[int]) -> int:
     """A number that differs from prompt to prompt."""
     return zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes())
 
 
-def draw(logp: Floats, random: np.random.Generator, chance: Chance = AS_IT_COMES) -> int:
+def draw(logp: Floats, random: np.random.Generator, chance: Chance = _AS_IT_COMES) -> int:
     """A place drawn from the fewest that hold top_p; `logp` [C] in any order.
 
     Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
@@ -97,7 +97,7 @@ def draw(logp: Floats, random: np.random.Generator, chance: Chance = AS_IT_COMES
     return int(order[np.searchsorted(np.cumsum(p[:kept]), random.random() * p[:kept].sum(), side="right")])
 
 
-def distinct(drafts: list[Draft], start: Start, settings: Settings) -> list[Draft]:
+def _distinct(drafts: list[Draft], start: Start, settings: Settings) -> list[Draft]:
     """The k best, each text once."""
     once = {draft.ids: draft for draft in drafts}.values()
     return ranked(once, settings.ranking, start.reads)[: settings.drafts]

@@ -25,9 +25,9 @@ from spd_lsp.models.topk import Likeliest
 from spd_lsp.settings import Settings
 
 FEW = 4  # for each draft: options that are looked at even when enough are found
-REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
-NOTHING = (-1,) * REACH  # stands before a text: no id
-SEVERAL = 40  # options that are made ready together
+_REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
+_NOTHING = (-1,) * _REACH  # stands before a text: no id
+_SEVERAL = 40  # options that are made ready together
 
 
 class Model(Protocol):
@@ -112,7 +112,7 @@ def superpose(
             live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
             options = next_step(model.prefill([*start.prompt, *live[0].ids], check), live, start, settings)
         else:
-            options = superposed_step(model, live, start, settings)
+            options = _superposed_step(model, live, start, settings)
         passes += 1
         live, ended = select(options, start, settings, width)
         finished = ranked([*finished, *ended], by, start.reads)
@@ -132,7 +132,7 @@ def first_step(logits: Floats, start: Start, settings: Settings, width: int = 0)
     return best_first([Draft((), 0.0)], ids, logp[None])
 
 
-def superposed_step(model: Model, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
+def _superposed_step(model: Model, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
     """One pass over the last tokens of all drafts, superposed; the ways to go on, best first."""
     ids, gamma = [draft.ids[-1] for draft in live], superposition(live)
     if not getattr(model, "selects", False):
@@ -160,8 +160,8 @@ def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Set
 
 def histories(start: Start, live: Sequence[Draft]) -> Ids:
     """The last ids of each draft with the text before it, -1 where there are less. -> [K, REACH]."""
-    before = (*NOTHING, *start.history)
-    return np.array([(*before, *draft.ids)[-REACH:] for draft in live], dtype=np.int64)
+    before = (*_NOTHING, *start.history)
+    return np.array([(*before, *draft.ids)[-_REACH:] for draft in live], dtype=np.int64)
 
 
 def best_first(live: Sequence[Draft], candidates: Ids, logp_f: Floats) -> Iterator[Draft]:
@@ -173,8 +173,8 @@ def best_first(live: Sequence[Draft], candidates: Ids, logp_f: Floats) -> Iterat
     scores = np.array([[draft.score] for draft in live]) + logp_f  # [K, C]
     flat, tokens = scores.ravel(), candidates.tolist()
     order = np.argsort(-flat, kind="stable")
-    for start in range(0, len(order), SEVERAL):  # numbers leave arrays by many at once, or slowly
-        places = order[start : start + SEVERAL]
+    for start in range(0, len(order), _SEVERAL):  # numbers leave arrays by many at once, or slowly
+        places = order[start : start + _SEVERAL]
         for place, score in zip(places.tolist(), flat[places].tolist(), strict=True):
             if score == -math.inf:
                 return

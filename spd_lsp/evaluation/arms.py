@@ -34,18 +34,16 @@ from spd_lsp.evaluation.prior import PRIORS, Prior
 from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
 from spd_lsp.settings import Settings, fault
 
-__all__ = ["DRAWN", "FULL", "KINDS", "Arm", "Asker", "FlatModel", "Question", "Reply", "parse_arm", "parse_arms"]
-
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
 DRAWN = 20  # draws at a place, from which the expected score of fewer follows
 ORACLE = 20  # drafts of the beam search that says how much the model could find at all
 
 # Settings that only baselines have, with their bounds.
-EXTRA: Mapping[str, Mapping[str, tuple[float, float]]] = {
+_EXTRA: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "nucleus": {"top_p": (0.01, 1.0), "draw_temperature": (0.01, 10.0)},
     "beam": {"length_penalty": (0.0, 2.0)},
 }
-NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
+_NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,29 +145,29 @@ def parse_arm(text: str) -> Arm:
     chosen, extra = dict(KINDS[kind].settings), {}
     for option in options:
         name, _, value = option.partition("=")
-        if name in EXTRA.get(kind, {}):
-            extra[name] = parse_extra(text, name, value, *EXTRA[kind][name])
+        if name in _EXTRA.get(kind, {}):
+            extra[name] = _parse_extra(text, name, value, *_EXTRA[kind][name])
         else:
-            chosen[name] = parse_value(text, name, value)
+            chosen[name] = _parse_value(text, name, value)
     return Arm(text, kind, next(one for one in PRIORS if one == prior), chosen, extra)
 
 
-def parse_extra(arm: str, name: str, value: str, low: float, high: float) -> float:
+def _parse_extra(arm: str, name: str, value: str, low: float, high: float) -> float:
     """A number within bounds."""
-    number = float(value) if NUMBER.fullmatch(value) else math.nan
+    number = float(value) if _NUMBER.fullmatch(value) else math.nan
     if not low <= number <= high:
         raise UserError(f"arm {arm!r}, {name}: expected {low:g} to {high:g}, found {value!r}; write another value")
     return number
 
 
-def parse_value(arm: str, name: str, value: str) -> int | float | str:
+def _parse_value(arm: str, name: str, value: str) -> int | float | str:
     """A setting's value in its type; what the settings refuse is refused."""
     known = {f.name: f for f in dataclasses.fields(Settings)}
     if name not in known or name in ("decoder", "model", "device"):
         raise UserError(f"arm {arm!r}: {name!r} is no setting of a decoder; see the settings in the README")
     wanted = type(known[name].default)
     found: int | float | str = value
-    if wanted in (int, float) and NUMBER.fullmatch(value):
+    if wanted in (int, float) and _NUMBER.fullmatch(value):
         found = wanted(value) if wanted is float or value.lstrip("-").isdecimal() else float(value)
     if (problem := fault(known[name], found)) is not None:
         raise UserError(f"arm {arm!r}, setting {name}: {problem}; write another value")

@@ -21,11 +21,9 @@ from spd_lsp.evaluation.report_writer import Cell, Report, Table, percent, point
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Results
 
-__all__ = ["NAME", "best_of", "grid", "summarise", "way"]
-
 NAME = "baselines"
-TEMPERATURES = (1.0, 0.8, 0.6, 0.4, 0.2)
-AS_IT_COMES: Mapping[str, Mapping[str, float | str]] = {
+_TEMPERATURES = (1.0, 0.8, 0.6, 0.4, 0.2)
+_AS_IT_COMES: Mapping[str, Mapping[str, float | str]] = {
     "superposed": {"temperature": 1.0, "ranking": "probability"},
     "greedy": {"temperature": 1.0, "candidates": 20},
     "nucleus": {"draw_temperature": 1.0, "top_p": 0.9},
@@ -33,18 +31,18 @@ AS_IT_COMES: Mapping[str, Mapping[str, float | str]] = {
     "branches": {"temperature": 1.0, "candidates": 20},
 }
 # Of each way two settings are crossed, the one along the figure's axis first; first values are as they come.
-GRID: Mapping[str, Mapping[str, Sequence[float | str]]] = {
-    "superposed": {"temperature": TEMPERATURES, "ranking": ("probability", "mean")},
-    "greedy": {"temperature": TEMPERATURES, "candidates": (20,)},
-    "nucleus": {"draw_temperature": TEMPERATURES, "top_p": (0.9, 0.95)},
+_GRID: Mapping[str, Mapping[str, Sequence[float | str]]] = {
+    "superposed": {"temperature": _TEMPERATURES, "ranking": ("probability", "mean")},
+    "greedy": {"temperature": _TEMPERATURES, "candidates": (20,)},
+    "nucleus": {"draw_temperature": _TEMPERATURES, "top_p": (0.9, 0.95)},
     "beam": {"length_penalty": (0.0, 0.25, 0.5, 0.75, 1.0), "temperature": (1.0, 0.8)},
-    "branches": {"temperature": TEMPERATURES, "candidates": (20,)},  # its ranking changes no EM@k
+    "branches": {"temperature": _TEMPERATURES, "candidates": (20,)},  # its ranking changes no EM@k
 }
 
 
 def way(kind: str, **settings: float | str) -> str:
     """An arm as it is written. Example: beam, length_penalty=0.0, temperature=0.8 -> `beam:temperature=0.8`"""
-    usual = AS_IT_COMES.get(kind, {})
+    usual = _AS_IT_COMES.get(kind, {})
     special = {name: value for name, value in settings.items() if usual.get(name) != value}
     return ":".join([kind, *(f"{name}={value}" for name, value in special.items())])
 
@@ -57,12 +55,12 @@ def grid() -> dict[str, dict[tuple[float | str, float | str], Arm]]:
             for second in values[across]
             for first in values[along]
         }
-        for kind, values in GRID.items()
+        for kind, values in _GRID.items()
         for along, across in [tuple(values)]
     }
 
 
-def arms_of(kinds: Sequence[str] = tuple(GRID)) -> list[Arm]:
+def arms_of(kinds: Sequence[str] = tuple(_GRID)) -> list[Arm]:
     """All arms that are tried."""
     return [arm for kind, arms in grid().items() if kind in kinds for arm in arms.values()]
 
@@ -88,7 +86,7 @@ def summarise(records: Sequence[Record], facts: Mapping[str, Any], k: int) -> Re
                 "EM@1": first[a].value.mean, f"EM@{k}": many[a].value.mean, "CPU ms": costs[a].cpu_mean
             }  # fmt: skip
             if a == chosen:
-                gain = gained(results, k)
+                gain = _gained(results, k)
                 winners.append([kind, arm.family, *told, f"{100 * gain:+.1f}"])
     heads = ["EM@1, %", f"EM@{k}, %", f"EM@{k} less as it comes", "passes", "CPU ms"]
     chose = "The best of each by EM@{k}; beside it what choosing gains at files that it was not chosen by."
@@ -97,7 +95,7 @@ def summarise(records: Sequence[Record], facts: Mapping[str, Any], k: int) -> Re
         Table(
             f"EM@{k}, %, along one setting of each way, a row for each value of the other.",
             ["way", "along", f"EM@{k}, %"],
-            crossed_rows(data, best, k),
+            _crossed_rows(data, best, k),
         ),
         Table(f"All settings, with n-grams of {FULL}; the best of each way is bold.", ["arm", *heads], rows),
     ]
@@ -107,12 +105,12 @@ def summarise(records: Sequence[Record], facts: Mapping[str, Any], k: int) -> Re
     )  # fmt: skip
 
 
-def crossed_rows(
+def _crossed_rows(
     data: Mapping[str, Mapping[str, Mapping[str, float]]], best: Mapping[str, str], k: int
 ) -> list[list[Cell]]:
     """The grid at a glance; the best of each way is bold."""
     rows: list[list[Cell]] = []
-    for kind, values in GRID.items():
+    for kind, values in _GRID.items():
         along, across = values
         for one in values[across]:
             names = [way(kind, **{along: value, across: one}) for value in values[along]]
@@ -123,7 +121,7 @@ def crossed_rows(
     return rows
 
 
-def gained(results: Results, k: int) -> float:
+def _gained(results: Results, k: int) -> float:
     """What choosing adds to EM@k of what comes as it is, each half of the files judged by the other's choice."""
     hits = np.array(
         [
@@ -151,11 +149,11 @@ def draw(figure: Any, data: Mapping[str, Mapping[str, Mapping[str, float]]], k: 
     """EM@k by the first setting of each way, a line for each value of the second."""
     panels = figure.subplots(1, len(data), sharey=True)
     for axes, (kind, scores) in zip(panels, data.items(), strict=True):
-        along, across = GRID[kind]
-        for value in GRID[kind][across]:
-            names = [way(kind, **{along: one, across: value}) for one in GRID[kind][along]]
+        along, across = _GRID[kind]
+        for value in _GRID[kind][across]:
+            names = [way(kind, **{along: one, across: value}) for one in _GRID[kind][along]]
             axes.plot(
-                GRID[kind][along],
+                _GRID[kind][along],
                 [100 * scores[name][f"EM@{k}"] for name in names],
                 ".-",
                 label=f"{across} {value}",

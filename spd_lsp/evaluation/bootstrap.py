@@ -17,12 +17,9 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, I64
 
-__all__ = ["REPETITIONS", "Draws", "Interval", "mean", "means"]
-
-
 REPETITIONS = 4_000
-FEWER = 1_000  # of `means`, which are asked of many columns
-LEVEL = 95
+_FEWER = 1_000  # of `means`, which are asked of many columns
+_LEVEL = 95
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +55,17 @@ class Draws:
     def means(self, parts: F64, wholes: F64) -> tuple[F64, F64]:
         """Sum of parts over sum of wholes: [places, A] twice -> over all places [A], by repetition [B, A]."""
         part, whole = self.by_file(parts), self.by_file(wholes)
-        drawn = ratio(self.counts @ part, self.counts @ whole)
-        return ratio(part.sum(axis=0), whole.sum(axis=0)), drawn
+        drawn = _ratio(self.counts @ part, self.counts @ whole)
+        return _ratio(part.sum(axis=0), whole.sum(axis=0)), drawn
 
     def intervals(self, parts: F64, wholes: F64) -> list[Interval]:
         """Each arm's mean. -> [A]"""
-        return [interval(*both) for both in columns(*self.means(parts, wholes))]
+        return [_interval(*both) for both in columns(*self.means(parts, wholes))]
 
     def differences(self, parts: F64, wholes: F64, against: int) -> list[Interval]:
         """Each arm's mean less that of the arm `against`. -> [A]"""
         mean, drawn = self.means(parts, wholes)
-        return [interval(*both) for both in columns(mean - mean[against], drawn - drawn[:, [against]])]
+        return [_interval(*both) for both in columns(mean - mean[against], drawn - drawn[:, [against]])]
 
 
 def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> F64:
@@ -85,7 +82,7 @@ def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> F64:
     return counts
 
 
-def ratio(part: F64, whole: F64) -> F64:
+def _ratio(part: F64, whole: F64) -> F64:
     """part / whole, not a number where there is nothing."""
     means: F64 = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return means
@@ -96,12 +93,12 @@ def columns(mean: F64, drawn: F64) -> list[tuple[float, F64]]:
     return [(float(mean[a]), drawn[:, a]) for a in range(len(mean))]
 
 
-def interval(mean: float, drawn: F64) -> Interval:
+def _interval(mean: float, drawn: F64) -> Interval:
     """The middle 95 % of what was drawn."""
     finite = drawn[np.isfinite(drawn)]
     if not len(finite):
         return Interval(mean, float("nan"), float("nan"))
-    low, high = np.percentile(finite, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    low, high = np.percentile(finite, [(100 - _LEVEL) / 2, (100 + _LEVEL) / 2])
     return Interval(mean, float(low), float(high))
 
 
@@ -113,7 +110,7 @@ def means(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 
     found = np.asarray(values, dtype=np.float64)
     there = np.isfinite(found)
     repositories, files = zip(*groups, strict=True)
-    draws = Draws(repositories, files, seed, FEWER)
+    draws = Draws(repositories, files, seed, _FEWER)
     return draws.intervals(np.where(there, found, 0.0), there.astype(np.float64))
 
 

@@ -15,10 +15,8 @@ from spd_lsp.evaluation.report_writer import Cell, Report, Table, percent, point
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Cost, Results
 
-__all__ = ["DRAFTS", "NAME", "arms_of", "summarise"]
-
 NAME = "drafts"
-DRAFTS = (2, 3, 5, 8)
+_DRAFTS = (2, 3, 5, 8)
 Ways = Mapping[int, Sequence[Arm]]  # by k, superposed decoding first
 
 PLAIN = ("superposed", "beam", "nucleus")
@@ -49,10 +47,10 @@ def summarise(records: Sequence[Record], ways: Ways, facts: Mapping[str, Any]) -
         typed = len(results.typed(complete)) if k > 1 else typed
         scores, distinct = results.scores(f"EM@{k}"), results.scores(f"distinct@{k}")
         for arm, score, different, cost in zip(arms, scores, distinct, results.costs(), strict=True):
-            name = plain_name(arm)
+            name = _plain_name(arm)
             value = saved.get(arm.label)
             rows.append([k, name, percent(score.value), points(score.less.get(arms[0].family)),
-                         f"{100 * different.value.mean:.0f}", keys(value), *spent(cost)])  # fmt: skip
+                         f"{100 * different.value.mean:.0f}", keys(value), *_spent(cost)])  # fmt: skip
             data.setdefault(name, {})[k] = numbers(score.value, value, cost, different.value)
     heads = ["k", "drafts by", "EM@k, %", "EM@k less superposed", "distinct@k, %", "KS, %", "passes", "CPU ms"]
     caption = (
@@ -64,7 +62,7 @@ def summarise(records: Sequence[Record], ways: Ways, facts: Mapping[str, Any]) -
                   lambda figure: draw(figure, data), (10.0, 4.2))  # fmt: skip
 
 
-def plain_name(arm: Arm) -> str:
+def _plain_name(arm: Arm) -> str:
     """The arm without its number of drafts. Example: `beam:drafts=5@none` -> `beam`."""
     return ":".join(part for part in arm.family.split(":") if not part.startswith("drafts="))
 
@@ -74,7 +72,7 @@ def keys(value: Interval | None) -> str:
     return percent(value, bounds=False) if value else ""
 
 
-def spent(cost: Cost) -> tuple[str, str]:
+def _spent(cost: Cost) -> tuple[str, str]:
     """Passes and processor time."""
     return f"{cost.passes:.1f}", f"{cost.cpu_mean:.0f}"
 

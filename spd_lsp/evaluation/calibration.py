@@ -19,11 +19,9 @@ from ngram_builders.errors import UserError
 from spd_lsp.completion.calibration import LEAST
 from spd_lsp.evaluation.store import Record
 
-__all__ = ["Seen", "as_line", "fit", "gap", "loss", "observed", "said", "said_elsewhere"]
-
-PARTS = 10  # of the drafts, by what is said of them, that `gap` looks at
-PENALTY = 1e-3  # on the squares of the weights, which have no end where p tells right from wrong without fault
-STEPS = 100
+_PARTS = 10  # of the drafts, by what is said of them, that `gap` looks at
+_PENALTY = 1e-3  # on the squares of the weights, which have no end where p tells right from wrong without fault
+_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def observed(records: Sequence[Record], label: str) -> Seen:
     return Seen(np.array(p), np.array(first, float), np.array(right, float), np.array(package))
 
 
-def features(seen: Seen) -> F64:
+def _features(seen: Seen) -> F64:
     """What the weights are multiplied with. [N, 5]"""
     p = np.clip(seen.p, LEAST, 1 - LEAST)
     return np.stack(
@@ -64,32 +62,32 @@ def features(seen: Seen) -> F64:
 
 def fit(seen: Seen) -> F64:
     """The likeliest weights, by Newton's method. [5]"""
-    x, weights = features(seen), np.array([0, 1, 0, 1, 1.0])
-    for _ in range(STEPS):
-        q = logistic(x @ weights)
-        slope = x.T @ (q - seen.right) + PENALTY * weights
-        curve = (x * (q * (1 - q))[:, None]).T @ x + PENALTY * np.eye(5)
+    x, weights = _features(seen), np.array([0, 1, 0, 1, 1.0])
+    for _ in range(_STEPS):
+        q = _logistic(x @ weights)
+        slope = x.T @ (q - seen.right) + _PENALTY * weights
+        curve = (x * (q * (1 - q))[:, None]).T @ x + _PENALTY * np.eye(5)
         step = np.linalg.solve(curve, slope)
-        while cost(x, seen.right, weights - step) > cost(x, seen.right, weights) and np.abs(step).max() > 1e-9:
+        while _cost(x, seen.right, weights - step) > _cost(x, seen.right, weights) and np.abs(step).max() > 1e-9:
             step /= 2
         weights = weights - step
     return weights
 
 
-def cost(x: F64, right: F64, weights: F64) -> float:
+def _cost(x: F64, right: F64, weights: F64) -> float:
     """What `fit` makes small: -log p of all that was seen, and the penalty."""
     z = x @ weights
-    return float(np.logaddexp(0, z).sum() - right @ z + PENALTY / 2 * weights @ weights)
+    return float(np.logaddexp(0, z).sum() - right @ z + _PENALTY / 2 * weights @ weights)
 
 
-def logistic(z: F64) -> F64:
+def _logistic(z: F64) -> F64:
     """1 / (1 + e^-z), without overflow."""
     return np.asarray(np.exp(-np.logaddexp(0, -z)))
 
 
 def said(seen: Seen, weights: F64) -> F64:
     """Of each draft, how often one like it is right by these weights. [N]"""
-    return logistic(features(seen) @ weights)
+    return _logistic(_features(seen) @ weights)
 
 
 def said_elsewhere(seen: Seen) -> F64:
@@ -103,7 +101,7 @@ def said_elsewhere(seen: Seen) -> F64:
 
 def gap(told: F64, right: F64) -> float:
     """How far what is said is from the share that is right: mean over ten parts of the drafts, by what is said."""
-    parts = np.array_split(np.argsort(told, kind="stable"), min(PARTS, len(told)))
+    parts = np.array_split(np.argsort(told, kind="stable"), min(_PARTS, len(told)))
     return float(sum(len(part) * abs(told[part].mean() - right[part].mean()) for part in parts) / len(told))
 
 

@@ -17,13 +17,10 @@ from ngram_builders.arrays import U8
 from spd_lsp.completion.languages import LANGUAGES, Language, TooHard, parse
 from spd_lsp.completion.syntax_outline import is_documentation
 
-__all__ = ["CODE", "COMMENT", "LEXEME", "STRING", "Line", "code_lines"]
-
-
 CODE, STRING, COMMENT, SKIPPED = 0, 1, 2, 3  # what a character belongs to; SKIPPED: imports and documentation
 LEXEME = re.compile(r"\w+|[^\w\s]")  # a word or a sign, of any language
-LEAST_LEXEMES = 4
-LONGEST = 160  # characters
+_LEAST_LEXEMES = 4
+_LONGEST = 160  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +40,20 @@ class Line:
 def code_lines(text: str, language: str) -> list[Line]:
     """The lines of 4 code tokens or more and of 160 characters or less; no comments, documentation, imports."""
     known = LANGUAGES[language]
-    kinds = kinds_of(text, known)
+    kinds = _kinds_of(text, known)
     found = []
     start = 0
     for line in text.split("\n"):
         stripped = line.rstrip()
-        if is_wanted(stripped, start, kinds, known):
+        if _is_wanted(stripped, start, kinds, known):
             found.append(Line(start, stripped, kinds[start : start + len(stripped)]))
         start += len(line) + 1
     return found
 
 
-def is_wanted(line: str, start: int, kinds: U8, language: Language) -> bool:
+def _is_wanted(line: str, start: int, kinds: U8, language: Language) -> bool:
     """Whether a line that begins at `start` is code, and neither too short nor too long."""
-    if len(line) > LONGEST or len(LEXEME.findall(line)) < LEAST_LEXEMES:
+    if len(line) > _LONGEST or len(LEXEME.findall(line)) < _LEAST_LEXEMES:
         return False
     first = start + len(line) - len(line.lstrip())
     within_string = kinds[first] == STRING and first > 0 and kinds[start - 1] == STRING
@@ -65,39 +62,39 @@ def is_wanted(line: str, start: int, kinds: U8, language: Language) -> bool:
     return language.import_line is None or not language.import_line.match(line.lstrip())
 
 
-def kinds_of(text: str, language: Language) -> U8:
+def _kinds_of(text: str, language: Language) -> U8:
     """What each character of a text belongs to. -> [characters]"""
     source = np.frombuffer(text.encode("utf-8", "replace"), dtype=np.uint8)
     kinds = np.zeros(len(source), dtype=np.uint8)  # by bytes, as the tree has it
     with suppress(TooHard):  # all of it is code then
-        for node, kind in marked(parse(language, text).root_node, language):
+        for node, kind in _marked(parse(language, text).root_node, language):
             kinds[node.start_byte : node.end_byte] = kind
     of_characters: U8 = kinds[(source & 0xC0) != 0x80]
     return of_characters
 
 
-def marked(root: Node, language: Language) -> Iterator[tuple[Node, int]]:
+def _marked(root: Node, language: Language) -> Iterator[tuple[Node, int]]:
     """The outermost nodes that are not plain code, and what they are."""
     nodes = [root]
     while nodes:
         node = nodes.pop()
         if node.type in language.comments:
             yield node, COMMENT
-        elif node.type in language.imports or is_statement_of_text(node, language):
+        elif node.type in language.imports or _is_statement_of_text(node, language):
             yield node, SKIPPED
-        elif is_text(node):
+        elif _is_text(node):
             yield node, STRING
         else:
             nodes.extend(node.children)
 
 
-def is_text(node: Node) -> bool:
+def _is_text(node: Node) -> bool:
     """Whether a node is a literal text, by the name of its type."""
     return node.is_named and (
         "string" in node.type or node.type in ("char_literal", "rune_literal", "heredoc_body")
     )
 
 
-def is_statement_of_text(node: Node, language: Language) -> bool:
+def _is_statement_of_text(node: Node, language: Language) -> bool:
     """Whether a node is documentation: a statement that is nothing but a string."""
     return node.type == "expression_statement" and is_documentation(language, node)

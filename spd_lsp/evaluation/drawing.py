@@ -8,8 +8,6 @@ from typing import Any
 
 from ngram_builders.programs import AWAY
 
-__all__ = ["import_matplotlib"]
-
 
 def import_matplotlib() -> Any:
     """The package; ImportError where it is not installed."""

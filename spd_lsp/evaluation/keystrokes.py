@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Typed", "type_through"]
-
 
 @dataclass(frozen=True, slots=True)
 class Typed:

@@ -19,11 +19,11 @@ def penalised_beam(model: Model, start: Start, settings: Settings, check: Check,
     k = settings.drafts
     batch = Batch(model, start, settings, check)
     live, parents, ended = select_rows(batch.begin(), [EMPTY], start, settings)
-    finished = by_worth(ended, start, penalty)
-    while live and not batch.full and not beaten(live, finished[k - 1 : k], penalty):
+    finished = _by_worth(ended, start, penalty)
+    while live and not batch.full and not _beaten(live, finished[k - 1 : k], penalty):
         live, parents, ended = select_rows(batch.go_on(live, parents), live, start, settings)
-        finished = by_worth([*finished, *ended], start, penalty)
-    best = by_worth([*finished[:k], *live], start, penalty)[:k]
+        finished = _by_worth([*finished, *ended], start, penalty)
+    best = _by_worth([*finished[:k], *live], start, penalty)[:k]
     return Drafts(best, batch.passes, longest([*finished, *live]), rows=batch.rows, spare=finished[k:])
 
 
@@ -32,11 +32,11 @@ def worth(draft: Draft, penalty: float) -> float:
     return float(draft.score / len(draft.ids) ** penalty)
 
 
-def by_worth(drafts: Iterable[Draft], start: Start, penalty: float) -> list[Draft]:
+def _by_worth(drafts: Iterable[Draft], start: Start, penalty: float) -> list[Draft]:
     """Best first; those that read the same are one."""
     return sorted(ranked(drafts, "probability", start.reads), key=lambda draft: -worth(draft, penalty))
 
 
-def beaten(live: Iterable[Draft], last: list[Draft], penalty: float) -> bool:
+def _beaten(live: Iterable[Draft], last: list[Draft], penalty: float) -> bool:
     """Whether no live draft is worth more now than the last of the k best finished ones, if there are so many."""
     return bool(last) and max(worth(draft, penalty) for draft in live) <= worth(last[0], penalty)

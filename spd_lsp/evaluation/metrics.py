@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spd_lsp.evaluation.code_lines import LEXEME
 
-__all__ = ["METRICS", "Metric", "Pair", "common_prefix", "edit_similarity", "exact", "expected_exact", "matched"]
-
 Pair = tuple[float, float]
 Metric = Callable[[Sequence[str], str, int], Pair]
 
@@ -49,7 +47,7 @@ def matched(drafts: Sequence[str], target: str, k: int) -> Pair:
 
 def alike_at_start(drafts: Sequence[str], target: str, k: int) -> Pair:
     """Prefix similarity@k: characters of the longest common start of the target and one of the first k."""
-    return float(max((common_prefix(draft, target) for draft in drafts[:k]), default=0)), len(target)
+    return float(max((_common_prefix(draft, target) for draft in drafts[:k]), default=0)), len(target)
 
 
 def first_token(drafts: Sequence[str], target: str, k: int) -> Pair:
@@ -81,7 +79,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def common_prefix(first: str, second: str) -> int:
+def _common_prefix(first: str, second: str) -> int:
     """How many characters two texts share from their start."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
@@ -96,7 +94,7 @@ def edit_similarity(first: str, second: str) -> float:
 
 def levenshtein(first: str, second: str) -> int:
     """The fewest insertions, deletions and replacements of a character that make one text the other."""
-    same = common_prefix(first, second)
+    same = _common_prefix(first, second)
     first, second = first[same:], second[same:]
     row = list(range(len(second) + 1))
     for i, a in enumerate(first, 1):

@@ -22,19 +22,6 @@ from ngram_builders.sources.filters import source_of
 from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.evaluation.code_lines import CODE, LEXEME, Line, code_lines
 
-__all__ = [
-    "FILES",
-    "LENGTHS",
-    "PRIMARY",
-    "STRATA",
-    "Cursor",
-    "Package",
-    "Source",
-    "length_of",
-    "read_packages",
-    "sample",
-]
-
 LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
     "line start",
     "after trigger",
@@ -43,14 +30,14 @@ LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
 )
 PRIMARY = (LINE_START, AFTER_TRIGGER)
 LENGTHS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
-LONGEST_TARGET = 24
+_LONGEST_TARGET = 24
 FILES = 25  # of a package: other files tell more than other places in the same one
-SHARE_OF_RANDOM = 0.6  # of the files have a place at a random byte: 20 % of the other three strata
+_SHARE_OF_RANDOM = 0.6  # of the files have a place at a random byte: 20 % of the other three strata
 SMALLEST, LARGEST = 200, 200_000  # characters of a file with places
 
 # What makes editors ask: after some signs and words. One blank behind them belongs to them.
 TRIGGER = re.compile(r"[.(\[]|(?<![=!<>])=(?!=) ?|, ?|\b(?:return|in|if)\b ?")
-IDENTIFIER = re.compile(r"[^\W\d]\w{4,}")
+_IDENTIFIER = re.compile(r"[^\W\d]\w{4,}")
 
 
 @dataclass(frozen=True)
@@ -105,14 +92,14 @@ def read_packages(
     packages = []
     for number, folder in enumerate(folders):
         report(number, len(folders))
-        packages.append(read_package(folder))
+        packages.append(_read_package(folder))
     report(len(folders), len(folders))
     if repeated := {p.name for p in packages if sum(q.name == p.name for q in packages) > 1}:
         raise UserError(f"expected folders of different names, found {', '.join(sorted(repeated))} more than once")
     return packages
 
 
-def read_package(folder: Path) -> Package:
+def _read_package(folder: Path) -> Package:
     """The sources of one folder, in the order of their names."""
     name = folder.resolve().name
     seen: set[str] = set()
@@ -140,7 +127,7 @@ def sample(
 
     The files of all packages take turns, so that the first N places are spread like all of them.
     """
-    chosen = [places_of(package, seed, files, languages, rounds) for package in packages]
+    chosen = [_places_of(package, seed, files, languages, rounds) for package in packages]
     turns = itertools.zip_longest(*chosen, fillvalue=[])
     found = [cursor for turn in turns for cursors in turn for cursor in cursors]
     if not found:
@@ -150,38 +137,38 @@ def sample(
     return found
 
 
-def places_of(
+def _places_of(
     package: Package, seed: int, files: int, languages: Sequence[str], rounds: int
 ) -> list[list[Cursor]]:
     """The places of each chosen file of a package."""
     wanted = [s for s in package.sources if s.language in languages and s.language in LANGUAGES]
     wanted = [s for s in wanted if SMALLEST <= len(s.text) <= LARGEST]
     random.Random(f"{seed}/{package.name}").shuffle(wanted)
-    found = (list(places_in(source, random.Random(f"{seed}/{source.sha256}"), rounds)) for source in wanted)
+    found = (list(_places_in(source, random.Random(f"{seed}/{source.sha256}"), rounds)) for source in wanted)
     return list(itertools.islice(filter(None, found), files))
 
 
-def places_in(source: Source, rng: random.Random, rounds: int) -> Iterator[Cursor]:
+def _places_in(source: Source, rng: random.Random, rounds: int) -> Iterator[Cursor]:
     """At most `rounds` places of each stratum in one file, each in a line of its own."""
     lines = code_lines(source.text, source.language)
     rng.shuffle(lines)
     for stratum in STRATA * rounds:
-        if stratum == RANDOM_BYTE and rng.random() >= SHARE_OF_RANDOM:
+        if stratum == RANDOM_BYTE and rng.random() >= _SHARE_OF_RANDOM:
             continue
         for number, line in enumerate(lines):
-            columns = [column for column in COLUMNS[stratum](line, rng) if fits(line.text[column:])]
+            columns = [column for column in _COLUMNS[stratum](line, rng) if fits(line.text[column:])]
             if columns:
                 del lines[number]
-                yield cursor_at(source, line, rng.choice(columns), stratum)
+                yield _cursor_at(source, line, rng.choice(columns), stratum)
                 break
 
 
 def fits(target: str) -> bool:
     """Whether a target has something to complete and can be completed within the limit of tokens."""
-    return 1 <= len(LEXEME.findall(target)) <= LONGEST_TARGET
+    return 1 <= len(LEXEME.findall(target)) <= _LONGEST_TARGET
 
 
-def cursor_at(source: Source, line: Line, column: int, stratum: str) -> Cursor:
+def _cursor_at(source: Source, line: Line, column: int, stratum: str) -> Cursor:
     """A place in a line of a file."""
     at = line.start + column
     end = source.text.find("\n", at) + 1 or len(source.text)
@@ -199,23 +186,23 @@ def cursor_at(source: Source, line: Line, column: int, stratum: str) -> Cursor:
     )
 
 
-def first_column(line: Line, rng: random.Random) -> list[int]:
+def _first_column(line: Line, rng: random.Random) -> list[int]:
     """Behind the indentation."""
     return [line.indentation]
 
 
-def behind_triggers(line: Line, rng: random.Random) -> list[int]:
+def _behind_triggers(line: Line, rng: random.Random) -> list[int]:
     """Behind each sign or word that makes editors ask, outside of strings and comments."""
     return [match.end() for match in TRIGGER.finditer(line.text) if line.kinds[match.start()] == CODE]
 
 
-def within_identifiers(line: Line, rng: random.Random) -> list[int]:
+def _within_identifiers(line: Line, rng: random.Random) -> list[int]:
     """Behind the first one to three characters of a name of five or more, a random number for each."""
-    names = [m for m in IDENTIFIER.finditer(line.text) if line.kinds[m.start()] == CODE]
+    names = [m for m in _IDENTIFIER.finditer(line.text) if line.kinds[m.start()] == CODE]
     return [m.start() + rng.randint(1, 3) for m in names if not keyword.iskeyword(m.group())]
 
 
-def random_byte(line: Line, rng: random.Random) -> list[int]:
+def _random_byte(line: Line, rng: random.Random) -> list[int]:
     """Before the character that holds a random byte of the line, its first one apart."""
     content = line.text[line.indentation :].encode("utf-8", "surrogatepass")
     place = rng.randrange(1, len(content))
@@ -223,11 +210,11 @@ def random_byte(line: Line, rng: random.Random) -> list[int]:
     return [line.indentation + before]
 
 
-COLUMNS: dict[str, Callable[[Line, random.Random], list[int]]] = {
-    LINE_START: first_column,
-    AFTER_TRIGGER: behind_triggers,
-    MID_IDENTIFIER: within_identifiers,
-    RANDOM_BYTE: random_byte,
+_COLUMNS: dict[str, Callable[[Line, random.Random], list[int]]] = {
+    LINE_START: _first_column,
+    AFTER_TRIGGER: _behind_triggers,
+    MID_IDENTIFIER: _within_identifiers,
+    RANDOM_BYTE: _random_byte,
 }
 
 

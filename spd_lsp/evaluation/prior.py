@@ -29,8 +29,6 @@ from spd_lsp.evaluation.similarity import NEAR, identifiers, jaccard
 from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
-__all__ = ["PRIORS", "SEEN", "FilePrior", "PackagePrior", "Prior"]
-
 Prior = Literal["none", "built-in", "repository", "repository+file"]
 PRIORS: tuple[Prior, ...] = ("none", "built-in", "repository", "repository+file")
 SEEN = ("in another file", "in the same file", "new")
@@ -47,7 +45,7 @@ class PackagePrior:
         self.streams = [stream(ids, tokens.end_of_text) for ids in encoded]
         self.columns = columns_of(self.count(self.streams), tokens.vocab_size)
         self.identifiers = [identifiers(source.text) for source in package.sources]
-        self.lines = [stripped_lines(source.text) for source in package.sources]
+        self.lines = [_stripped_lines(source.text) for source in package.sources]
         self.holders = Counter(line for lines in self.lines for line in lines)  # files that hold each line
         self.built_in = {language: Table.open(path, tokens.fingerprint) for language, path in built_in.items()}
 
@@ -111,7 +109,7 @@ class FilePrior:
         if self.whole.holders[cursor.line] > self.taken_lines[cursor.line]:
             return SEEN[0]
         text = self.source.text
-        elsewhere = stripped_lines(text[: cursor.line_start]) | stripped_lines(text[cursor.line_end :])
+        elsewhere = _stripped_lines(text[: cursor.line_start]) | _stripped_lines(text[cursor.line_end :])
         return SEEN[1] if cursor.line in elsewhere else SEEN[2]
 
 
@@ -123,6 +121,6 @@ def mixture(pools: Sequence[tuple[str, Sequence[Columns], float]]) -> Mixture | 
     return Mixture(columns, weights, names)
 
 
-def stripped_lines(text: str) -> frozenset[str]:
+def _stripped_lines(text: str) -> frozenset[str]:
     """The different lines of a text, without white space around them."""
     return frozenset(line.strip() for line in text.split("\n"))

@@ -22,8 +22,6 @@ from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
 from spd_lsp.evaluation.store import Record, Store
 from spd_lsp.ngrams.interpolation import Mixture
 
-__all__ = ["Plan", "measure"]
-
 Report = Callable[[str, int, int], None]
 Known = Callable[[Package], PackagePrior]
 
@@ -46,19 +44,19 @@ def measure(
     done = {record["key"]: record for record in store.records()}
     sources = {(s.package, s.name): s for package in packages for s in package.sources}
     priors = Priors({package.name: package for package in packages}, known)
-    for number, (name, group) in enumerate_places(plan.cursors):
-        missing = [(cursor, lacking(plan, cursor, done.get(cursor.key, {}))) for cursor in group]
+    for number, (name, group) in _enumerate_places(plan.cursors):
+        missing = [(cursor, _lacking(plan, cursor, done.get(cursor.key, {}))) for cursor in group]
         if any(work.any for _, work in missing):
             source = sources[name]
             beside = priors.beside(source)
             for i, (cursor, work) in enumerate(missing):
                 report("places", number + i, len(plan.cursors))
                 if work.any:
-                    store.append(at_place(Site(cursor, source, beside, asker, plan.right), work))
+                    store.append(_at_place(Site(cursor, source, beside, asker, plan.right), work))
     report("places", len(plan.cursors), len(plan.cursors))
 
 
-def enumerate_places(cursors: Sequence[Cursor]) -> Iterator[tuple[int, tuple[tuple[str, str], list[Cursor]]]]:
+def _enumerate_places(cursors: Sequence[Cursor]) -> Iterator[tuple[int, tuple[tuple[str, str], list[Cursor]]]]:
     """The places by runs of one file, each with the number of places before it."""
     number = 0
     for name, group in groupby(cursors, lambda cursor: (cursor.package, cursor.file)):
@@ -81,7 +79,7 @@ class Work:
         return bool(self.asked or self.typed or self.drawn)
 
 
-def lacking(plan: Plan, cursor: Cursor, record: Record) -> Work:
+def _lacking(plan: Plan, cursor: Cursor, record: Record) -> Work:
     """What of the plan a record of this place does not hold."""
     typing = [arm for arm in plan.arms if arm.types and cursor.key in plan.typed]
     drawing = [arm for arm in plan.arms if arm.draws and cursor.key in plan.drawn]
@@ -136,7 +134,7 @@ class Site:
         return self.asker.draw(arm, self.question(), self.mixtures[arm.prior])
 
 
-def at_place(site: Site, work: Work) -> Record:
+def _at_place(site: Site, work: Work) -> Record:
     """Ask arms at one place; some of them type the line through, some draw more."""
     cursor = site.cursor
     record: Record = {"key": cursor.key, "place": dataclasses.asdict(cursor), "seen": site.beside.seen(cursor)}

@@ -19,8 +19,6 @@ from spd_lsp.evaluation.report_writer import Report, percent, plain_points, poin
 from spd_lsp.evaluation.store import Record
 from spd_lsp.evaluation.tables import Cost, Results, metric_names
 
-__all__ = ["Shown", "report_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -30,8 +28,8 @@ class Shown:
     seed: int = 0
 
 
-TWELVE = Shown()
-HOW = """\
+_TWELVE = Shown()
+_HOW = """\
 How it was taken: prompt, context, n-grams, stop rule and ranking are the product's; every completion ends with its
 line or after {max_tokens} tokens. At each place the prompt is read once, before the arms and untimed; then every
 arm finds its positions in the cache, in an order drawn for that place. Times are one completion's decoding, n-gram
@@ -43,7 +41,7 @@ the others hold zero. A sampler's drafts are one draw for each place."""
 
 
 def report_of(
-    results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown = TWELVE
+    results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown = _TWELVE
 ) -> Report:
     """The tables, what they were taken from, completions picked at random, and all numbers by slice."""
     slices = {
@@ -68,39 +66,39 @@ def report_of(
 
 def parts(results: Results, run: Mapping[str, Any], findings: Sequence[Finding], shown: Shown) -> Iterator[str]:
     """The report, part by part."""
-    yield HOW.format(max_tokens=run.get("max_tokens", 24), repetitions=f"{REPETITIONS:,}")
+    yield _HOW.format(max_tokens=run.get("max_tokens", 24), repetitions=f"{REPETITIONS:,}")
     for number, (name, records) in enumerate(results.slices().items()):
         yield f"## {name} ({len(records):,} places)"
         if number:
-            yield short_table(results, records)
+            yield _short_table(results, records)
         else:
-            yield from primary_parts(results, records)
+            yield from _primary_parts(results, records)
     yield "## Leak checks"
     yield table(
         [["check", "package", "verdict", "found"], *([f.check, f.subject, f.verdict, f.text] for f in findings)]
     )
     if shown.places:
         yield f"## {shown.places} places picked at random (seed {shown.seed})"
-        yield from examples(results, shown)
+        yield from _examples(results, shown)
 
 
-def primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]:
+def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]:
     """What is told of the places by which ways are compared."""
-    yield main_table(results, records)
+    yield _main_table(results, records)
     if typed := results.typed(records):
         yield f"KS is over {len(typed):,} of these places."
     if apart := results.timed_apart(records):
         yield f"Times were taken in another run than those of {results.labels[0]}: {', '.join(apart)}."
-    told = [*sentences(results, records), *expectations(results, records)]
+    told = [*_sentences(results, records), *_expectations(results, records)]
     yield "\n".join(f"- {sentence}" for sentence in told)
     for family in results.against:
         yield f"### Less {family} with the same n-grams, paired"
-        yield difference_table(results, records, family)
+        yield _difference_table(results, records, family)
     yield f"### EM@{results.k} by package, %"
-    yield package_table(results, records)
+    yield _package_table(results, records)
 
 
-def main_table(results: Results, records: Sequence[Record]) -> str:
+def _main_table(results: Results, records: Sequence[Record]) -> str:
     """Quality and cost of each arm."""
     k = results.k
     names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
@@ -116,13 +114,13 @@ def main_table(results: Results, records: Sequence[Record]) -> str:
                 f"{shown[a].value.mean:.1f}",
                 *cells,
                 saved.get(cost.arm, ""),
-                *spent(cost),
+                *_spent(cost),
             ]
         )
     return table(rows)
 
 
-def sentences(results: Results, records: Sequence[Record]) -> Iterator[str]:
+def _sentences(results: Results, records: Sequence[Record]) -> Iterator[str]:
     """What the first arm does beside those it is compared with, in words that say what each had."""
     metric = f"EM@{results.k}"
     scores = {score.arm: score for score in results.scores(metric, records)}
@@ -143,7 +141,7 @@ def sentences(results: Results, records: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def expectations(results: Results, records: Sequence[Record]) -> Iterator[str]:
+def _expectations(results: Results, records: Sequence[Record]) -> Iterator[str]:
     """What samplers would score on average, from more draws at some of the places."""
     for k in dict.fromkeys((1, results.k)):
         for score in results.expected(k, records):
@@ -153,7 +151,7 @@ def expectations(results: Results, records: Sequence[Record]) -> Iterator[str]:
             )
 
 
-def short_table(results: Results, records: Sequence[Record]) -> str:
+def _short_table(results: Results, records: Sequence[Record]) -> str:
     """EM, ES and matched ratio of each arm on a part of the places."""
     k = results.k
     names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
@@ -165,7 +163,7 @@ def short_table(results: Results, records: Sequence[Record]) -> str:
     return table(rows)
 
 
-def difference_table(results: Results, records: Sequence[Record], family: str) -> str:
+def _difference_table(results: Results, records: Sequence[Record], family: str) -> str:
     """Each arm less the one of a family that has the same prior."""
     k = results.k
     columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}")]
@@ -177,7 +175,7 @@ def difference_table(results: Results, records: Sequence[Record], family: str) -
     return table(rows)
 
 
-def package_table(results: Results, records: Sequence[Record]) -> str:
+def _package_table(results: Results, records: Sequence[Record]) -> str:
     """EM@k of each arm in each package: packages differ more than arms do."""
     packages = sorted({record["place"]["package"] for record in records})
     parts = [[record for record in records if record["place"]["package"] == name] for name in packages]
@@ -187,7 +185,7 @@ def package_table(results: Results, records: Sequence[Record]) -> str:
     return table([["arm", *heads], *rows])
 
 
-def spent(cost: Cost) -> list[str]:
+def _spent(cost: Cost) -> list[str]:
     """Costs as cells."""
     return [
         f"{cost.passes:.1f}",
@@ -198,7 +196,7 @@ def spent(cost: Cost) -> list[str]:
     ]
 
 
-def examples(results: Results, shown: Shown) -> Iterator[str]:
+def _examples(results: Results, shown: Shown) -> Iterator[str]:
     """Places picked at random, the same for the same results, with what some arms answered."""
     records = results.slices().get(next(iter(results.slices()), ""), [])
     # By their keys, so that other weights are shown at the same places.

@@ -21,15 +21,12 @@ from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bootstrap import Interval
 from spd_lsp.evaluation.drawing import import_matplotlib
 
-__all__ = ["Cell", "Report", "Table", "check_target", "error_bars", "figures_possible", "percent", "plain_points",
-           "plain_ticks", "points", "save", "table", "write"]  # fmt: skip
-
 Draw = Callable[[Any], None]  # draws on a matplotlib Figure
 
 Cell = str | int | float | Interval | None
 
-ENDINGS = (".md", ".json", ".png")
-NUMBERS = re.compile(r"\**[-+]?\d")
+_ENDINGS = (".md", ".json", ".png")
+_NUMBERS = re.compile(r"\**[-+]?\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +72,17 @@ class Report:
     def json(self) -> str:
         """All of it for programs; what is no number is null."""
         tables = [
-            {"caption": one.caption, "columns": list(one.columns), "rows": [jsonable(row) for row in one.rows]}
+            {"caption": one.caption, "columns": list(one.columns), "rows": [_jsonable(row) for row in one.rows]}
             for one in self.parts
             if isinstance(one, Table)
         ]
-        told = {"name": self.name, "title": self.title, "facts": jsonable(self.facts), "tables": tables}
-        return json.dumps({**told, "data": jsonable(self.data)}, indent=1, ensure_ascii=False) + "\n"
+        told = {"name": self.name, "title": self.title, "facts": _jsonable(self.facts), "tables": tables}
+        return json.dumps({**told, "data": _jsonable(self.data)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def write(report: Report, folder: Path) -> list[Path]:
     """Write NAME.md, NAME.json and, where it can be drawn, NAME.png. -> what was written."""
-    endings = ENDINGS if report.draw and figures_possible() else ENDINGS[:-1]
+    endings = _ENDINGS if report.draw and figures_possible() else _ENDINGS[:-1]
     return [save(report, folder / f"{report.name}{ending}") for ending in endings]
 
 
@@ -96,13 +93,13 @@ def save(report: Report, path: Path) -> Path:
         if path.suffix != ".png":
             path.write_text(report.markdown() if path.suffix == ".md" else report.json(), encoding="utf-8")
         elif report.draw is not None:
-            draw_figure(report.draw, report.size, path)
+            _draw_figure(report.draw, report.size, path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
     return path
 
 
-def check_target(path: Path, endings: Sequence[str] = ENDINGS) -> None:
+def check_target(path: Path, endings: Sequence[str] = _ENDINGS) -> None:
     """Refuse a file name with another ending, and a figure without what draws it."""
     if path.suffix not in endings:
         *others, last = endings
@@ -118,13 +115,13 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     width = len(rows[0])
     filled = [[*(cell.replace("|", "\\|") for cell in row), *[""] * (width - len(row))] for row in rows]
     head, *body = filled
-    rule = ["--:" if at and numeric([line[at] for line in body]) else "---" for at in range(width)]
+    rule = ["--:" if at and _numeric([line[at] for line in body]) else "---" for at in range(width)]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *body])
 
 
-def numeric(cells: Sequence[str]) -> bool:
+def _numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, beside cells that are empty."""
-    return any(cells) and all(NUMBERS.match(cell) or cell in ("", "-") for cell in cells)
+    return any(cells) and all(_NUMBERS.match(cell) or cell in ("", "-") for cell in cells)
 
 
 def percent(value: Interval, *, bounds: bool = True) -> str:
@@ -146,16 +143,16 @@ def plain_points(value: Interval) -> str:
     return f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
 
 
-def jsonable(value: Any) -> Any:
+def _jsonable(value: Any) -> Any:
     """Arrays as lists, records as objects, what is no number as null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return jsonable({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
+        return _jsonable({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
     if isinstance(value, Mapping):
-        return {str(key): jsonable(one) for key, one in value.items()}
+        return {str(key): _jsonable(one) for key, one in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return jsonable(value.tolist())
+        return _jsonable(value.tolist())
     if isinstance(value, list | tuple):
-        return [jsonable(one) for one in value]
+        return [_jsonable(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -166,7 +163,7 @@ def figures_possible() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def draw_figure(draw: Draw, size: tuple[float, float], path: Path) -> None:
+def _draw_figure(draw: Draw, size: tuple[float, float], path: Path) -> None:
     """Draw and save as PNG, without a screen."""
     import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -14,8 +14,6 @@ from typing import Any
 import click
 import platformdirs
 
-__all__ = ["for_the_user_alone", "out_option"]
-
 
 def out_option(name: str, help: str) -> Callable[[Any], Any]:
     """`--out` of a command; without it, a folder of the user's for these repositories and this model."""

@@ -26,8 +26,6 @@ from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 
-__all__ = ["Options", "Session", "open_session"]
-
 Report = Callable[[str, int, int], None]
 Tell = Callable[[str], None]
 
@@ -65,7 +63,7 @@ class Session:
     @property
     def facts(self) -> dict[str, Any]:
         """What was run."""
-        return facts_of(self.options, self.packages, self.folder)
+        return _facts_of(self.options, self.packages, self.folder)
 
     def primary(self, limit: int | None = None) -> Sequence[Cursor]:
         """The first places of the strata by which ways are compared."""
@@ -95,14 +93,14 @@ def open_session(
     cursors = sample(packages, options.seed, options.files, options.language)
     folder = locate(options.model, tell)
     tokens = Tokens(folder)
-    store = Store(options.out / "places.jsonl", facts_of(options, packages, folder))
-    findings = refuse_leaks(packages, tokens, folder, options.training, store, report) if check_leaks else ()
+    store = Store(options.out / "places.jsonl", _facts_of(options, packages, folder))
+    findings = _refuse_leaks(packages, tokens, folder, options.training, store, report) if check_leaks else ()
     settings = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
     asker = Asker(load(folder, options.device, tell), tokens, settings)
     return Session(options, packages, cursors, tokens, folder, findings, store, asker, report)
 
 
-def facts_of(options: Options, packages: Sequence[Package], folder: Path) -> dict[str, Any]:
+def _facts_of(options: Options, packages: Sequence[Package], folder: Path) -> dict[str, Any]:
     """What decides the results at a place; results with other facts are not mixed with these."""
     weights = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
@@ -119,7 +117,7 @@ def facts_of(options: Options, packages: Sequence[Package], folder: Path) -> dic
     }
 
 
-def refuse_leaks(
+def _refuse_leaks(
     packages: Sequence[Package],
     tokens: Tokens,
     folder: Path,

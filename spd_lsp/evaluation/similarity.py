@@ -14,19 +14,16 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import U64, Ints
 
-__all__ = ["NEAR", "WINDOW", "code_digest", "identifiers", "jaccard", "telling", "windows", "without_comments"]
-
-
 NEAR = 0.8  # Jaccard index of identifiers from which two files count as versions of one another
 WINDOW = 13  # tokens
-IDENTIFIER = re.compile(r"[^\W\d]\w*")
-COMMENTS = re.compile(r"(?:#|//).*")
-FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_COMMENTS = re.compile(r"(?:#|//).*")
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def identifiers(text: str) -> frozenset[str]:
     """The words of a text, those in comments too."""
-    return frozenset(IDENTIFIER.findall(text))
+    return frozenset(_IDENTIFIER.findall(text))
 
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
@@ -42,7 +39,7 @@ def code_digest(text: str) -> str:
 
 def without_comments(text: str) -> str:
     """A text without what looks like comments: licences stand in unrelated files."""
-    return COMMENTS.sub("", text)
+    return _COMMENTS.sub("", text)
 
 
 def telling(documents: Sequence[Ints], least: int, length: int = WINDOW) -> npt.NDArray[np.bool_]:
@@ -64,7 +61,7 @@ def windows(documents: Sequence[Ints], length: int = WINDOW) -> U64:
             continue
         hashed = np.zeros(count, dtype=np.uint64)
         for place in range(length):
-            hashed = (hashed ^ ids[place : place + count].astype(np.uint64)) * FACTOR
+            hashed = (hashed ^ ids[place : place + count].astype(np.uint64)) * _FACTOR
             hashed ^= hashed >> np.uint64(29)
         parts.append(hashed)
     return np.concatenate(parts)

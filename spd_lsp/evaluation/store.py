@@ -13,8 +13,6 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 
-__all__ = ["Store", "read_places"]
-
 Record = dict[str, Any]
 
 
@@ -30,7 +28,7 @@ class Store:
             return
         path.chmod(0o600)  # earlier versions let everybody read it
         self.mend()
-        found = next(read_records(path), {}).get("run", {})
+        found = next(_read_records(path), {}).get("run", {})
         differing = [key for key in {*run, *found} if run.get(key) != found.get(key)]
         if differing:
             told = ", ".join(f"{key} {found.get(key)!r} instead of {run.get(key)!r}" for key in sorted(differing))
@@ -49,7 +47,7 @@ class Store:
 
     def kept(self, name: str) -> Any:
         """What was last kept under a name beside the places, or None."""
-        return next((one[name] for one in reversed([*read_records(self.path)]) if name in one), None)
+        return next((one[name] for one in reversed([*_read_records(self.path)]) if name in one), None)
 
     def records(self) -> list[Record]:
         """What was found at each place, in the order of the places' first records; later ones add arms to them."""
@@ -61,7 +59,7 @@ def read_places(path: Path) -> list[Record]:
     if not path.exists():
         raise UserError(f"expected results of `spd-lsp eval quality` in {path}, found nothing; name its --out")
     places: dict[str, Record] = {}
-    for record in read_records(path):
+    for record in _read_records(path):
         if "key" in record:
             merge(places.setdefault(record["key"], {}), record)
     return list(places.values())
@@ -76,7 +74,7 @@ def merge(into: Record, record: Record) -> None:
             into[name] = value
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def _read_records(path: Path) -> Iterator[Record]:
     """The records of a file."""
     with path.open(encoding="utf-8") as file:
         for line in file:

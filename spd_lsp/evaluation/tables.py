@@ -19,12 +19,10 @@ from spd_lsp.evaluation.places import LENGTHS, PRIMARY, STRATA, length_of
 from spd_lsp.evaluation.prior import SEEN
 from spd_lsp.evaluation.store import Record
 
-__all__ = ["COSTS", "Cost", "Results", "Score", "complete_records", "metric_names"]
-
 Pairs = Callable[[Record, str], tuple[float, float]]  # of a place and an arm's label: part and whole
 
-TIMES = ("wall_ms", "cpu_ms")
-COSTS = ("passes", "rows", "tokens", *TIMES)
+_TIMES = ("wall_ms", "cpu_ms")
+_COSTS = ("passes", "rows", "tokens", *_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def metric_names(k: int) -> list[str]:
     return [f"{name}@{n}" for name in METRICS for n in dict.fromkeys((1, k))]
 
 
-def complete_records(records: Sequence[Record], arms: Sequence[Arm]) -> list[Record]:
+def _complete_records(records: Sequence[Record], arms: Sequence[Arm]) -> list[Record]:
     """Those at which every arm has been asked."""
     return [record for record in records if all(arm.label in record.get("arms", {}) for arm in arms)]
 
@@ -68,7 +66,7 @@ class Results:
         self, records: Sequence[Record], arms: Sequence[Arm], k: int, against: Sequence[str] = ("greedy",)
     ) -> None:
         """`against`: the families of arms that all are compared with, each at the same prior."""
-        self.records = complete_records(records, arms)
+        self.records = _complete_records(records, arms)
         self.arms = arms
         self.labels = [arm.label for arm in arms]
         self.k = k
@@ -136,7 +134,7 @@ class Results:
                 arm.label,
                 metric,
                 value,
-                {arms[at].family: row[a] for at, row in rows.items() if pairable(arms, a, at)},
+                {arms[at].family: row[a] for at, row in rows.items() if _pairable(arms, a, at)},
             )
             for a, (arm, value) in enumerate(zip(arms, draws.intervals(parts, wholes), strict=True))
         ]
@@ -144,7 +142,7 @@ class Results:
     def costs(self, chosen: Sequence[Record] | None = None) -> list[Cost]:
         """What each arm took."""
         records = self.records if chosen is None else chosen
-        return [cost(label, [record["arms"][label] for record in records]) for label in self.labels]
+        return [_cost(label, [record["arms"][label] for record in records]) for label in self.labels]
 
     def timed_apart(self, chosen: Sequence[Record] | None = None) -> list[str]:
         """Arms whose times were taken in other turns than the first arm's, when more or less else was at work."""
@@ -167,14 +165,14 @@ class Results:
         return {name: records for name, records in found.items() if records}
 
 
-def pairable(arms: Sequence[Arm], first: int, second: int) -> bool:
+def _pairable(arms: Sequence[Arm], first: int, second: int) -> bool:
     """Whether two arms differ, but not in what their n-grams know."""
     return first != second and arms[first].prior == arms[second].prior
 
 
-def cost(label: str, replies: Sequence[dict[str, Any]]) -> Cost:
+def _cost(label: str, replies: Sequence[dict[str, Any]]) -> Cost:
     """Means and percentiles of one arm's costs."""
-    of: dict[str, F64] = {name: np.array([float(reply[name]) for reply in replies]) for name in COSTS}
+    of: dict[str, F64] = {name: np.array([float(reply[name]) for reply in replies]) for name in _COSTS}
     means = {name: float(values.mean()) if len(values) else float("nan") for name, values in of.items()}
     at = [float(np.percentile(of["wall_ms"], p)) if len(replies) else float("nan") for p in (50, 95)]
     middle = float(np.median(of["cpu_ms"])) if len(replies) else float("nan")

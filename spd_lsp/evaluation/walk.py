@@ -33,8 +33,6 @@ from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, ROWS, Mixture
 from spd_lsp.ngrams.weight_fitting import PLACES, Read, Reader, judge, read_beside
 from spd_lsp.settings import Settings
 
-__all__ = ["NAME", "Outcome", "named", "walk_grid"]
-
 NAME = "tune"
 
 
@@ -146,7 +144,7 @@ class Ways:
         """EM@k, then EM@1, of each way where it is tuned."""
         k = self.session.options.drafts
         records = self.ask(ways, self.tuned_on)
-        return [tuple(float(hits(records, way, n).mean()) for n in (k, 1)) for way in ways]
+        return [tuple(float(_hits(records, way, n).mean()) for n in (k, 1)) for way in ways]
 
 
 def arm_of(way: Tuned) -> Arm:
@@ -156,7 +154,7 @@ def arm_of(way: Tuned) -> Arm:
     return Arm(f"{label}@{FULL}", "superposed", FULL, settings)
 
 
-def hits(records: Sequence[Record], way: Tuned, k: int) -> F64:
+def _hits(records: Sequence[Record], way: Tuned, k: int) -> F64:
     """Whether one of a way's first k drafts is what was written. [P]"""
     label = arm_of(way).label
     return np.array([float(one["place"]["target"] in one["arms"][label]["drafts"][:k]) for one in records])
@@ -171,21 +169,25 @@ def walk_grid(session: Session, cursors: Sequence[Cursor]) -> Outcome:
     walk = descend(ways.score)
     judged = ways.ask([{}, walk.best], judged_on)
     k = session.options.drafts
-    differ = {n: difference(judged, hits(judged, walk.best, n) - hits(judged, {}, n)) for n in (1, k)}
+    differ = {n: _difference(judged, _hits(judged, walk.best, n) - _hits(judged, {}, n)) for n in (1, k)}
     kept: dict[str, Any] = dict(walk.best) if differ[k].mean > 0 else {}
     best: Tuned = walk.best if kept else {}
-    least = least_of(ways.ask([best], tuned_on), best, k)
+    least = _least_of(ways.ask([best], tuned_on), best, k)
     if kept.get(FITTED):
         kept[FITTED] = ways.fitted()
-    if least and worth_of(judged, best, k, least) > worth_of(judged, best, k, 0.0):
+    if least and _worth_of(judged, best, k, least) > _worth_of(judged, best, k, 0.0):
         kept["least_probability"] = least
-    tables = [judged_table(judged, walk, differ, k), grid_table(walk, k), confidence_table(judged, best, k, least)]
+    tables = [
+        _judged_table(judged, walk, differ, k),
+        _grid_table(walk, k),
+        _confidence_table(judged, best, k, least),
+    ]
     facts = {**session.facts, "places tuned on": len(tuned_on), "places judged on": len(judged_on)}
     data = {"kept": kept, "best": walk.best, "weights": ways.rows or ()}
     return Outcome(kept, walk, differ[k], Report(NAME, "Settings tuned", facts, tables, data))
 
 
-def difference(records: Sequence[Record], gains: F64) -> Interval:
+def _difference(records: Sequence[Record], gains: F64) -> Interval:
     """The mean of what is gained at each place, with its interval."""
     places = [record["place"] for record in records]
     draws = Draws([one["package"] for one in places], [one["file"] for one in places])
@@ -195,7 +197,7 @@ def difference(records: Sequence[Record], gains: F64) -> Interval:
 # --- from which probability on a draft is offered -------------------------------------------------------------
 
 
-def drafts_of(records: Sequence[Record], way: Tuned, k: int) -> tuple[F64, F64, F64]:
+def _drafts_of(records: Sequence[Record], way: Tuned, k: int) -> tuple[F64, F64, F64]:
     """Of every draft: how often one like it is said to be right, whether it is, and its characters. [P] each"""
     found = [
         (share_right(p, first=not rank, ngrams=True), float(text == one["place"]["target"]), float(len(text)))
@@ -207,18 +209,18 @@ def drafts_of(records: Sequence[Record], way: Tuned, k: int) -> tuple[F64, F64, 
     return table[:, 0], table[:, 1], table[:, 2]
 
 
-def least_of(records: Sequence[Record], way: Tuned, k: int) -> float:
+def _least_of(records: Sequence[Record], way: Tuned, k: int) -> float:
     """The probability from which drafts are worth reading; 0 where what is known of them is no probability."""
     settings = Settings()
     usual = (settings.ranking, settings.interpolation)
     if (way.get("ranking", usual[0]), way.get("interpolation", usual[1])) != usual:
         return 0.0
-    return threshold(*drafts_of(records, way, k))
+    return threshold(*_drafts_of(records, way, k))
 
 
-def worth_of(records: Sequence[Record], way: Tuned, k: int, least: float) -> float:
+def _worth_of(records: Sequence[Record], way: Tuned, k: int, least: float) -> float:
     """Keys that a place's drafts save, less what reading them costs."""
-    said, right, characters = drafts_of(records, way, k)
+    said, right, characters = _drafts_of(records, way, k)
     shown = said >= least
     return float(((right * (characters - 1) - GLANCE) * shown).sum() / max(len(records), 1))
 
@@ -231,10 +233,10 @@ def named(way: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in way.items()) or "settings as they come"
 
 
-def judged_table(records: Sequence[Record], walk: Walk, differ: Mapping[int, Interval], k: int) -> Table:
+def _judged_table(records: Sequence[Record], walk: Walk, differ: Mapping[int, Interval], k: int) -> Table:
     """Where nothing was chosen by: the settings as they come, and those that were found."""
     rows: list[list[Cell]] = [
-        [named(way), *(f"{100 * hits(records, way, n).mean():.1f}" for n in (1, k))]
+        [named(way), *(f"{100 * _hits(records, way, n).mean():.1f}" for n in (1, k))]
         for way in ([{}, walk.best] if walk.best else [{}])
     ]
     gains: list[list[Cell]] = [["difference", *(plain_points(differ[n]) for n in (1, k))]] if walk.best else []
@@ -242,7 +244,7 @@ def judged_table(records: Sequence[Record], walk: Walk, differ: Mapping[int, Int
     return Table(caption, ["settings", "EM@1", f"EM@{k}"], rows + gains)
 
 
-def grid_table(walk: Walk, k: int) -> Table:
+def _grid_table(walk: Walk, k: int) -> Table:
     """All that was tried, step by step; the ways gone on with are marked."""
     rows: list[list[Cell]] = [
         [step.coordinate, named(way), f"{100 * score[1]:.1f}", f"{100 * score[0]:.1f}", "*" * (i == step.kept)]
@@ -254,16 +256,16 @@ def grid_table(walk: Walk, k: int) -> Table:
     )
 
 
-def confidence_table(records: Sequence[Record], way: Tuned, k: int, least: float) -> Table:
+def _confidence_table(records: Sequence[Record], way: Tuned, k: int, least: float) -> Table:
     """What leaving unlikely drafts out is worth, where it was not chosen."""
-    said, right, _ = drafts_of(records, way, k)
+    said, right, _ = _drafts_of(records, way, k)
     rows: list[list[Cell]] = []
     for bound in sorted({0.0, least, 0.02, 0.05, 0.1, 0.2}):
         shown = said >= bound
         share = f"{100 * right[shown].mean():.1f}" if shown.any() else "-"
         told = f"{100 * said[shown].mean():.1f}" if shown.any() else "-"
         rows.append([f"{bound:.3f}", f"{shown.sum() / max(len(records), 1):.2f}", share, told,
-                     worth_of(records, way, k, bound), "*" * (bound == least)])  # fmt: skip
+                     _worth_of(records, way, k, bound), "*" * (bound == least)])  # fmt: skip
     caption = (
         f"Drafts offered from a probability on; reading one costs {GLANCE} keys, a right one saves all but one"
     )

@@ -14,8 +14,6 @@ from lsprotocol import types
 
 from spd_lsp.completion.postprocess import Completion
 
-__all__ = ["Client", "Place", "inline_items", "menu_items"]
-
 LABEL = 60  # characters; menus cut longer ones at a place of their own choice
 
 
@@ -74,14 +72,14 @@ def menu_items(
     """
     items: dict[str, types.CompletionItem] = {}
     for completion in completions:
-        item = menu_item(completion, place, types.Range(start, place.cursor), client)
+        item = _menu_item(completion, place, types.Range(start, place.cursor), client)
         if item is not None:
             item.sort_text = f"{len(items):04}"
             items.setdefault(item.text_edit.new_text if item.text_edit else "", item)
     return list(items.values())
 
 
-def menu_item(
+def _menu_item(
     completion: Completion, place: Place, edit: types.Range, client: Client
 ) -> types.CompletionItem | None:
     """One item, or None if nothing of the text can be shown there."""
@@ -95,7 +93,7 @@ def menu_item(
         label_details=types.CompletionItemLabelDetails(description="spd"),
         kind=types.CompletionItemKind.Text,
         detail=f"spd {completion.probability:.0%}",
-        documentation=None if label == whole.strip() else preview(whole, place.language, client),
+        documentation=None if label == whole.strip() else _preview(whole, place.language, client),
         filter_text=whole.split("\n", 1)[0].strip() or label,
         insert_text_format=types.InsertTextFormat.Snippet if snippet else types.InsertTextFormat.PlainText,
         insert_text_mode=mode,
@@ -145,7 +143,7 @@ def label_of(text: str) -> str:
     return first[: LABEL - 2] + " …" if others else first
 
 
-def preview(text: str, language: str, client: Client) -> types.MarkupContent:
+def _preview(text: str, language: str, client: Client) -> types.MarkupContent:
     """The whole text: the only place where a menu can show several lines."""
     if not client.markdown:
         return types.MarkupContent(types.MarkupKind.PlainText, text)

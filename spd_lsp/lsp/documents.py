@@ -21,26 +21,15 @@ from pygls.workspace import TextDocument, Workspace
 
 from ngram_builders.sources.secret_files import is_secret
 
-__all__ = [
-    "LspDocument",
-    "LspWorkspace",
-    "index_at",
-    "line_starts",
-    "may_hold_secrets",
-    "path_of",
-    "place_of",
-    "units",
-]
-
-LINE_END = re.compile(r"\r\n|\r|\n")
-TYPING = 0.1  # seconds
-SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_TYPING = 0.1  # seconds
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def line_starts(text: str) -> list[int]:
     """Offset of each line's first character. Example: "a\\r\\nb\\fc\\n" -> [0, 3, 7]."""
     if "\r" in text:
-        return [0, *(found.end() for found in LINE_END.finditer(text))]
+        return [0, *(found.end() for found in _LINE_END.finditer(text))]
     # A quarter of the regular expression's time, and this runs at every keystroke.
     return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
 
@@ -86,7 +75,7 @@ def may_hold_secrets(uri: str) -> bool:
     return is_secret(place_of(uri))
 
 
-def name_of(uri: str) -> str:
+def _name_of(uri: str) -> str:
     """What two spellings of one URI share. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
     return unquote(uri, errors="surrogateescape")
 
@@ -150,7 +139,7 @@ class LspDocument(TextDocument):
     @property
     def just_typed(self) -> bool:
         """Whether the last edit is so near that a request comes from typing: editors do not say who asked."""
-        return time.monotonic() - self.typed_at < TYPING
+        return time.monotonic() - self.typed_at < _TYPING
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
         """Replace a range, or everything where the change names no range."""
@@ -162,7 +151,7 @@ class LspDocument(TextDocument):
         else:
             text = change.text
         # An editor that counts in UTF-16 may type a character in two halves; here they become one again.
-        if SURROGATE.search(change.text):
+        if _SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         self.typed_at, self.shrank = time.monotonic(), not change.text and len(text) < len(self._text)
         self._text, self._starts, self.edited_at = text, None, min(start + len(change.text), len(text))
@@ -178,7 +167,7 @@ class LspWorkspace(Workspace):
 
     def opened(self, uri: str) -> LspDocument | None:
         """The open document of that URI, or None."""
-        document = self._text_documents.get(name_of(uri))
+        document = self._text_documents.get(_name_of(uri))
         return document if isinstance(document, LspDocument) else None
 
     def get_text_document(self, doc_uri: str) -> LspDocument:
@@ -188,13 +177,13 @@ class LspWorkspace(Workspace):
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Take over a document that the client opened."""
         item = text_document
-        self._text_documents[name_of(item.uri)] = LspDocument(
+        self._text_documents[_name_of(item.uri)] = LspDocument(
             item.uri, item.text, self.encoding, item.language_id, item.version
         )
 
     def remove_text_document(self, doc_uri: str) -> None:
         """Forget a document that the client closed."""
-        self._text_documents.pop(name_of(doc_uri), None)
+        self._text_documents.pop(_name_of(doc_uri), None)
 
     def update_text_document(
         self, text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent

@@ -11,10 +11,8 @@ from pathlib import PurePath
 from ngram_builders.sources.discovery import language_of
 from ngram_builders.sources.secret_files import is_secret
 
-__all__ = ["editors_name", "refusal"]
-
 # Of what is never counted as source: how editors call it, by extension or by name.
-NO_SOURCE = {
+_NO_SOURCE = {
     "md": "markdown",
     "markdown": "markdown",
     "txt": "plaintext",
@@ -28,7 +26,7 @@ NO_SOURCE = {
 
 def editors_name(path: PurePath) -> str | None:
     """A file's language as an editor would call it. Example: `notes.md` -> "markdown"."""
-    return language_of(path) or NO_SOURCE.get(path.suffix.lower()[1:] or path.name.lower())
+    return language_of(path) or _NO_SOURCE.get(path.suffix.lower()[1:] or path.name.lower())
 
 
 def refusal(path: PurePath, language: str | None, off: Collection[str]) -> str:

@@ -12,12 +12,10 @@ from concurrent.futures import Executor
 
 from spd_lsp.lsp.protocol import trail
 
-__all__ = ["Upkeep"]
-
 log = logging.getLogger(__name__)
 
-SLICE = 0.005  # seconds that a request may find the worker busy
-PAUSE = 0.01  # seconds between two slices; work is put off while requests are answered
+_SLICE = 0.005  # seconds that a request may find the worker busy
+_PAUSE = 0.01  # seconds between two slices; work is put off while requests are answered
 
 
 class Upkeep:
@@ -45,7 +43,7 @@ class Upkeep:
         """Work until nothing is left."""
         more = True
         while more or self.nudged:
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(_PAUSE)
             if not self.busy():
                 self.nudged = False
                 more = await asyncio.get_running_loop().run_in_executor(self.worker, self.slice)
@@ -53,7 +51,7 @@ class Upkeep:
     def slice(self) -> bool:
         """In the worker: one piece. What goes wrong in it costs no request its answer."""
         try:
-            return self.work(SLICE)
+            return self.work(_SLICE)
         except Exception as error:
             log.error("upkeep failed: %s", trail(error))
             return False

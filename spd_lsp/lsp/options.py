@@ -15,11 +15,9 @@ from typing import Any
 
 from spd_lsp.settings import Settings, no_object, objection, read_options
 
-__all__ = ["ANY_FOLDER", "SECTION", "Configuration", "opened_as", "opens_anew"]
-
 SECTION = "spd-lsp"
 EDITORS_OWN = ("serverCommand", "serverAddress", "trace")  # keys that the editor's side reads itself
-OPENED_WITH = ("model", "device", "data_dir", "refresh")  # what a completer is made of; the rest it is told
+_OPENED_WITH = ("model", "device", "data_dir", "refresh")  # what a completer is made of; the rest it is told
 ANY_FOLDER = tuple(field.name for field in dataclasses.fields(Settings) if field.metadata["any_folder"])
 
 
@@ -67,7 +65,7 @@ class Configuration:
             else:
                 chosen[one.name] = one.value
         if refused:
-            self.problems.append(not_for_folders(refused))
+            self.problems.append(_not_for_folders(refused))
         return chosen
 
     def merged(self) -> Settings:
@@ -80,7 +78,7 @@ class Configuration:
         return self.merged(), problems
 
 
-def not_for_folders(keys: Sequence[str]) -> str:
+def _not_for_folders(keys: Sequence[str]) -> str:
     """What to tell of settings that may be those of the folder that is open."""
     return (
         f"{', '.join(map(repr, keys))} of the configuration may come from the folder that is open, which may not "
@@ -90,9 +88,9 @@ def not_for_folders(keys: Sequence[str]) -> str:
 
 def opens_anew(before: Settings | None, now: Settings) -> bool:
     """Whether there is no completer, or one with another model or other tables, so that one must be made."""
-    return before is None or any(getattr(before, name) != getattr(now, name) for name in OPENED_WITH)
+    return before is None or any(getattr(before, name) != getattr(now, name) for name in _OPENED_WITH)
 
 
 def opened_as(before: Settings, now: Settings) -> Settings:
     """The settings as they are now, with model and tables as they were before."""
-    return dataclasses.replace(now, **{name: getattr(before, name) for name in OPENED_WITH})
+    return dataclasses.replace(now, **{name: getattr(before, name) for name in _OPENED_WITH})

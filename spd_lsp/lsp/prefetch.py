@@ -15,8 +15,6 @@ from spd_lsp.lsp.protocol import trail
 from spd_lsp.lsp.request import Question, question
 from spd_lsp.lsp.request_scheduler import Cancel, Cancelled, Reason
 
-__all__ = ["ReadAhead"]
-
 SILENCE = 0.15  # seconds; editors that ask by themselves ask sooner
 
 log = logging.getLogger(__name__)

@@ -32,10 +32,8 @@ from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, 
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.printable import printable
 
-__all__ = ["SpdProtocol", "log_to_stderr", "progress", "reply_to", "trail"]
-
 PATIENCE = 5.0  # seconds that a client has to answer a request of ours
-LONGEST_NAME = 1000  # characters of a method or an id, which answers and the log repeat
+_LONGEST_NAME = 1000  # characters of a method or an id, which answers and the log repeat
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +70,9 @@ class Malformed:
     asks: bool  # whether its sender waits for an answer
 
 
-def usable(msg_id: Any) -> str | int | None:
+def _usable(msg_id: Any) -> str | int | None:
     """An id that an answer can name, else None. Example: [1] -> None."""
-    if isinstance(msg_id, str) and len(msg_id) > LONGEST_NAME:
+    if isinstance(msg_id, str) and len(msg_id) > _LONGEST_NAME:
         return None
     return msg_id if isinstance(msg_id, (str, int, float)) else None  # type: ignore[return-value]
 
@@ -123,7 +121,7 @@ class SpdProtocol(LanguageServerProtocol):
         if "jsonrpc" not in data:
             return data
         asked, method = data.get("id"), data.get("method")
-        msg_id, fits = usable(asked), method is None or (isinstance(method, str) and len(method) <= LONGEST_NAME)
+        msg_id, fits = _usable(asked), method is None or (isinstance(method, str) and len(method) <= _LONGEST_NAME)
         if not fits or msg_id is not asked:
             log.warning("malformed message: its id or its method is no name")
             fault = JsonRpcInvalidRequest("expected a string as the method, and a string or a number as the id")
@@ -153,7 +151,7 @@ class SpdProtocol(LanguageServerProtocol):
         elif (error := self._objection(message, getattr(message, "method", None))) is None:
             super().handle_message(message)
         elif asks(message):
-            msg_id = usable(message.get("id")) if isinstance(message, dict) else getattr(message, "id", None)
+            msg_id = _usable(message.get("id")) if isinstance(message, dict) else getattr(message, "id", None)
             self._refuse(msg_id, error)
 
     def refuse_unreadable(self, error: Exception, source: object = None) -> None:
@@ -200,7 +198,7 @@ class SpdProtocol(LanguageServerProtocol):
 
     def _handle_cancel_notification(self, msg_id: str | int) -> None:
         """A cancel that comes after the answer is normal, not worth a warning."""
-        if usable(msg_id) in self._request_futures:
+        if _usable(msg_id) in self._request_futures:
             super()._handle_cancel_notification(msg_id)
 
     def _handle_response(

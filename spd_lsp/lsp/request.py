@@ -17,8 +17,6 @@ from spd_lsp.lsp.completion_items import Place
 from spd_lsp.lsp.documents import LspDocument, may_hold_secrets, path_of
 from spd_lsp.ngrams.document_changes import Open
 
-__all__ = ["Question", "counted", "place_in", "question", "with_selected"]
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-__all__ = ["Cancel", "Cancelled", "LatestWins", "Reason"]
-
 Question = TypeVar("Question")
 Result = TypeVar("Result")
 Check = Callable[[], None]

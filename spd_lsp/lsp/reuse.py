@@ -14,8 +14,6 @@ from spd_lsp.lsp.request import Question
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Answer
 
-__all__ = ["rest_of"]
-
 
 def rest_of(asked: Question, answer: Answer, now: Question) -> Answer | None:
     """What the drafts say beyond what was typed since, or None if the best of them says something else.
@@ -23,7 +21,7 @@ def rest_of(asked: Question, answer: Answer, now: Question) -> Answer | None:
     Example: asked after `x = `, answered `compute(y)`, `copy(y)`; after `x = comp` the answer is `ute(y)`.
     """
     typed = now.source[asked.cursor : now.cursor]
-    if not typed or not goes_on(asked, typed, now):
+    if not typed or not _goes_on(asked, typed, now):
         return None
     typed = line_feeds(typed)
     left = [
@@ -36,7 +34,7 @@ def rest_of(asked: Question, answer: Answer, now: Question) -> Answer | None:
     return dataclasses.replace(answer, completions=left, passes=0, tokens=0, seconds=0.0)
 
 
-def goes_on(asked: Question, typed: str, now: Question) -> bool:
+def _goes_on(asked: Question, typed: str, now: Question) -> bool:
     """Whether the new question is the old one with some text typed at its cursor."""
     source = asked.source[: asked.cursor] + typed + asked.source[asked.cursor :]
     return now == dataclasses.replace(asked, source=source, cursor=now.cursor, forced=now.forced)

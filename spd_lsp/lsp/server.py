@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
 
-__all__ = ["SpdServer", "create_server"]
 
 LONGEST_PAUSE = 0.05  # seconds
 LONGEST_WAIT = 5.0  # seconds; Emacs gives a request up after ten
@@ -269,15 +268,15 @@ def create_server(load: Load, settings: Settings | None = None, fixed: Sequence[
         types.INITIALIZE: (initialize, None),
         types.INITIALIZED: (initialized, None),
         types.SHUTDOWN: (stop, None),
-        types.TEXT_DOCUMENT_DID_OPEN: (did_open, None),
-        types.TEXT_DOCUMENT_DID_CHANGE: (did_change, None),
-        types.TEXT_DOCUMENT_DID_SAVE: (did_save, None),
-        types.TEXT_DOCUMENT_DID_CLOSE: (did_close, None),
-        types.WORKSPACE_DID_CHANGE_CONFIGURATION: (did_change_configuration, None),
+        types.TEXT_DOCUMENT_DID_OPEN: (_did_open, None),
+        types.TEXT_DOCUMENT_DID_CHANGE: (_did_change, None),
+        types.TEXT_DOCUMENT_DID_SAVE: (_did_save, None),
+        types.TEXT_DOCUMENT_DID_CLOSE: (_did_close, None),
+        types.WORKSPACE_DID_CHANGE_CONFIGURATION: (_did_change_configuration, None),
         types.TEXT_DOCUMENT_COMPLETION: (complete, types.CompletionOptions(trigger_characters=["."])),
         # Without options pygls does not announce the capability.
-        types.TEXT_DOCUMENT_INLINE_COMPLETION: (complete_inline, types.InlineCompletionOptions()),
-        "spd-lsp/options": (did_change_options, None),
+        types.TEXT_DOCUMENT_INLINE_COMPLETION: (_complete_inline, types.InlineCompletionOptions()),
+        "spd-lsp/options": (_did_change_options, None),
         "spd-lsp/status": (status, None),
     }
     for method, (function, options) in features.items():
@@ -300,24 +299,24 @@ async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
         method = types.WORKSPACE_DID_CHANGE_CONFIGURATION
         registration = types.Registration(SECTION, method, {"section": SECTION})
         await reply_to(ls.client_register_capability_async(types.RegistrationParams([registration])))
-    await pull(ls)
+    await _pull(ls)
     await ls.configure()
 
 
-async def did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
+async def _did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
     """Use the new configuration."""
-    if not await pull(ls):
+    if not await _pull(ls):
         ls.configuration.send(params.settings)
     await ls.configure()
 
 
-async def did_change_options(ls: SpdServer, params: Any) -> None:
+async def _did_change_options(ls: SpdServer, params: Any) -> None:
     """Use the editor's own options in place of those that it started with."""
     ls.configuration.start(params._asdict() if hasattr(params, "_asdict") else params)
     await ls.configure()
 
 
-async def pull(ls: SpdServer) -> bool:
+async def _pull(ls: SpdServer) -> bool:
     """Ask the client for our section of its configuration; whether it can say."""
     workspace = ls.client_capabilities.workspace
     if not (workspace and workspace.configuration):
@@ -335,24 +334,24 @@ def stop(ls: SpdServer, params: None) -> None:
     ls.latest.drop_all(Reason.SHUTDOWN)
 
 
-def did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
+def _did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
     """Nobody waits for this document's answer any more."""
     ls.latest.drop(params.text_document.uri, Reason.CLIENT)
     ls.look_around()
 
 
-def did_open(ls: SpdServer, params: types.DidOpenTextDocumentParams) -> None:
+def _did_open(ls: SpdServer, params: types.DidOpenTextDocumentParams) -> None:
     """Count what the document says before something is asked in it."""
     ls.look_around()
 
 
-def did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None:
+def _did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None:
     """Someone types, and may soon ask."""
     if (document := ls.protocol.opened(params.text_document.uri)) and not ls.objection(document, automatic=False):
         ls.ahead.follow(document)
 
 
-def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
+def _did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
     """The disk says now what the document said."""
     if (document := ls.protocol.opened(params.text_document.uri)) is not None:
         ls.inbox.save(document.uri)
@@ -376,7 +375,7 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     return types.CompletionList(is_incomplete=True, items=menu_items(drafts, place, start, ls.client))
 
 
-async def complete_inline(
+async def _complete_inline(
     ls: SpdServer, params: types.InlineCompletionParams
 ) -> types.InlineCompletionList | None:
     """Offer the same drafts as ghost text; an empty list hides an older one, null leaves it."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from spd_lsp.printable import printable
 
-__all__ = ["LOADING", "OFF", "READY", "Status"]
-
 LOADING = "the model is loading"
 READY = "the model is ready"
 OFF = "completions are off"

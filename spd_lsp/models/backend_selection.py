@@ -35,7 +35,7 @@ def fastest(reference: Runner, network: Any, report: Callable[[str], None]) -> R
     if found := fault(exact, expected) or fault_of_windows(decoder, reference, network):
         report(f"runs in transformers: in NumPy, {found}")
         return reference
-    return narrowest(exact, expected, report) if decoder.size > SMALL else exact
+    return _narrowest(exact, expected, report) if decoder.size > SMALL else exact
 
 
 def fault_of_windows(decoder: Decoder, reference: Runner, network: Any) -> str:
@@ -56,7 +56,7 @@ def fault_of_windows(decoder: Decoder, reference: Runner, network: Any) -> str:
     return found and f"with a short window, {found}"
 
 
-def narrowest(exact: NumpyRunner, expected: Expected, report: Callable[[str], None]) -> Runner:
+def _narrowest(exact: NumpyRunner, expected: Expected, report: Callable[[str], None]) -> Runner:
     """The same engine with 8-bit weights where they are faster, if its predictions stay the same."""
     decoder = quantise(exact.decoder)
     if decoder is None:

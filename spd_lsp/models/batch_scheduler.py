@@ -23,7 +23,7 @@ from spd_lsp.models.base import Pass, Runner
 from spd_lsp.models.oom_fallback import Retreating
 from spd_lsp.models.topk import Mixture
 
-MOST = 32  # seats read together
+_MOST = 32  # seats read together
 LONGEST_WAIT = 0.02  # seconds for those who are choosing their next tokens
 
 
@@ -123,13 +123,13 @@ class SharedEngine:
             late = time.perf_counter() + self.patience
             while self.missing() and (left := late - time.perf_counter()) > 0:
                 self.changed.wait(left)
-            requests, self.waiting = self.waiting[:MOST], self.waiting[MOST:]
+            requests, self.waiting = self.waiting[:_MOST], self.waiting[_MOST:]
             self.expected = {request.seat for request in requests}
         return requests
 
     def missing(self) -> bool:
         """Whether someone who was in the last pass is not back."""
-        return len(self.waiting) < MOST and not self.expected <= {request.seat for request in self.waiting}
+        return len(self.waiting) < _MOST and not self.expected <= {request.seat for request in self.waiting}
 
     def answer(self, requests: Sequence[Request]) -> None:
         """Read and tell each its logits; if that fails, one by one, so that each is told its own fault."""

@@ -47,13 +47,13 @@ def log_z(logits: Floats, tau: float) -> float:
 def top(x: Floats, n: int) -> Ids:
     """The places of the n largest values, largest first, equals by place. [N] -> [n]."""
     n = min(n, len(x))
-    floor = x.min() if n == len(x) else floor_under(x, n)
+    floor = x.min() if n == len(x) else _floor_under(x, n)
     # All that reach the floor take part: how a partition cuts between equals is not defined.
     places = np.flatnonzero(x >= floor)
     return places[np.argsort(-x[places], kind="stable")][:n].astype(np.int64, copy=False)
 
 
-def floor_under(x: Floats, n: int) -> Any:
+def _floor_under(x: Floats, n: int) -> Any:
     """A value that at least n of x reach, and not many more: the n-th largest of the parts' maxima.
 
     Of a vocabulary this is found several times faster than by partitioning all of it.

@@ -60,10 +60,10 @@ def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Runn
 def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Runner:
     """Read the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
     dtype = choose_dtype(device)
-    demand_room(folder, dtype.itemsize, free_on(device), str(device))
+    demand_room(folder, dtype.itemsize, _free_on(device), str(device))
     report(f"loading {folder.name} on {device}")
     try:
-        network = read_network(folder, config, dtype).to(device)
+        network = _read_network(folder, config, dtype).to(device)
         reference = CausalModel(network)
         demand_causal(reference, network)  # a first pass takes memory of its own
     except Unsound as error:
@@ -74,7 +74,7 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
         ) from error
     except Exception as error:  # a bad file raises many kinds
         raise UserError(
-            f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
+            f"the weights in {folder} could not be opened ({_first_line(error)}); restore the files"
         ) from error
     engine = fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
     if device.type == "cpu":
@@ -82,7 +82,7 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
     return engine
 
 
-def read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
+def _read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     """The network with the weights of a folder; raises `Unsound` unless it has them all."""
     opened: Any = AutoModelForCausalLM.from_pretrained(
         folder,
@@ -98,11 +98,11 @@ def read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     demand_all_weights(network, loaded)
     demand_numbers(network)
     if dtype == torch.float32:  # others go on to a GPU
-        keep_in_memory(network)
+        _keep_in_memory(network)
     return network
 
 
-def keep_in_memory(network: Any) -> None:
+def _keep_in_memory(network: Any) -> None:
     """Take weights that are mapped from their file into memory: cut short, the file would end this process."""
     for tensor in (*network.parameters(), *network.buffers()):
         if not tensor.untyped_storage().resizable():  # it is not torch's own
@@ -115,7 +115,7 @@ def choose_threads(engine: Runner, size: int) -> None:
     engine.pace = Threads(counts, torch.set_num_threads).note
 
 
-def free_on(device: torch.device) -> int | None:
+def _free_on(device: torch.device) -> int | None:
     """Bytes free on a device, where it says so."""
     if device.type == "cuda":
         free: int = torch.cuda.mem_get_info(device)[0]
@@ -162,7 +162,7 @@ def choose_dtype(device: torch.device) -> torch.dtype:
     return torch.float16
 
 
-def first_line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """What an exception says, in one line."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

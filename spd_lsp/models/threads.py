@@ -13,8 +13,8 @@ from statistics import median
 
 TRIES = 6  # steps with each count
 RECENT = 24  # steps that say how fast work is now
-SLOWER = 2.0  # a recent median so often as long as when the count was chosen asks for another trial
-WORTH = 1.15  # how often as fast more threads must be
+_SLOWER = 2.0  # a recent median so often as long as when the count was chosen asks for another trial
+_WORTH = 1.15  # how often as fast more threads must be
 
 
 def counts_below(cores: int) -> list[int]:
@@ -41,7 +41,7 @@ class Threads:
         """A step has taken so long."""
         if self.expected:
             self.recent.append(seconds)
-            if len(self.recent) == RECENT and median(self.recent) > SLOWER * self.expected:
+            if len(self.recent) == RECENT and median(self.recent) > _SLOWER * self.expected:
                 self.begin()
             return
         self.trial[-1].append(seconds)
@@ -56,6 +56,6 @@ class Threads:
     def choose(self) -> None:
         """End the trial: take the fewest threads that no larger count beats clearly."""
         times = [median(each) for each in self.trial]
-        best = next(i for i, time in enumerate(times) if all(time <= WORTH * later for later in times[i + 1 :]))
+        best = next(i for i, time in enumerate(times) if all(time <= _WORTH * later for later in times[i + 1 :]))
         self.expected = times[best]
         self.use(self.counts[best])

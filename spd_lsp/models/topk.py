@@ -43,10 +43,10 @@ class Likeliest:
 def chosen(logits: Floats, count: int, asked: Ids, temperature: float) -> Likeliest:
     """The same from all logits, on the host. [V]."""
     best = top(logits, count)
-    return Likeliest(best, logits[best], of_asked(logits, asked), log_z(logits, temperature))
+    return Likeliest(best, logits[best], _of_asked(logits, asked), log_z(logits, temperature))
 
 
-def of_asked(logits: Floats, asked: Ids) -> Floats:
+def _of_asked(logits: Floats, asked: Ids) -> Floats:
     """The logits of asked tokens, -inf beyond the vocabulary. [V], [A] -> [A]."""
     found: Floats = np.where(asked < len(logits), logits[np.minimum(asked, len(logits) - 1)], -np.inf)
     return found

@@ -17,9 +17,7 @@ from pathlib import Path
 from ngram_builders.programs import AWAY
 from ngram_builders.registry.domains import Domain
 
-__all__ = ["Rebuilder", "behind"]
-
-LEAST_PRIORITY = 19
+_LEAST_PRIORITY = 19
 
 
 class Rebuilder:
@@ -63,7 +61,7 @@ class Rebuilder:
             return
         if sys.platform != "win32":
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, LEAST_PRIORITY)
+                os.setpriority(os.PRIO_PROCESS, process.pid, _LEAST_PRIORITY)
         self.running = domain, process
         weakref.finalize(self, end, process)
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from ngram_builders.sources.filters import line_feeds
 
-__all__ = ["Inbox", "News", "Open"]
-
 
 @dataclass(frozen=True, slots=True)
 class Open:

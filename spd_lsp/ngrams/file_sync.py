@@ -21,13 +21,11 @@ from ngram_builders.sources.filters import EMPTY, UNREADABLE, Unfit, examine, re
 from ngram_builders.table.overlay import Document, Ledger, Overlay
 from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
 
-__all__ = ["Contents", "Followed", "digest_of"]
-
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 SHARE = 0.5  # of an overlay's room, what files that changed on disk may take; the rest is for open ones
-LOOKS = 64  # files looked at between two pauses of a scan
-DRIFT = 0.2  # of a table's n-grams: with more in its overlay a domain is better built again
+_LOOKS = 64  # files looked at between two pauses of a scan
+_DRIFT = 0.2  # of a table's n-grams: with more in its overlay a domain is better built again
 LEAST_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
 
 
@@ -51,7 +49,7 @@ def digest_of(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def state_of(path: str) -> State | None:
+def _state_of(path: str) -> State | None:
     """What tells one state of a file from another; None if there is no file."""
     try:
         status = os.lstat(path)
@@ -96,7 +94,7 @@ class Followed:
     def outgrown(self) -> bool:
         """Whether it is time to build the domain again."""
         overlay = self.ledger.overlay
-        return self.contents.is_old or overlay.full or overlay.size > max(LEAST_DRIFT, DRIFT * self.domain.ngrams)
+        return self.contents.is_old or overlay.full or overlay.size > max(LEAST_DRIFT, _DRIFT * self.domain.ngrams)
 
     def owns(self, path: str) -> bool:
         """Whether a build of the domain would count this file; asked of the disk once."""
@@ -121,7 +119,7 @@ class Followed:
         missing, unread = dict.fromkeys(self.states), []
         for root in self.domain.roots:
             for number, (path, verdict) in enumerate(walk(str(root), self.wanted)):
-                if number % LOOKS == 0:
+                if number % _LOOKS == 0:
                     yield
                 if isinstance(verdict, Found):
                     missing.pop(path, None)
@@ -140,7 +138,7 @@ class Followed:
         """Count what a file says now, with pauses while a long one is read; an open one is left to its buffer."""
         if self.is_open(path):
             return
-        state = state_of(path)
+        state = _state_of(path)
         try:
             document = yield from self.document(path)
         except FileNotFoundError:

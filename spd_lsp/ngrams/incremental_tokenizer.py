@@ -19,14 +19,11 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import I32, U8
 
-__all__ = ["Encoded", "Retokeniser", "Tokenizer"]
-
-
 AGREE = 4  # tokens that must be the same beyond an anchor
 # Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair
 # is tried where the first finds none or does not agree; after that the whole text is encoded.
-TRIES = ((2, 128), (64, 1024))
-STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
+_TRIES = ((2, 128), (64, 1024))
+_STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
 
 
 class Tokenizer(Protocol):
@@ -90,8 +87,8 @@ class Retokeniser:
 
     def gradually(self, text: str) -> Generator[None, None, Encoded]:
         """A whole text, with pauses."""
-        encoded = self.encode(text[:STEP])
-        for end in range(2 * STEP, len(text) + STEP, STEP):
+        encoded = self.encode(text[:_STEP])
+        for end in range(2 * _STEP, len(text) + _STEP, _STEP):
             yield
             encoded = self.again(encoded, text[:end])
         return encoded
@@ -104,10 +101,10 @@ class Retokeniser:
         if data == old.data:
             return old
         if old.ends is not None and len(old.ids):
-            before = common_prefix(as_array(old.data), as_array(data))
+            before = _common_prefix(as_array(old.data), as_array(data))
             rest = as_array(old.data)[before:], as_array(data)[before:]
-            after = common_prefix(rest[0][::-1], rest[1][::-1])
-            for away, reach in TRIES:
+            after = _common_prefix(rest[0][::-1], rest[1][::-1])
+            for away, reach in _TRIES:
                 ids = self.patch(old, data, (before, after), away, reach)
                 if ids is not None:
                     return self.spelled(data, ids)
@@ -174,7 +171,7 @@ def same(new: I32, old: I32, count: int) -> bool:
     return len(new) >= count <= len(old) and bool(np.array_equal(new[:count], old[:count]))
 
 
-def common_prefix(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> int:
+def _common_prefix(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> int:
     """How many values two arrays share at their start."""
     length = min(len(first), len(second))
     different = first[:length] != second[:length]

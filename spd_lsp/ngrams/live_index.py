@@ -29,17 +29,15 @@ from spd_lsp.ngrams.document_changes import News, Open
 from spd_lsp.ngrams.file_sync import Contents, Followed, digest_of
 from spd_lsp.ngrams.incremental_tokenizer import Encoded, Retokeniser
 
-__all__ = ["Live"]
-
 Hole = tuple[int, int]  # the line that is left out, in characters
 Work = Iterator[None]  # pauses between its steps
 
-AT_ONCE = 20_000  # characters not seen before that are read before a completion; about 20 ms
+_AT_ONCE = 20_000  # characters not seen before that are read before a completion; about 20 ms
 FEW = 2_000  # files of a domain whose list is read before a completion; about 5 ms
 ACCEPTED = 50  # completions that are remembered as accepted
-LEAST_ACCEPTED = 3  # characters; less is as likely typed
-REST = 30.0  # seconds between two scans of a domain
-LAZINESS = 100  # times the last scan's duration that passes before the next
+_LEAST_ACCEPTED = 3  # characters; less is as likely typed
+_REST = 30.0  # seconds between two scans of a domain
+_LAZINESS = 100  # times the last scan's duration that passes before the next
 
 
 @dataclass(slots=True)
@@ -123,7 +121,7 @@ class Live:
 
     def offered(self, opened: Open, cursor: int, texts: Iterable[str]) -> None:
         """Remember what was offered, so that its acceptance is noticed."""
-        chosen = tuple(text for text in texts if len(text.strip()) >= LEAST_ACCEPTED)
+        chosen = tuple(text for text in texts if len(text.strip()) >= _LEAST_ACCEPTED)
         self.offer = Offer(opened.name, opened.text, cursor, chosen)
 
     # What the tables' users ask.
@@ -135,7 +133,7 @@ class Live:
         """
         name, now = domain.name, time.monotonic()
         if self.tables.get(name) != domain.path or (name not in self.followed and self.due[name] <= now):
-            self.tables[name], self.due[name] = domain.path, now + REST
+            self.tables[name], self.due[name] = domain.path, now + _REST
             self.followed.pop(name, None)
             self.queue.append(self.following(domain, read))
             if domain.files <= FEW:
@@ -187,16 +185,16 @@ class Live:
         if buffer is not None and buffer.opened.language != opened.language:
             self.close(opened.name)
             buffer = None
-        if buffer is not None and alike(buffer, opened, hole):
+        if buffer is not None and _alike(buffer, opened, hole):
             buffer.opened, buffer.hole = opened, hole
             return
         if buffer is None:
-            buffer = self.buffers[opened.name] = Buffer(opened, place_of(opened), hole)
+            buffer = self.buffers[opened.name] = Buffer(opened, _place_of(opened), hole)
             buffer.encoded = self.from_table(buffer)
         buffer.opened, buffer.hole = opened, hole
         known = len(buffer.encoded.data) if buffer.encoded else 0
         # A document without the cursor can wait, unless little of it is new.
-        if opened.name in self.late or len(opened.text) - known > (AT_ONCE if hole or known else 0):
+        if opened.name in self.late or len(opened.text) - known > (_AT_ONCE if hole or known else 0):
             self.late[opened.name] = None
         else:
             self.read(buffer)
@@ -211,12 +209,12 @@ class Live:
 
     def read(self, buffer: Buffer) -> None:
         """Encode a buffer where it changed, and count it."""
-        said = clean(buffer.opened.text)
-        text = countable(buffer.opened, said)
+        said = _clean(buffer.opened.text)
+        text = _countable(buffer.opened, said)
         if text is None:
             buffer.encoded = buffer.document = None
         else:
-            hole = buffer.hole and moved(buffer.hole, said, text)
+            hole = buffer.hole and _moved(buffer.hole, said, text)
             buffer.encoded = self.retokeniser.again(buffer.encoded, text)
             buffer.document = self.document(buffer.encoded, text, hole)
         self.place(buffer)
@@ -292,8 +290,8 @@ class Live:
             return
         line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
         self.offer = Offer()
-        if countable(opened, clean(line)) == clean(line):  # with a secret in it, it is not
-            ids = self.retokeniser.encode(clean(line)).ids
+        if _countable(opened, _clean(line)) == _clean(line):  # with a secret in it, it is not
+            ids = self.retokeniser.encode(_clean(line)).ids
             self.accepted.append(Accepted(opened.name, line, Document(next(self.serial), (ids,))))
             self.forget(self.accepted[:-ACCEPTED])
             self.place_all()
@@ -329,7 +327,7 @@ class Live:
     def read_late(self, name: str) -> Work:
         """Read a long document, with pauses; what changed meanwhile is read again at the end."""
         buffer = self.buffers.get(name)
-        if buffer is not None and (text := countable(buffer.opened, clean(buffer.opened.text))) is not None:
+        if buffer is not None and (text := _countable(buffer.opened, _clean(buffer.opened.text))) is not None:
             buffer.encoded = yield from self.retokeniser.gradually(text)
         self.late.pop(name, None)
         if (buffer := self.buffers.get(name)) is not None:
@@ -342,10 +340,10 @@ class Live:
             spent += time.monotonic() - started
             yield step
             started = time.monotonic()
-        self.due[name] = time.monotonic() + max(REST, LAZINESS * spent)
+        self.due[name] = time.monotonic() + max(_REST, _LAZINESS * spent)
 
 
-def countable(opened: Open, text: str) -> str | None:
+def _countable(opened: Open, text: str) -> str | None:
     """What may be counted of a document: code that someone wrote, secrets masked; None if nothing may."""
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > LARGEST:
         return None
@@ -353,12 +351,12 @@ def countable(opened: Open, text: str) -> str | None:
     return masked if fault is None else None
 
 
-def clean(text: str) -> str:
+def _clean(text: str) -> str:
     """The text without half characters, which no tokenizer reads."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def place_of(opened: Open) -> str:
+def _place_of(opened: Open) -> str:
     """What a domain knows a document's file by."""
     try:
         return str(opened.path.resolve()) if opened.path else opened.name
@@ -372,7 +370,7 @@ def line_around(text: str, cursor: int) -> Hole:
     return text.rfind("\n", 0, cursor) + 1, end + 1 if end >= 0 else len(text)
 
 
-def moved(hole: Hole, text: str, masked: str) -> Hole:
+def _moved(hole: Hole, text: str, masked: str) -> Hole:
     """Where a line of a text stands once other lines are masked: as many lines are before it."""
     if masked == text:
         return hole
@@ -380,7 +378,7 @@ def moved(hole: Hole, text: str, masked: str) -> Hole:
     return line_around(masked, sum(map(len, before)) + len(before))
 
 
-def alike(buffer: Buffer, opened: Open, hole: Hole | None) -> bool:
+def _alike(buffer: Buffer, opened: Open, hole: Hole | None) -> bool:
     """Whether a document differs from what was shown last by nothing but what is in the hole."""
     old, new = buffer.opened.text, opened.text
     if hole is None or buffer.hole is None:

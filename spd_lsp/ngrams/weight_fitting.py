@@ -25,7 +25,7 @@ from spd_lsp.ngrams.interpolation import ROWS, whole_rows
 Read = tuple[Observations, F64]  # of a document: what orders and model said of each token
 
 PLACES = 8_000  # places that the model is asked about: more moves the weights by hundredths
-WINDOW = 512  # tokens of a document that the model reads at once
+_WINDOW = 512  # tokens of a document that the model reads at once
 FEWEST = 500  # places below which weights would follow chance
 
 
@@ -73,7 +73,7 @@ def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
     """A piece of each document, from its start, and the whole document."""
     for stream in streams:
         if len(stream) > 1:
-            yield stream[:WINDOW], stream
+            yield stream[:_WINDOW], stream
 
 
 def judge(read: Sequence[Read]) -> Fitted | None:
@@ -83,12 +83,12 @@ def judge(read: Sequence[Read]) -> Fitted | None:
     """
     if sum(len(p_model) for _, p_model in read) < FEWEST:
         return None
-    whole, base = joined(read)
+    whole, base = _joined(read)
     crossed = []
     shipped = tuple(map(tuple, whole_rows(ROWS)[1:].tolist()))
     for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
         if fitted_on and judged_on:
-            crossed.append(mixed(*joined(judged_on), fit(*joined(fitted_on), shipped)))
+            crossed.append(mixed(*_joined(judged_on), fit(*_joined(fitted_on), shipped)))
     return Fitted(
         weights=fit(whole, base, shipped),
         places=len(base),
@@ -98,6 +98,6 @@ def judge(read: Sequence[Read]) -> Fitted | None:
     )
 
 
-def joined(read: Sequence[Read]) -> Read:
+def _joined(read: Sequence[Read]) -> Read:
     """What was observed of some documents, as of one."""
     return join([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])

@@ -68,7 +68,7 @@ def load(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer]) ->
     if not exact:
         return progress | {"resumed": progress["step"]}
     for kind, optimiser in optimisers.items():
-        restore(optimiser, {name: tensor for name, tensor in tensors.items() if name.startswith(f"{kind}/")})
+        _restore(optimiser, {name: tensor for name, tensor in tensors.items() if name.startswith(f"{kind}/")})
     return progress
 
 
@@ -77,7 +77,7 @@ def progress(folder: Path) -> dict[str, Any]:
     return load(folder, nn.Module(), {})
 
 
-def restore(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def _restore(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Give an optimiser its state back; names are kind/place/name."""
     state: dict[int, dict[str, Tensor]] = {}
     for path, tensor in tensors.items():

@@ -22,7 +22,7 @@ from spd_lsp.training.corpus.gather import LANGUAGES
 from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_of
 from spd_lsp.training.validation import KINDS, Measure, measure
 
-CARD = Path(__file__).with_name("card.md")
+_CARD = Path(__file__).with_name("card.md")
 
 
 def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def eight_bits(weight: Tensor) -> Tensor:
     return (weight / scale).round() * scale
 
 
-STORED: dict[str, Callable[[Tensor], Tensor]] = {
+_STORED: dict[str, Callable[[Tensor], Tensor]] = {
     "float32": Tensor.float,
     "float16": Tensor.half,
     "int8, a scale a row": eight_bits,
@@ -68,7 +68,7 @@ STORED: dict[str, Callable[[Tensor], Tensor]] = {
 def measure_storage(config: LlamaConfig, run: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, float]:
     """What narrower weights cost: nats a token of plain code by how the last checkpoint is stored."""
     model, found = LlamaForCausalLM(config), {}
-    for name, narrow in STORED.items():
+    for name, narrow in _STORED.items():
         checkpoint.load(run, model, {})
         for parameter in model.parameters():
             parameter.data.copy_(narrow(parameter.data))
@@ -87,7 +87,7 @@ def record(
 ) -> dict[str, Any]:
     """Everything the card says, for machines."""
     losses = {
-        language: {kind: loss_of(found) for kind, found in kinds.items()} for language, kinds in measures.items()
+        language: {kind: _loss_of(found) for kind, found in kinds.items()} for language, kinds in measures.items()
     }
     return {
         "plan": dict(plan),
@@ -105,7 +105,7 @@ def record(
     }
 
 
-def loss_of(found: Measure) -> dict[str, float]:
+def _loss_of(found: Measure) -> dict[str, float]:
     """A measured loss, for machines."""
     return {
         "nats_per_token": round(found.nats_a_token, 4),
@@ -118,22 +118,22 @@ def loss_of(found: Measure) -> dict[str, float]:
 def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     """Write MODEL_CARD.md and training.json; a `remark` in the run's plan.json is passed on to the card."""
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    card = CARD.read_text(encoding="utf-8").format(
+    card = _CARD.read_text(encoding="utf-8").format(
         shape=facts["shape"],
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
-        tokenizer=spelling(facts["tokenizer"]),
-        tokens=f"{in_all(facts, 'before', 'tokens') / 1e6:.1f}",
+        tokenizer=_spelling(facts["tokenizer"]),
+        tokens=f"{_in_all(facts, 'before', 'tokens') / 1e6:.1f}",
         commands=commands(facts),
-        hours=f"{in_all(facts, 'before_seconds', 'seconds') / 3600:.1f}",
+        hours=f"{_in_all(facts, 'before_seconds', 'seconds') / 3600:.1f}",
         remark=facts["plan"].get("remark", ""),
-        losses="\n".join(loss_line(language, kinds) for language, kinds in facts["validation"].items()),
-        storage="\n".join(storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
-        sources="\n".join(source_line(source) for source in facts["sources"]),
+        losses="\n".join(_loss_line(language, kinds) for language, kinds in facts["validation"].items()),
+        storage="\n".join(_storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
+        sources="\n".join(_source_line(source) for source in facts["sources"]),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
 
-def in_all(facts: Mapping[str, Any], *parts: str) -> float:
+def _in_all(facts: Mapping[str, Any], *parts: str) -> float:
     """The sum of some of a run's numbers; those of what came before it may be missing."""
     return float(sum(facts["progress"].get(part, 0) for part in parts))
 
@@ -141,7 +141,7 @@ def in_all(facts: Mapping[str, Any], *parts: str) -> float:
 def commands(facts: Mapping[str, Any]) -> str:
     """How to make the model; a phase after the run works in a second folder, MORE, with rows of its own."""
     step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
-    whole = f"{step} all --work DIR{chosen_spelling(facts['tokenizer'])}"
+    whole = f"{step} all --work DIR{_chosen_spelling(facts['tokenizer'])}"
     if (phase := plan.get("phase", "run")) in ("run", "decay"):
         stable = progress["tokens"] - plan.get("decay", 0)
         return f"{whole} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
@@ -159,31 +159,31 @@ def commands(facts: Mapping[str, Any]) -> str:
     )
 
 
-def spelling(found: Mapping[str, Any]) -> str:
+def _spelling(found: Mapping[str, Any]) -> str:
     """The tokenizer, in words."""
     reach = {"words": "none crosses a word", "lines": "some join words across single blanks"}[found["merges"]]
     return f"{found['vocabulary']:,} tokens; no token holds text before a newline, {reach}"
 
 
-def chosen_spelling(found: Mapping[str, Any]) -> str:
+def _chosen_spelling(found: Mapping[str, Any]) -> str:
     """The options of a tokenizer that is not the usual one."""
     size = "" if found["vocabulary"] == VOCABULARY else f" --vocabulary {found['vocabulary']}"
     return size + ("" if found["merges"] == MERGES[0] else f" --merges {found['merges']}")
 
 
-def loss_line(language: str, kinds: Mapping[str, Mapping[str, float]]) -> str:
+def _loss_line(language: str, kinds: Mapping[str, Mapping[str, float]]) -> str:
     """A language's losses as a row of the card's table."""
     losses = [f"{kinds[kind][unit]:.3f}" for kind in KINDS for unit in ("nats_per_token", "bits_per_byte")]
     return f"| {language} | {' | '.join(losses)} | {kinds['plain']['tokens']:,} |"
 
 
-def storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
+def _storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
     """One way to store the weights as a row of the card's table."""
     size = facts["progress"]["parameters"] * {"float32": 4, "float16": 2}.get(name, 1) / 2**20
     return f"| {name} | {size:.1f} | {nats:.4f} |"
 
 
-def source_line(source: Mapping[str, Any]) -> str:
+def _source_line(source: Mapping[str, Any]) -> str:
     """One package as a row of the card's table."""
     used = source["skipped"] or f"{source['files']} files, {source['bytes'] / 1e6:.1f} MB"
     name = f"{source['language']} | {source['name']} | {source['version']} | {source['licence']}"

@@ -18,8 +18,8 @@ NEEDED = (
     "tokenizer/tokenizer.json",
     "tokenizer/tokenizer_config.json",
 )
-TOLD = ("rows/rows.json", "corpus/sources.json")  # for who wants to know; the steps make their own
-ELSEWHERE = "handover"  # where those are put: in their places they would say that the steps are done
+_TOLD = ("rows/rows.json", "corpus/sources.json")  # for who wants to know; the steps make their own
+_ELSEWHERE = "handover"  # where those are put: in their places they would say that the steps are done
 
 
 def pack(work: Path, archive: Path) -> int:
@@ -32,9 +32,9 @@ def pack(work: Path, archive: Path) -> int:
     with tarfile.open(beside, "w:xz") as packed:
         for name in NEEDED:
             packed.add(work / name, name)
-        for name in TOLD:
+        for name in _TOLD:
             if (work / name).exists():
-                packed.add(work / name, f"{ELSEWHERE}/{Path(name).name}")
+                packed.add(work / name, f"{_ELSEWHERE}/{Path(name).name}")
     beside.replace(archive)
     return archive.stat().st_size
 
@@ -45,7 +45,7 @@ def unpack(archive: Path, work: Path) -> None:
         raise UserError(f"expected a work folder without a run and a tokenizer, found one in {work}; name another")
     try:
         with tarfile.open(archive) as packed:
-            known = {*NEEDED, *(f"{ELSEWHERE}/{Path(name).name}" for name in TOLD)}
+            known = {*NEEDED, *(f"{_ELSEWHERE}/{Path(name).name}" for name in _TOLD)}
             members = [member for member in packed.getmembers() if member.isfile() and member.name in known]
             if not {*NEEDED} <= {member.name for member in members}:
                 raise UserError(f"expected a run that `pack` wrote in {archive}, found something else")

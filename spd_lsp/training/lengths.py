@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from spd_lsp.completion.tokenizer import Tokens
 
-PLACES = 3_000
-NEAR = 300  # characters before the cursor's line that are tokenised along
+_PLACES = 3_000
+_NEAR = 300  # characters before the cursor's line that are tokenised along
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def measure_lengths(texts: Sequence[str], tokens: Tokens) -> Lengths:
     )
 
 
-def measure_reach(texts: Sequence[str], tokens: Tokens, places: int = PLACES) -> dict[str, tuple[int, int]]:
+def measure_reach(texts: Sequence[str], tokens: Tokens, places: int = _PLACES) -> dict[str, tuple[int, int]]:
     """Cursors from whose line no token leads on to what is written there, and all cursors, by where they stand.
 
     A completion begins with the tokens taken back at the cursor, which one token must stand for: where that token
@@ -48,7 +48,7 @@ def measure_reach(texts: Sequence[str], tokens: Tokens, places: int = PLACES) ->
         end = text.find("\n", at)
         rest = text[at : end if end >= 0 else len(text)]
         if rest and text[start:at].strip():
-            near = text.rfind("\n", 0, max(0, start - NEAR)) + 1
+            near = text.rfind("\n", 0, max(0, start - _NEAR)) + 1
             count = found["after a blank" if text[at - 1] == " " else "elsewhere"]
             count[0] += not leads_on(text[near:at], rest, tokens)
             count[1] += 1

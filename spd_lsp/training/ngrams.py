@@ -24,7 +24,7 @@ from spd_lsp.completion.tokenizer import Tokens
 # Order -> how many packages must share an n-gram, and how often it must stand in them all. Found by raising, from
 # (3, 1), whichever least hurt the likelihood of code of the development packages per byte saved, down to 12 MiB.
 Least = Mapping[int, tuple[int, int]]
-LEAST: Least = {2: (3, 12), 3: (3, 6), 4: (4, 10), 5: (6, 16), 6: (8, 24)}
+_LEAST: Least = {2: (3, 12), 3: (3, 6), 4: (4, 10), 5: (6, 16), 6: (8, 24)}
 
 Package = Sequence[U16]  # its documents, each ended by end-of-text
 Report = Callable[[int], None]
@@ -62,7 +62,7 @@ def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tok
 
 def tally(packages: Sequence[Package], order: int, tokens: Tokens) -> Tally:
     """Count the n-grams of one order over all packages."""
-    runs = [count_package(documents, order, tokens) for documents in packages if documents]
+    runs = [_count_package(documents, order, tokens) for documents in packages if documents]
     records = np.concatenate([run.records for run in runs])
     sorting = np.argsort(records, kind="stable")
     records = records[sorting]
@@ -75,7 +75,7 @@ def tally(packages: Sequence[Package], order: int, tokens: Tokens) -> Tally:
     )
 
 
-def count_package(documents: Package, order: int, tokens: Tokens) -> Run:
+def _count_package(documents: Package, order: int, tokens: Tokens) -> Run:
     """The n-grams of one order in one package."""
     streams = [np.concatenate(([tokens.end_of_text], document)) for document in documents]
     return count_streams(streams, orders=(order,), vocab_size=tokens.vocab_size)
@@ -92,7 +92,7 @@ def write_domain(
     packages: Sequence[Package],
     tokens: Tokens,
     path: Path,
-    least: Least = LEAST,
+    least: Least = _LEAST,
     report: Report = lambda order: None,
 ) -> TableSummary:
     """Write a table of what the packages share; `report` hears of each order. The same ids, the same bytes."""

@@ -45,11 +45,11 @@ from spd_lsp.training.validation import Measure, measure_texts
 
 LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
 JUDGED = LISTING.with_name("judged.txt")
-LENGTH = 1_024
-TOKENIZER_BYTES = 60_000_000  # of source text the merges are learnt from
+_LENGTH = 1_024
+_TOKENIZER_BYTES = 60_000_000  # of source text the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
-HELD_OUT_FILES = 120  # of Python, for the loss
-HELD_OUT_OTHERS = 30  # of each other language
+_HELD_OUT_FILES = 120  # of Python, for the loss
+_HELD_OUT_OTHERS = 30  # of each other language
 PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
 Report = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
@@ -65,8 +65,8 @@ class Recipe:
     seed: int = 0
     vocabulary: int = VOCABULARY
     merges: str = MERGES[0]
-    length: int = LENGTH
-    tokenizer_bytes: int = TOKENIZER_BYTES
+    length: int = _LENGTH
+    tokenizer_bytes: int = _TOKENIZER_BYTES
     rows_bytes: int = ROWS_BYTES
     shape: Shape = SHAPE
 
@@ -90,7 +90,7 @@ class Recipe:
 
     def held_out(self, chosen: Mapping[str, Selection]) -> dict[str, list[Path]]:
         """Those of the files held out that are measured on, by language."""
-        most = dict.fromkeys(chosen, HELD_OUT_OTHERS) | {"python": HELD_OUT_FILES}
+        most = dict.fromkeys(chosen, _HELD_OUT_OTHERS) | {"python": _HELD_OUT_FILES}
         return {language: files.held_out[: most[language]] for language, files in chosen.items()}
 
 
@@ -171,7 +171,7 @@ def make_phase(recipe: Recipe, phase: str, start: Path, plan: Plan, report: Repo
         raise UserError(
             f"expected a model that this recipe exported in {start}, found no training.json; name another"
         )
-    seen = so_far(json.loads(facts.read_text(encoding="utf-8"))["progress"])
+    seen = _so_far(json.loads(facts.read_text(encoding="utf-8"))["progress"])
     plan = replace(plan, first_row=int(seen["before"]) // recipe.length)
     keep_plan(recipe.work / phase, plan)
     (recipe.work / phase / "start.json").write_text(json.dumps(seen), encoding="utf-8")
@@ -179,7 +179,7 @@ def make_phase(recipe: Recipe, phase: str, start: Path, plan: Plan, report: Repo
     train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=objective, stop=stop)
 
 
-def so_far(progress: Mapping[str, float]) -> dict[str, float]:
+def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
     """What an exported model has seen, as what came before a phase that goes on from it: tokens and seconds."""
     return {
         "before": progress.get("before", 0) + progress["tokens"],

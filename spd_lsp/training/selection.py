@@ -15,7 +15,7 @@ from pathlib import Path
 from spd_lsp.training.corpus.gather import LANGUAGES
 
 HELD_OUT = 3  # of 256: about one file in a hundred
-SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
+_SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Selection:
 def select(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
     """Choose files of about budget bytes in all, by language. The same seed gives the same files."""
     languages = [language for language in LANGUAGES if (corpus / language).is_dir()]
-    whole = sum(SHARES[language] for language in languages)
+    whole = sum(_SHARES[language] for language in languages)
     return {
-        language: select_language(corpus / language, int(budget * SHARES[language] / whole), seed)
+        language: select_language(corpus / language, int(budget * _SHARES[language] / whole), seed)
         for language in languages
     }
 
@@ -39,7 +39,7 @@ def select(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
 def select_language(folder: Path, budget: int, seed: int) -> Selection:
     """Choose files of about budget bytes of one language, evenly over its packages."""
     rng = random.Random(seed)
-    packages = [files_of(package) for package in sorted(path for path in folder.iterdir() if path.is_dir())]
+    packages = [_files_of(package) for package in sorted(path for path in folder.iterdir() if path.is_dir())]
     held_out = [path for paths in packages for path in paths if is_held_out(path, folder)]
     learnable = [[path for path in paths if not is_held_out(path, folder)] for paths in packages]
     cap = even_share([sum(path.stat().st_size for path in paths) for paths in learnable], budget)
@@ -49,7 +49,7 @@ def select_language(folder: Path, budget: int, seed: int) -> Selection:
     return Selection(learnt, held_out)
 
 
-def files_of(folder: Path) -> list[Path]:
+def _files_of(folder: Path) -> list[Path]:
     """Every file below a folder, in the order of their names."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 

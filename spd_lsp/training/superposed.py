@@ -31,9 +31,9 @@ from spd_lsp.training.loss import CHUNK, ChunkedLoss
 from spd_lsp.training.train import Plan, weigh
 
 LONGEST = 12  # positions of a span; the paper finds superposition near linear for about ten
-APART = 12  # most plain positions between two spans
+_APART = 12  # most plain positions between two spans
 MOST = 8  # tokens in a mixture; the fewest is 2
-TRUST = (0.5, 16.0)  # bounds of c: from mixtures that nearly give the token away to the model's own probabilities
+_TRUST = (0.5, 16.0)  # bounds of c: from mixtures that nearly give the token away to the model's own probabilities
 SHARE = 0.5  # of the loss that superposed positions bear
 
 
@@ -49,27 +49,27 @@ class Spans:
 
 def draw_spans(length: int, rng: np.random.Generator) -> Spans:
     """Spans of 1 to LONGEST places, about half of L tokens; a token stands before and after each place."""
-    found = list(bounds(length, rng))
+    found = list(_bounds(length, rng))
     counts = torch.tensor([end - start for start, end in found])
     drawn = (
         torch.tensor([start for start, _ in found]),
         torch.from_numpy(rng.integers(2, MOST + 1, len(found))),
-        torch.from_numpy(np.exp(rng.uniform(math.log(TRUST[0]), math.log(TRUST[1]), len(found)))),
+        torch.from_numpy(np.exp(rng.uniform(math.log(_TRUST[0]), math.log(_TRUST[1]), len(found)))),
     )
     places = torch.cat([torch.arange(start, end) for start, end in found])
     return Spans(places, *(column.repeat_interleave(counts) for column in drawn))
 
 
-def bounds(length: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+def _bounds(length: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
     """First place of each span and the place after its last, with up to APART plain places between spans."""
-    start = int(rng.integers(1, APART + 1))
+    start = int(rng.integers(1, _APART + 1))
     while start < length - 1:
         end = min(start + int(rng.integers(1, LONGEST + 1)), length - 1)
         yield start, end
-        start = end + int(rng.integers(1, APART + 1))
+        start = end + int(rng.integers(1, _APART + 1))
 
 
-def likeliest(states: Tensor, embedding: Tensor, actual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _likeliest(states: Tensor, embedding: Tensor, actual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The MOST likeliest tokens after states [S, D] and their logits, [S, K]; and the actual ones', [S, 1]."""
     found = []
     for part, wanted in zip(torch.split(states, CHUNK), torch.split(actual, CHUNK), strict=True):
@@ -137,7 +137,7 @@ def read(model: LlamaForCausalLM, row: Tensor, low: torch.dtype, rng: np.random.
         plain = out.last_hidden_state[0]  # [L, D]
         with torch.no_grad():
             embedding = model.model.embed_tokens.weight.to(low)
-            ids, logits, own = likeliest(plain[spans.places - 1].to(low), embedding, actual)
+            ids, logits, own = _likeliest(plain[spans.places - 1].to(low), embedding, actual)
             ids, weights = mix(ids, logits, actual, own, spans, rng)
         mixed = read_mixtures(model, cache, spans, ids, weights)
     return Reading(plain, mixed, spans)
@@ -148,7 +148,7 @@ def superposed_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int)
     low: torch.dtype = getattr(torch, plan.low)
     reading = read(model, row, low, np.random.default_rng([plan.seed, step, int(row.sum())]))
     weights, after = weigh(row, plan.end_weight)[0], reading.spans.places + 1
-    shares = torch.cat([even(weights[1:]) * (1 - SHARE), even(weights[after]) * SHARE])
+    shares = torch.cat([_even(weights[1:]) * (1 - SHARE), _even(weights[after]) * SHARE])
     states = torch.cat([reading.plain[:-1], reading.mixed])
     targets = torch.cat([row[0, 1:], row[0, after]])
     loss: Tensor = ChunkedLoss.apply(  # type: ignore[no-untyped-call]
@@ -157,7 +157,7 @@ def superposed_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int)
     return loss
 
 
-def even(weights: Tensor) -> Tensor:
+def _even(weights: Tensor) -> Tensor:
     """Weights as shares of their sum."""
     return weights / weights.sum()
 

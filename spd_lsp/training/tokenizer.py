@@ -18,24 +18,24 @@ END, SUFFIX, PREFIX, MIDDLE, PAD = "<|endoftext|>", "<|suffix|>", "<|prefix|>", 
 SPECIAL = (END, SUFFIX, PREFIX, MIDDLE, PAD)  # their ids are their places: END is 0
 
 # A newline takes the blanks around it along: "\n        " can be one token; none has text before a newline.
-ENDS = r"(?:[ \t]*\r?\n)+[ \t]*"  # ends of lines and the indentation that follows
-WORD = r" ?[\p{L}_][\p{L}_\p{N}]*"  # identifiers, whole
-NUMBER = r"\p{N}{1,3}"
-SIGNS = r" ?[^\s\p{L}\p{N}_]+"  # runs of punctuation
-JOINTS = {
-    "words": "|".join((ENDS, WORD, NUMBER, SIGNS, r"\s+")),
+_ENDS = r"(?:[ \t]*\r?\n)+[ \t]*"  # ends of lines and the indentation that follows
+_WORD = r" ?[\p{L}_][\p{L}_\p{N}]*"  # identifiers, whole
+_NUMBER = r"\p{N}{1,3}"
+_SIGNS = r" ?[^\s\p{L}\p{N}_]+"  # runs of punctuation
+_JOINTS = {
+    "words": "|".join((_ENDS, _WORD, _NUMBER, _SIGNS, r"\s+")),
     # " = self." can be one token: any words and punctuation of a line that a single blank holds apart.
-    "lines": "|".join((ENDS, f"(?:{WORD}|{SIGNS})+", NUMBER, r"\s+")),
+    "lines": "|".join((_ENDS, f"(?:{_WORD}|{_SIGNS})+", _NUMBER, r"\s+")),
 }
-MERGES = tuple(JOINTS)
+MERGES = tuple(_JOINTS)
 
 
-def blank_tokenizer(merges: str = MERGES[0]) -> Tokenizer:
+def _blank_tokenizer(merges: str = MERGES[0]) -> Tokenizer:
     """A tokenizer that knows the joints and no merges yet; `merges` names what they stay inside of."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(JOINTS[merges]), behavior="isolated"),
+            pre_tokenizers.Split(Regex(_JOINTS[merges]), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -53,12 +53,12 @@ def learn_tokenizer(texts: Iterable[str], vocabulary: int = VOCABULARY, merges: 
         return learn_words(texts, vocabulary)
     kept = list(texts)  # read twice
     joining = vocabulary // JOINING
-    return join_words(learn_words(kept, vocabulary - joining), kept, joining)
+    return _join_words(learn_words(kept, vocabulary - joining), kept, joining)
 
 
 def learn_words(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A tokenizer whose merges stay inside of words and runs of punctuation."""
-    tokenizer = blank_tokenizer()
+    tokenizer = _blank_tokenizer()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[AddedToken(token, special=True) for token in SPECIAL],
@@ -70,9 +70,9 @@ def learn_words(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def join_words(words: Tokenizer, texts: Iterable[str], joining: int) -> Tokenizer:
+def _join_words(words: Tokenizer, texts: Iterable[str], joining: int) -> Tokenizer:
     """So many more tokens: a second round of byte-pair encoding, whose letters are the tokens of the first."""
-    names = {letter(place): name for name, place in words.get_vocab().items()}
+    names = {_letter(place): name for name, place in words.get_vocab().items()}
     second = Tokenizer(models.BPE())
     second.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
@@ -82,18 +82,18 @@ def join_words(words: Tokenizer, texts: Iterable[str], joining: int) -> Tokenize
         show_progress=False,
     )
     whole = whole_words(words)
-    second.train_from_iterator((spelt(text, words, whole) for text in texts), trainer)
+    second.train_from_iterator((_spelt(text, words, whole) for text in texts), trainer)
     rules = json.loads(words.to_str())
     vocabulary: dict[str, int] = rules["model"]["vocab"]
     for pair in json.loads(second.to_str())["model"]["merges"]:
         left, right = ("".join(names[sign] for sign in part) for part in pair)
         rules["model"]["merges"].append([left, right])
         vocabulary.setdefault(left + right, len(vocabulary))
-    rules["pre_tokenizer"] = json.loads(blank_tokenizer("lines").to_str())["pre_tokenizer"]
+    rules["pre_tokenizer"] = json.loads(_blank_tokenizer("lines").to_str())["pre_tokenizer"]
     return Tokenizer.from_str(json.dumps(rules))
 
 
-def letter(place: int) -> str:
+def _letter(place: int) -> str:
     """What stands for a token in the second round: a character of a plane that no text uses."""
     return chr(0xF0000 + place)
 
@@ -108,7 +108,7 @@ def whole_words(words: Tokenizer) -> frozenset[int]:
     )
 
 
-def spelt(text: str, words: Tokenizer, whole: frozenset[int]) -> str:
+def _spelt(text: str, words: Tokenizer, whole: frozenset[int]) -> str:
     """A text in the letters of the second round; a blank stands where no merge may be.
 
     Example: `foo = self.x1[0]` of the tokens `foo`, ` =`, ` self`, `.`, `x`, `1`, `[`, `0`, `]` is `foo = self.`,
@@ -118,7 +118,7 @@ def spelt(text: str, words: Tokenizer, whole: frozenset[int]) -> str:
     parts = encoding.word_ids
     alone = [a != b != c for a, b, c in zip([None, *parts], parts, [*parts[1:], None], strict=False)]
     return "".join(
-        letter(place) if one and place in whole else " " for place, one in zip(encoding.ids, alone, strict=True)
+        _letter(place) if one and place in whole else " " for place, one in zip(encoding.ids, alone, strict=True)
     )
 
 
@@ -148,4 +148,4 @@ def open_tokenizer(folder: Path) -> Tokenizer:
 def merges_of(tokenizer: Tokenizer) -> str:
     """What the merges of a tokenizer of this recipe stay inside of."""
     found = json.loads(tokenizer.to_str())["pre_tokenizer"]
-    return next(name for name in MERGES if json.loads(blank_tokenizer(name).to_str())["pre_tokenizer"] == found)
+    return next(name for name in MERGES if json.loads(_blank_tokenizer(name).to_str())["pre_tokenizer"] == found)

@@ -22,7 +22,7 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
-REFILL = 20  # steps: about as far as the optimisers remember
+_REFILL = 20  # steps: about as far as the optimisers remember
 Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # of a row, at a step: what is to fall
 
 
@@ -126,11 +126,11 @@ def rate(progress: Progress, plan: Plan) -> float:
     """
     rise = min(1.0, (progress.tokens + 1) / plan.warm_up) if plan.warm_up else 1.0
     if progress.resumed:
-        rise = min(rise, (progress.step - progress.resumed + 1) / REFILL)
+        rise = min(rise, (progress.step - progress.resumed + 1) / _REFILL)
     return min(rise, (plan.tokens - progress.tokens) / plan.decay) if plan.decay else rise
 
 
-def set_rates(found: dict[str, Optimizer], factor: float) -> None:
+def _set_rates(found: dict[str, Optimizer], factor: float) -> None:
     """Scale every group's learning rate from the one it began with."""
     for optimiser in found.values():
         for group in optimiser.param_groups:
@@ -161,7 +161,7 @@ def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> T
     return next_token_loss(hidden, model.model.embed_tokens.weight, row, weigh(row, plan.end_weight), low)
 
 
-def take_step(
+def _take_step(
     model: LlamaForCausalLM,
     found: dict[str, Optimizer],
     ids: Tensor,
@@ -203,9 +203,9 @@ def train(
     progress = Progress(**checkpoint.load(folder, model, found))
     began, saved = time.process_time() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0:
-        set_rates(found, rate(progress, plan))
+        _set_rates(found, rate(progress, plan))
         ids = batch(rows, progress.step, plan.rows_a_step, plan.first_row)
-        loss = take_step(model, found, ids, plan, objective, progress.step)
+        loss = _take_step(model, found, ids, plan, objective, progress.step)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
         progress.seconds = time.process_time() - began

@@ -57,30 +57,30 @@ def measure(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokeniz
     """Loss of a model on the held-out rows of one kind, or on the first `most` of them."""
     ids = np.load(folder / f"{kind}.ids.npy")[: most or None]
     counted = np.load(folder / f"{kind}.measured.npy")[: most or None]
-    return measure_rows(model, ids, counted, tokenizer)
+    return _measure_rows(model, ids, counted, tokenizer)
 
 
 def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Measure:
     """Loss of a model on texts end to end, in rows of its own tokens: models of other tokens compare by byte."""
     stream = array("H", chain.from_iterable(plain(text, tokenizer).ids for text in texts))
     ids = np.array([row.ids for row in plain_rows(stream, length)], dtype=np.uint16)
-    return measure_rows(model, ids, np.ones(ids.shape, dtype=np.bool_), tokenizer)
+    return _measure_rows(model, ids, np.ones(ids.shape, dtype=np.bool_), tokenizer)
 
 
-def measure_rows(
+def _measure_rows(
     model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], counted: npt.NDArray[np.bool_], tokenizer: Tokenizer
 ) -> Measure:
     """Loss of a model on those tokens of rows [N, L] that count."""
     width = widths(tokenizer)
     nats, tokens, size = 0.0, 0, 0
-    for losses, row, wanted in zip(token_losses(model, ids), ids, counted, strict=True):
+    for losses, row, wanted in zip(_token_losses(model, ids), ids, counted, strict=True):
         nats += float(losses[torch.from_numpy(wanted[1:])].sum())
         tokens += int(wanted[1:].sum())
         size += int(width[row[1:][wanted[1:]]].sum())
     return Measure(nats, tokens, size)
 
 
-def token_losses(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16]) -> Iterator[Tensor]:
+def _token_losses(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16]) -> Iterator[Tensor]:
     """The loss of every token but the first, [L - 1], row by row."""
     with torch.inference_mode():
         for row in ids:

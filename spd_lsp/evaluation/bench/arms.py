@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
     from spd_lsp.models.base import Runner
 
-__all__ = ["LLAMA_CPP", "SINGLE", "Contest", "contenders", "forget", "run"]
 
 Answer = TypeVar("Answer")
 
 HISTORY = 16  # ids before the drafts that n-grams can reach back to
-WITH_NGRAMS = ("superposed", "verified")
-TOP_P = 0.9  # of nucleus sampling, as in `sampling`
+_WITH_NGRAMS = ("superposed", "verified")
+_TOP_P = 0.9  # of nucleus sampling, as in `sampling`
 WHOLE = np.ones(1)
 LLAMA_CPP = "llama.cpp"
 
@@ -166,7 +165,7 @@ def decode(name: str, contest: Contest, k: int) -> Run:
     forget(contest.model)
     model = Watched(contest.model)
     ngrams = None
-    if name in WITH_NGRAMS and contest.interpolation is not None:
+    if name in _WITH_NGRAMS and contest.interpolation is not None:
         ngrams = WatchedInterpolation(contest.interpolation, model)
     start = Start(contest.prompt, never, contest.prompt[-HISTORY:], ngrams)
     settings = Settings(drafts=k, max_tokens=contest.tokens)
@@ -225,7 +224,7 @@ def generate(contest: Contest, k: int, **how: Any) -> Run:
     return Run(marks[0] - began, ended - marks[0], contest.tokens, contest.tokens, k * (contest.tokens - 1))
 
 
-def rows_of_llama_cpp(contest: Contest, k: int) -> Run:
+def _rows_of_llama_cpp(contest: Contest, k: int) -> Run:
     """k rows of llama.cpp, one pass for a token of each."""
     model = contest.llama_cpp
     assert model is not None
@@ -254,9 +253,9 @@ ARMS: dict[str, Callable[[Contest, int], Run]] = {
     "nucleus": lambda contest, k: decode("nucleus", contest, k),
     "beam": lambda contest, k: decode("beam", contest, k),
     "transformers greedy": lambda contest, k: generate(contest, 1, do_sample=False),
-    "transformers nucleus": lambda contest, k: generate(contest, k, do_sample=True, top_p=TOP_P, top_k=0),
+    "transformers nucleus": lambda contest, k: generate(contest, k, do_sample=True, top_p=_TOP_P, top_k=0),
     "transformers beam": lambda contest, k: generate(contest, k, do_sample=False, num_beams=k),
-    LLAMA_CPP: rows_of_llama_cpp,
+    LLAMA_CPP: _rows_of_llama_cpp,
     "reading": lambda contest, k: reading(contest),
 }
 SINGLE = ("reading", "greedy", "transformers greedy")  # write one draft, whatever k

@@ -25,7 +25,6 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from spd_lsp.models.base import Runner
 
-__all__ = ["ASKING", "DRAFTS", "Served", "serve"]
 
 Key = tuple[str, int]  # a decoder's name and how many editors ask
 Report = Callable[[str, int, int], None]

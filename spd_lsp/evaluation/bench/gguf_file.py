@@ -14,18 +14,15 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 
-__all__ = ["Unlike", "write"]
-
-
 # What llama.cpp calls a kind of model, and whether it wants the two halves that a rotation turns side by side.
-KINDS = {
+_KINDS = {
     "llama": ("llama", True),
     "mistral": ("llama", True),
     "qwen2": ("qwen2", False),
     "qwen3": ("qwen3", False),
 }
-WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-IN_LAYER = {
+_WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_IN_LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -51,17 +48,17 @@ def write(folder: Path, path: Path) -> str:
     from spd_lsp.models.checkpoint.description import read_config
 
     config = read_config(folder)
-    if config.model_type not in KINDS:
-        raise Unlike(f"a model of type {config.model_type}; {', '.join(KINDS)} are compared")
+    if config.model_type not in _KINDS:
+        raise Unlike(f"a model of type {config.model_type}; {', '.join(_KINDS)} are compared")
     rotation = config.rope_parameters
     if rotation["rope_type"] != "default":
         raise Unlike(f"positions of type {rotation['rope_type']}")
-    kind, side_by_side = KINDS[config.model_type]
+    kind, side_by_side = _KINDS[config.model_type]
     writer = GGUFWriter(path, kind)
-    describe(writer, config, rotation["rope_theta"])
+    _describe(writer, config, rotation["rope_theta"])
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     precision = "float32"
-    for name, weight in stored(folder):
+    for name, weight in _stored(folder):
         named = renamed(name)
         if side_by_side and (turned := heads.get(named.split(".")[-2])):
             weight = pairs_together(weight, turned)
@@ -75,7 +72,7 @@ def write(folder: Path, path: Path) -> str:
     return precision
 
 
-def describe(writer: Any, config: Any, theta: float) -> None:
+def _describe(writer: Any, config: Any, theta: float) -> None:
     """Write the shape."""
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
@@ -93,7 +90,7 @@ def describe(writer: Any, config: Any, theta: float) -> None:
     writer.add_tokenizer_model("no_vocab")
 
 
-def stored(folder: Path) -> Iterator[tuple[str, Floats]]:
+def _stored(folder: Path) -> Iterator[tuple[str, Floats]]:
     """All parameters; bfloat16 becomes float32, which holds it exactly."""
     import torch
     from safetensors import safe_open
@@ -108,11 +105,11 @@ def stored(folder: Path) -> Iterator[tuple[str, Floats]]:
 def renamed(name: str) -> str:
     """Example: `model.layers.3.mlp.up_proj.weight` -> `blk.3.ffn_up.weight`."""
     stem, _, kind = name.rpartition(".")
-    if stem in WHOLE:
-        return f"{WHOLE[stem]}.{kind}"
+    if stem in _WHOLE:
+        return f"{_WHOLE[stem]}.{kind}"
     parts = stem.split(".")
-    if parts[:2] == ["model", "layers"] and (inside := ".".join(parts[3:])) in IN_LAYER:
-        return f"blk.{parts[2]}.{IN_LAYER[inside]}.{kind}"
+    if parts[:2] == ["model", "layers"] and (inside := ".".join(parts[3:])) in _IN_LAYER:
+        return f"blk.{parts[2]}.{_IN_LAYER[inside]}.{kind}"
     raise Unlike(f"a parameter {name}")
 
 

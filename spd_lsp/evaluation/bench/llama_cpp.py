@@ -24,14 +24,11 @@ import numpy as np
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.evaluation.bench.gguf_file import Unlike, write
 
-__all__ = ["LlamaCpp", "Unlike"]
-
-
-SIZES = struct.Struct("4I")  # how a context's settings begin: positions, batch, part of a batch, rows
+_SIZES = struct.Struct("4I")  # how a context's settings begin: positions, batch, part of a batch, rows
 AS_FILLED_IN = (512, 2048, 512, 1)
 FLAGS, UNIFIED = slice(136, 142), 141  # the last of these six: all rows in one cache, where a prompt is kept once
-FLAGS_AS_FILLED_IN = bytes((0, 1, 1, 1, 1, 0))
-ERROR = 4  # the level of a message
+_FLAGS_AS_FILLED_IN = bytes((0, 1, 1, 1, 1, 0))
+_ERROR = 4  # the level of a message
 
 
 class Settings(ctypes.Structure):
@@ -55,7 +52,7 @@ class Batch(ctypes.Structure):
 
 
 Listener = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
-SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_model_default_params": (Settings, []),
     "llama_context_default_params": (Settings, []),
     "llama_model_load_from_file": (c_void_p, [c_char_p, Settings]),
@@ -86,7 +83,7 @@ def library() -> Any:
     except ImportError as error:
         raise Unlike("not installed; pip install 'spd-lsp[bench-llama]' to have it") from error
     found = ctypes.CDLL(package.__file__)
-    for name, (answer, given) in SIGNATURES.items():
+    for name, (answer, given) in _SIGNATURES.items():
         if not hasattr(found, name):
             raise Unlike(f"{version('xllamacpp')} has no {name}")
         function = getattr(found, name)
@@ -121,9 +118,9 @@ class LlamaCpp:
         """A context's settings: so many positions in one cache that all rows share, read in one batch."""
         found: Settings = self.library.llama_context_default_params()
         room = bytearray(bytes(found.room))
-        if SIZES.unpack_from(room) != AS_FILLED_IN or bytes(room[FLAGS]) != FLAGS_AS_FILLED_IN:
+        if _SIZES.unpack_from(room) != AS_FILLED_IN or bytes(room[FLAGS]) != _FLAGS_AS_FILLED_IN:
             raise Unlike(f"{version('xllamacpp')} lays out its settings in another way than is known here")
-        SIZES.pack_into(room, 0, positions, max(positions, AS_FILLED_IN[1]), AS_FILLED_IN[2], rows)
+        _SIZES.pack_into(room, 0, positions, max(positions, AS_FILLED_IN[1]), AS_FILLED_IN[2], rows)
         room[UNIFIED] = 1
         return Settings.from_buffer_copy(bytes(room))
 

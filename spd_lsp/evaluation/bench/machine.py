@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["WeightReader", "apart", "describe", "forget_peak", "held_bytes", "load", "peak_bytes"]
-
-WIDTH = 1024  # of the matrix that stands for a model's weights
+_WIDTH = 1024  # of the matrix that stands for a model's weights
 MOST = 1 << 28  # bytes of it, far more than processors keep; it is read several times for a larger model
-PROCESSOR = "model name"
+_PROCESSOR = "model name"
 
 
 def describe(device: str) -> dict[str, str]:
@@ -46,7 +44,7 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith(PROCESSOR))
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith(_PROCESSOR))
     return next(named, platform.processor() or platform.machine())
 
 
@@ -68,9 +66,9 @@ class WeightReader:
         self.size = size
         self.device = torch.device(device)
         self.times = -(-size // MOST)
-        rows = max(1, size // (4 * WIDTH * self.times))
-        self.matrix = torch.ones((rows, WIDTH), device=self.device)
-        self.vector = torch.ones(WIDTH, device=self.device)
+        rows = max(1, size // (4 * _WIDTH * self.times))
+        self.matrix = torch.ones((rows, _WIDTH), device=self.device)
+        self.vector = torch.ones(_WIDTH, device=self.device)
         self.multiply = self.fastest()
 
     def fastest(self) -> Callable[[], Any]:
@@ -109,7 +107,7 @@ def apart(task: Callable[..., Any], *arguments: Any) -> Any:
 
 def peak_bytes() -> int:
     """The most memory that this process ever held."""
-    return status("VmHWM") or most_held()
+    return status("VmHWM") or _most_held()
 
 
 def forget_peak() -> None:
@@ -132,7 +130,7 @@ def status(field: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)
 
 
-def most_held() -> int:
+def _most_held() -> int:
     """The peak by the system's accounting, which may count what the parent held at the start."""
     try:
         import resource

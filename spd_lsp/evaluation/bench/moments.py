@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-__all__ = ["Moment", "Run", "Spread", "now", "per_token", "ratio"]
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:

@@ -12,8 +12,6 @@ from spd_lsp.evaluation.bench.arms import forget
 from spd_lsp.evaluation.bench.moments import Moment, now
 from spd_lsp.models.base import Runner
 
-__all__ = ["COLD", "TYPED", "read_again", "requests"]
-
 TYPED = 5  # tokens that a person types between two requests
 COLD = "cold"
 

@@ -15,17 +15,15 @@ from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.session import Found, Key
 from spd_lsp.evaluation.report_writer import Report, Table
 
-__all__ = ["NO_DIFFERENCE", "report_of"]
-
 NO_DIFFERENCE = "no difference shown"
-TAKEN = (
+_TAKEN = (
     "Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in an order that changed. "
     "The prompt was read with an empty cache each time. A token: {clock} for one more token of all k drafts. "
     "Beside greedy: the median ratio within a round; where 1 lies between its quartiles, no difference is shown. "
     "Superposed drafts ask n-grams, the others do not; verifying them at the end is shared among their tokens. "
     "llama.cpp is called as a library: k rows that share the prompt, with keys and values in half precision."
 )
-SHARED = (
+_SHARED = (
     "Editors that ask at once, each as soon as it is answered, after five more typed tokens. What waits is "
     "read in one pass, of one row for superposed drafts and of k for others; all ask n-grams. The same clock:"
 )
@@ -42,7 +40,7 @@ NAMES = {
     LLAMA_CPP: "llama.cpp, batched",
     "reading": "reading the weights (limit)",
 }
-STYLES = {
+_STYLES = {
     "superposed": "o-",
     "verified": "v-",
     "nucleus": "s--",
@@ -63,25 +61,27 @@ def cpu(moment: Moment) -> float:
     return moment.cpu
 
 
-def clock_of(found: Found) -> Callable[[Moment], float]:
+def _clock_of(found: Found) -> Callable[[Moment], float]:
     """The clock that decides."""
     return cpu if found.machine["device"].startswith("cpu") else wall
 
 
 def report_of(found: Found) -> Report:
     """Tables, what they were taken from, and all rounds."""
-    clock = clock_of(found)
+    clock = _clock_of(found)
     kind = "processor time of all threads" if clock is cpu else "wall clock"
     tables = {
-        TAKEN.format(rounds=found.asked["rounds"], clock=kind): tokens_table(found, clock),
-        "How many times as long as superposed decoding with the same k:": ratio_table(found, clock),
-        "Where this project's decoders spend their time, and the limit of the machine:": share_table(found, clock),
-        "A prompt read again, by what changed since the last request:": prefix_table(found, clock),
+        _TAKEN.format(rounds=found.asked["rounds"], clock=kind): _tokens_table(found, clock),
+        "How many times as long as superposed decoding with the same k:": _ratio_table(found, clock),
+        "Where this project's decoders spend their time, and the limit of the machine:": _share_table(
+            found, clock
+        ),
+        "A prompt read again, by what changed since the last request:": _prefix_table(found, clock),
     }
     if found.served:
-        tables[SHARED] = editors_table(found, clock)
+        tables[_SHARED] = _editors_table(found, clock)
     if found.peaks:
-        tables["Memory, each in a process of its own:"] = memory_table(found)
+        tables["Memory, each in a process of its own:"] = _memory_table(found)
     return Report(
         "bench",
         "Drafts per model pass, timed",
@@ -112,7 +112,7 @@ def title(key: Key) -> str:
     return NAMES[name] if name in SINGLE else f"{NAMES[name]}, k = {k}"
 
 
-def tokens_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _tokens_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
     """A row for each contender."""
     head = ["", "a token, ms", "wall clock, ms", "beside greedy", "first token, ms", "all drafts, ms"]
     rows = [[*head, "passes", "positions read"]]
@@ -134,7 +134,7 @@ def tokens_table(found: Found, clock: Callable[[Moment], float]) -> list[list[st
     return rows
 
 
-def ratio_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _ratio_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
     """A row for each batched contender, a column for each k."""
     ks = sorted({k for name, k in found.runs if name == "superposed"})
     names = list(dict.fromkeys(name for name, _ in found.runs if name not in (*SINGLE, "superposed")))
@@ -150,7 +150,7 @@ def ratio_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str
     return rows
 
 
-def share_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _share_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
     """What a token is made of in this project's decoders, and how near to the limit it is."""
     limit = per_token(found.runs["reading", 1], clock)
     speed = found.weights / Spread.of(limit).median / 1e6
@@ -163,11 +163,11 @@ def share_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str
         model = [clock(run.model) / all_ for run, all_ in zip(runs, whole, strict=True)]
         chosen = [1 - a - b for a, b in zip(ngrams, model, strict=True)]
         near = times(ratio(per_token(runs, clock), limit))
-        rows.append([title(key), *map(percent, (ngrams, chosen, model)), near])
+        rows.append([title(key), *map(_percent, (ngrams, chosen, model)), near])
     return rows
 
 
-def prefix_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _prefix_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
     """A row for each kind of edit."""
     taken = {name: [1e3 * clock(moment) for moment in moments] for name, moments in found.prefixes.items()}
     rows = [["", "ms", "cheaper than cold"]]
@@ -176,7 +176,7 @@ def prefix_table(found: Found, clock: Callable[[Moment], float]) -> list[list[st
     return rows
 
 
-def editors_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _editors_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
     """A row for each number of editors and decoder."""
     rows = [["editors", "drafts by", "ms a completion", "completions a second", "beside superposed", "in a pass"]]
     each = {key: [1e3 * clock(one.taken) / one.completions for one in all_] for key, all_ in found.served.items()}
@@ -194,7 +194,7 @@ def editors_table(found: Found, clock: Callable[[Moment], float]) -> list[list[s
     return rows
 
 
-def memory_table(found: Found) -> list[list[str]]:
+def _memory_table(found: Found) -> list[list[str]]:
     """A row for each contender that was weighed."""
     rows = [["", "with the model loaded, MB", "more at most, MB"]]
     for key, (held, peak) in found.peaks.items():
@@ -217,7 +217,7 @@ def times(found: Spread) -> str:
     return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
 
 
-def percent(values: Sequence[float]) -> str:
+def _percent(values: Sequence[float]) -> str:
     """A share."""
     return f"{Spread.of(values).median:.1%}"
 
@@ -244,9 +244,9 @@ def rounds(found: Found) -> dict[str, Any]:
 
 def draw(figure: Any, found: Found) -> None:
     """Time of a token by k, with quartiles."""
-    clock = clock_of(found)
+    clock = _clock_of(found)
     axes = figure.subplots()
-    for name, style in STYLES.items():
+    for name, style in _STYLES.items():
         line = sorted(
             (k, Spread.of(per_token(runs, clock))) for (one, k), runs in found.runs.items() if one == name
         )

@@ -35,13 +35,12 @@ if TYPE_CHECKING:
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
     from spd_lsp.ngrams.interpolation import Mixture
 
-__all__ = ["Asked", "Found", "hold"]
 
 Report = Callable[[str, int, int], None]
 Key = tuple[str, int]  # a contender's name and its k
 
-CONTEXT = 512  # tokens of the prompt, where model and text have so many
-LEAST_PROMPT = 16
+_CONTEXT = 512  # tokens of the prompt, where model and text have so many
+_LEAST_PROMPT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +98,12 @@ def hold(asked: Asked, report: Report) -> Found:
         prompt=len(contest.prompt),
     )
     before = load()
-    compete(contest, asked, found, report)
+    _compete(contest, asked, found, report)
     found.prefixes = read_again(contest.model, [*contest.prompt, *contest.prompt[:TYPED]], asked.repeat)
     if asked.editors:
         found.served = serve(contest, asked.editors, asked.repeat, report)
     if asked.memory and found.machine["device"] == "cpu":
-        weigh(asked, found, report)
+        _weigh(asked, found, report)
     found.load = (before, load())
     return found
 
@@ -115,14 +114,14 @@ def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
 
     remarks: list[str] = []
     engine = load_model(asked.folder, asked.device, remarks.append) if "engine" in parts else None
-    network = plain_network(asked, str(engine.device) if engine else "cpu") if "transformers" in parts else None
+    network = _plain_network(asked, str(engine.device) if engine else "cpu") if "transformers" in parts else None
     if "torch" in sys.modules:  # some engines do without, and so weigh less
         sys.modules["torch"].set_num_threads(asked.threads)
-    longest = (engine.max_positions if engine else CONTEXT + asked.tokens + TYPED) - asked.tokens - TYPED
-    prompt = tokens.encode(asked.text)[-min(CONTEXT, longest) :]
-    if len(prompt) < LEAST_PROMPT:
+    longest = (engine.max_positions if engine else _CONTEXT + asked.tokens + TYPED) - asked.tokens - TYPED
+    prompt = tokens.encode(asked.text)[-min(_CONTEXT, longest) :]
+    if len(prompt) < _LEAST_PROMPT:
         raise UserError(
-            f"expected a prompt of {LEAST_PROMPT} tokens or more, found {len(prompt)}; name a longer file"
+            f"expected a prompt of {_LEAST_PROMPT} tokens or more, found {len(prompt)}; name a longer file"
         )
     reader = None
     if network is not None and "reading" in parts:
@@ -139,18 +138,18 @@ def with_llama_cpp(contest: Contest, asked: Asked) -> tuple[LlamaCpp | None, str
     if str(contest.model.device) != "cpu":
         return None, "left out: compared on a CPU only"
     try:
-        model = open_llama_cpp(asked, len(contest.prompt))
+        model = _open_llama_cpp(asked, len(contest.prompt))
     except Unlike as error:
         return None, f"left out: {error}"
     theirs = model.drafts(contest.prompt, 1, contest.tokens, lambda: None)[0].tolist()
-    same = [a == b for a, b in zip(theirs, greedy_ids(contest), strict=True)]
+    same = [a == b for a, b in zip(theirs, _greedy_ids(contest), strict=True)]
     alike = same.index(False) if False in same else len(same)
     if not alike:
         return None, "left out: its first token is another than this engine's"
     return model, f"{model}; its greedy draft is this engine's for {alike} of {len(same)} tokens"
 
 
-def open_llama_cpp(asked: Asked, prompt: int) -> LlamaCpp:
+def _open_llama_cpp(asked: Asked, prompt: int) -> LlamaCpp:
     """The model in llama.cpp, with room for the prompt once and all drafts."""
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp as Opened
 
@@ -158,7 +157,7 @@ def open_llama_cpp(asked: Asked, prompt: int) -> LlamaCpp:
     return Opened(asked.folder, rows, prompt + rows * asked.tokens, asked.threads)
 
 
-def greedy_ids(contest: Contest) -> list[int]:
+def _greedy_ids(contest: Contest) -> list[int]:
     """What the engine's model predicts, token by token."""
     assert contest.model is not None
     forget(contest.model)
@@ -168,7 +167,7 @@ def greedy_ids(contest: Contest) -> list[int]:
     return found
 
 
-def plain_network(asked: Asked, device: str) -> Any:
+def _plain_network(asked: Asked, device: str) -> Any:
     """The model as transformers loads it, with weights of its own in the same precision."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
@@ -220,7 +219,7 @@ def own_code(folder: Path, tokens: Tokens) -> Mixture:
     return Mixture(pools, [1 - BUILT_IN_WEIGHT, *(BUILT_IN_WEIGHT for _ in built_in)])
 
 
-def compete(contest: Contest, asked: Asked, found: Found, report: Report) -> None:
+def _compete(contest: Contest, asked: Asked, found: Found, report: Report) -> None:
     """Let every contender run once a round, in an order that changes from round to round."""
     keys = contenders(asked.ks, [] if contest.llama_cpp else [LLAMA_CPP])
     found.runs = {key: [] for key in keys}
@@ -239,7 +238,7 @@ def compete(contest: Contest, asked: Asked, found: Found, report: Report) -> Non
             report("rounds", done, len(keys) * (asked.repeat + 1))
 
 
-def weigh(asked: Asked, found: Found, report: Report) -> None:
+def _weigh(asked: Asked, found: Found, report: Report) -> None:
     """Note the memory of each contender at its largest k, each in a process of its own."""
     largest = max(asked.ks)
     keys = [key for key in found.runs if key[0] != "reading" and (key[1] == largest or key[0].endswith("greedy"))]
@@ -256,7 +255,7 @@ def memory_of(asked: Asked, key: Key) -> tuple[int, int]:
     parts = [] if key[0] == LLAMA_CPP else ["transformers" if theirs else "engine"]
     contest = prepare(asked, Tokens(asked.folder), parts)
     if key[0] == LLAMA_CPP:
-        contest.llama_cpp = open_llama_cpp(asked, len(contest.prompt))
+        contest.llama_cpp = _open_llama_cpp(asked, len(contest.prompt))
     forget_peak()
     held = held_bytes()
     run(*key, contest)

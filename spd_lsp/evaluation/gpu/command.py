@@ -9,9 +9,7 @@ import click
 
 from ngram_builders.errors import UserError
 
-__all__ = ["gpu"]
-
-ENDINGS = (".md", ".json")
+_ENDINGS = (".md", ".json")
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -64,7 +62,7 @@ def gpu(
 
     try:
         for path in out:
-            check_target(path, ENDINGS)
+            check_target(path, _ENDINGS)
         asked = Asked(shape, device, context, tokens, repeat, numbers(rows), numbers(editors), requests, compiled)
         tell(f"a network of shape {shape}")
         subject = prepare(shape, device, longest(asked), compiled)

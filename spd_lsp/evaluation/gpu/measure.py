@@ -27,18 +27,16 @@ from spd_lsp.models.topk import Asking
 from spd_lsp.models.torch.engine import ROWS, TorchRunner
 from spd_lsp.settings import Settings
 
-__all__ = ["ARMS", "THREE_ROWS", "Asked", "Found", "Served", "Steps", "longest", "measure"]
-
-DRAFTS = 3
-LIKELIEST = 20  # tokens that a step looks at, and as many for each draft that n-grams propose
-TYPED = 5  # tokens between two requests of an editor
-HOST = "superposed, the host choosing"  # whatever the engine found to be quicker
+_DRAFTS = 3
+_LIKELIEST = 20  # tokens that a step looks at, and as many for each draft that n-grams propose
+_TYPED = 5  # tokens between two requests of an editor
+_HOST = "superposed, the host choosing"  # whatever the engine found to be quicker
 # Drafts of one request: one row, or three; and by transformers
-ARMS = ("greedy", "superposed", HOST, "nucleus", "beam", "transformers greedy", "transformers nucleus")
+ARMS = ("greedy", "superposed", _HOST, "nucleus", "beam", "transformers greedy", "transformers nucleus")
 THREE_ROWS = ("branches", "nucleus")  # sampling costs the host more than following the likeliest
 SERVED = ("superposed", *THREE_ROWS, "greedy")
-LARGE = 1 << 30  # bytes read to find the bandwidth, far more than caches hold
-IN_A_ROW = 10  # passes between two looks at the clock, where the device alone is timed
+_LARGE = 1 << 30  # bytes read to find the bandwidth, far more than caches hold
+_IN_A_ROW = 10  # passes between two looks at the clock, where the device alone is timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Asked:
 
 def longest(asked: Asked) -> int:
     """Tokens of the prompt of the last editor's last request."""
-    return asked.context + TYPED * asked.requests + max(asked.editors)
+    return asked.context + _TYPED * asked.requests + max(asked.editors)
 
 
 @dataclass(slots=True)
@@ -106,13 +104,13 @@ def measure(subject: Subject, asked: Asked, found: Found, report: Callable[[str]
     """Everything, in order of what one wants to know first."""
     device = subject.engine.device
     report("bandwidth")
-    found.bandwidth = bandwidth(device, LARGE if device.type == "cuda" else LARGE >> 5, asked.repeat)
+    found.bandwidth = bandwidth(device, _LARGE if device.type == "cuda" else _LARGE >> 5, asked.repeat)
     report("prompts")
     prompt = list(subject.prompt[: asked.context])
     found.prefill_tokens = len(prompt)
-    found.prefill = timed(lambda: read_cold(subject.engine, prompt), asked.repeat, device)
+    found.prefill = timed(lambda: _read_cold(subject.engine, prompt), asked.repeat, device)
     report("captures")
-    capture_all(subject.engine, prompt, max(*asked.rows, DRAFTS * max(asked.editors)))
+    _capture_all(subject.engine, prompt, max(*asked.rows, _DRAFTS * max(asked.editors)))
     for rows in asked.rows:
         report(f"steps of {rows}")
         found.steps.append(steps(subject, prompt, rows, asked.repeat))
@@ -161,7 +159,7 @@ def bandwidth(device: torch.device, size: int, repeat: int) -> dict[str, float]:
     return {name: moved / min(timed(work, repeat, device)) for name, (work, moved) in ways.items()}
 
 
-def read_cold(engine: Runner, prompt: Sequence[int]) -> None:
+def _read_cold(engine: Runner, prompt: Sequence[int]) -> None:
     """Read a prompt of which nothing is known."""
     forget(engine)
     engine.prefill(prompt)
@@ -170,19 +168,19 @@ def read_cold(engine: Runner, prompt: Sequence[int]) -> None:
 def steps(subject: Subject, prompt: Sequence[int], rows: int, repeat: int) -> Steps:
     """A step of so many requests, each at a position of its own: the mixture of three tokens in each."""
     engine = subject.engine
-    one, lengths = step_of(engine, prompt, rows)
+    one, lengths = _step_of(engine, prompt, rows)
     moved = subject.weights + sum(lengths) * subject.keys_values
     found = Steps(rows, timed(one, repeat, engine.device), bytes=moved)
     if isinstance(engine, TorchRunner):
-        found.few = timed(step_of(engine, prompt, rows, few=True)[0], repeat, engine.device)
+        found.few = timed(_step_of(engine, prompt, rows, few=True)[0], repeat, engine.device)
     if replay := captured(engine, rows):
         with torch.inference_mode():
-            several = timed(lambda: [replay() for _ in range(IN_A_ROW)], repeat, engine.device)
-        found.device = [seconds / IN_A_ROW for seconds in several]
+            several = timed(lambda: [replay() for _ in range(_IN_A_ROW)], repeat, engine.device)
+        found.device = [seconds / _IN_A_ROW for seconds in several]
     return found
 
 
-def step_of(
+def _step_of(
     engine: Runner, prompt: Sequence[int], rows: int, few: bool = False
 ) -> tuple[Callable[[], object], list[int]]:
     """The same step again and again, and how long the prompts are that it follows."""
@@ -191,8 +189,8 @@ def step_of(
     for start in range(0, len(prompt), CHUNK):
         engine.read([prompt[start : start + CHUNK]], whole, last=True)
     texts = [whole.fork(length) for length in lengths]
-    mixture = (prompt[:DRAFTS], np.full(DRAFTS, 1 / DRAFTS))
-    asking = Asking([mixture], LIKELIEST, [np.arange(DRAFTS * LIKELIEST)])
+    mixture = (prompt[:_DRAFTS], np.full(_DRAFTS, 1 / _DRAFTS))
+    asking = Asking([mixture], _LIKELIEST, [np.arange(_DRAFTS * _LIKELIEST)])
 
     def one() -> None:
         for text, length in zip(texts, lengths, strict=True):
@@ -202,12 +200,12 @@ def step_of(
     return one, lengths
 
 
-def capture_all(engine: Runner, prompt: Sequence[int], most: int) -> None:
+def _capture_all(engine: Runner, prompt: Sequence[int], most: int) -> None:
     """Have all steps captured that so many rows may need; the largest first, so that memory grows once."""
     for rows in sorted((rows for rows in ROWS if rows < 2 * most), reverse=True):
-        step_of(engine, prompt, rows)[0]()
+        _step_of(engine, prompt, rows)[0]()
         if engine.selects:
-            step_of(engine, prompt, rows, few=True)[0]()
+            _step_of(engine, prompt, rows, few=True)[0]()
 
 
 def captured(engine: Any, rows: int) -> Callable[[], object] | None:
@@ -233,8 +231,8 @@ def drafts(subject: Subject, asked: Asked) -> dict[str, list[float]]:
     selects = subject.engine.selects
     for number in range(asked.repeat + 1):
         for name in Random(number).sample(ARMS, len(ARMS)):
-            subject.engine.selects = selects and name != HOST
-            one = run("superposed" if name == HOST else name, DRAFTS, contest)
+            subject.engine.selects = selects and name != _HOST
+            one = run("superposed" if name == _HOST else name, _DRAFTS, contest)
             if number:  # the first round warms up
                 taken[name].append(one.rest.wall / (one.tokens - 1))
     subject.engine.selects = selects
@@ -251,7 +249,7 @@ def serve(subject: Subject, asked: Asked, editors: int, decoder: str) -> Served:
         taken = []
         for request in requests:
             started = time.perf_counter()
-            prompt = [number, *text[: asked.context + TYPED * request]]
+            prompt = [number, *text[: asked.context + _TYPED * request]]
             answer(seats[number], prompt, decoder, subject, asked.tokens)
             taken.append(time.perf_counter() - started)
         return taken
@@ -269,5 +267,5 @@ def answer(seat: Runner, prompt: Sequence[int], decoder: str, subject: Subject, 
     """One request: superposed drafts with n-grams, others without."""
     ngrams = subject.interpolation if decoder == "superposed" else None
     start = Start(prompt, never, prompt[-HISTORY:], ngrams)
-    drafts = 1 if decoder == "greedy" else DRAFTS
+    drafts = 1 if decoder == "greedy" else _DRAFTS
     DECODERS[decoder](seat, start, Settings(drafts=drafts, max_tokens=tokens), lambda: None)

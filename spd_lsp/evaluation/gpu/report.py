@@ -10,21 +10,19 @@ from spd_lsp.evaluation.bench.report import NAMES, milliseconds, times
 from spd_lsp.evaluation.gpu.measure import THREE_ROWS, Found, Served, Steps
 from spd_lsp.evaluation.report_writer import Report, Table
 
-__all__ = ["report_of"]
-
-NEAR, LITTLE, MORE = 0.7, 1.05, 2.0  # what is aimed at: see `goals`
+NEAR, LITTLE, MORE = 0.7, 1.05, 2.0  # what is aimed at: see `_goals`
 
 
 def report_of(found: Found) -> Report:
     """Tables, what they were taken from, and all rounds."""
     tables = {
-        "Wall clock, medians with quartiles. Weights are random: times do not depend on them.": goals(found),
+        "Wall clock, medians with quartiles. Weights are random: times do not depend on them.": _goals(found),
         "A step: one superposed position of each request. The limit is the time to read the weights, and the keys "
         "and values of each request's prompt, once. Whole: with all logits on the host; few logits: with those "
-        "that choosing needs.": step_table(found),
-        "One more token of all drafts of one request (three, but for greedy):": draft_table(found),
+        "that choosing needs.": _step_table(found),
+        "One more token of all drafts of one request (three, but for greedy):": _draft_table(found),
         "Editors that ask as soon as they are answered, after each has typed five tokens. Beside three rows: "
-        "beside the faster of the two ways to read them.": served_table(found),
+        "beside the faster of the two ways to read them.": _served_table(found),
     }
     parts = [Table(caption, head, rows) for caption, (head, *rows) in tables.items()]
     return Report("gpu", "Superposed decoding on a device, timed", facts(found), parts, dataclasses.asdict(found))
@@ -39,7 +37,7 @@ def facts(found: Found) -> dict[str, str]:
         **{f"remark {number}": remark for number, remark in enumerate(found.remarks, 1)},
         **found.machine,
         "bandwidth": ", ".join(f"{rate / 1e9:,.0f} GB/s by {name}" for name, rate in found.bandwidth.items()),
-        "a cold prompt": f"{milliseconds(in_ms(found.prefill))} ms for {found.prefill_tokens} tokens, "
+        "a cold prompt": f"{milliseconds(_in_ms(found.prefill))} ms for {found.prefill_tokens} tokens, "
         f"{rate:,.0f} tokens a second",
     }
     if found.peak:
@@ -47,17 +45,17 @@ def facts(found: Found) -> dict[str, str]:
     return facts
 
 
-def in_ms(seconds: list[float]) -> list[float]:
+def _in_ms(seconds: list[float]) -> list[float]:
     """Milliseconds."""
     return [1e3 * one for one in seconds]
 
 
-def limit(steps: Steps, found: Found) -> float:
+def _limit(steps: Steps, found: Found) -> float:
     """Seconds that reading alone takes, by the fastest way seen."""
     return steps.bytes / max(found.bandwidth.values())
 
 
-def step_table(found: Found) -> list[list[str]]:
+def _step_table(found: Found) -> list[list[str]]:
     """A row for each number of requests."""
     head = [
         "requests",
@@ -70,23 +68,23 @@ def step_table(found: Found) -> list[list[str]]:
     ]
     rows = [[*head, "positions/s"]]
     for steps in found.steps:
-        least = limit(steps, found)
+        least = _limit(steps, found)
         rows.append(
             [
                 f"{steps.rows}",
-                milliseconds(in_ms(steps.whole)),
-                milliseconds(in_ms(steps.few)) if steps.few else "",
-                milliseconds(in_ms(steps.device)) if steps.device else "not captured",
+                milliseconds(_in_ms(steps.whole)),
+                milliseconds(_in_ms(steps.few)) if steps.few else "",
+                milliseconds(_in_ms(steps.device)) if steps.device else "not captured",
                 f"{1e3 * least:.3g}",
                 f"{least / median(steps.device):.0%}" if steps.device else "",
                 f"{least / median(steps.whole):.0%}",
                 f"{steps.rows / median(steps.whole):,.0f}",
             ]
         )
-    return [*rows, ["1, transformers", milliseconds(in_ms(found.reference_step))]]
+    return [*rows, ["1, transformers", milliseconds(_in_ms(found.reference_step))]]
 
 
-def draft_table(found: Found) -> list[list[str]]:
+def _draft_table(found: Found) -> list[list[str]]:
     """A row for each contender."""
     base = found.drafts["greedy"]
     rows = [["", "a token, ms", "beside greedy"]]
@@ -94,14 +92,14 @@ def draft_table(found: Found) -> list[list[str]]:
         rows.append(
             [
                 NAMES.get(name, name),
-                milliseconds(in_ms(taken)),
+                milliseconds(_in_ms(taken)),
                 "" if name == "greedy" else times(ratio(taken, base)),
             ]
         )
     return rows
 
 
-def served_table(found: Found) -> list[list[str]]:
+def _served_table(found: Found) -> list[list[str]]:
     """A row for each number of editors and decoder."""
     rows = [["editors", "drafts by", "requests/s", "beside three rows", "a request, ms", "requests a pass"]]
     for one in found.served:
@@ -109,9 +107,9 @@ def served_table(found: Found) -> list[list[str]]:
             [
                 f"{one.editors}",
                 {**NAMES, "branches": "the likeliest three branches"}[one.decoder],
-                f"{rate(one):.3g}",
-                f"{rate(one) / of_three_rows(found, one.editors):.2f}",
-                milliseconds(in_ms(one.taken)),
+                f"{_rate(one):.3g}",
+                f"{_rate(one) / _of_three_rows(found, one.editors):.2f}",
+                milliseconds(_in_ms(one.taken)),
                 f"{one.together:.1f}",
             ]
         )
@@ -123,35 +121,35 @@ def served(found: Found, editors: int, decoder: str) -> Served:
     return next(one for one in found.served if (one.editors, one.decoder) == (editors, decoder))
 
 
-def of_three_rows(found: Found, editors: int) -> float:
+def _of_three_rows(found: Found, editors: int) -> float:
     """Requests a second by the faster of those that read three rows."""
-    return max(rate(served(found, editors, name)) for name in THREE_ROWS)
+    return max(_rate(served(found, editors, name)) for name in THREE_ROWS)
 
 
-def rate(one: Served) -> float:
+def _rate(one: Served) -> float:
     """Requests a second."""
     return len(one.taken) / one.seconds
 
 
-def goals(found: Found) -> list[list[str]]:
+def _goals(found: Found) -> list[list[str]]:
     """What is aimed at, and what came out."""
     alone = found.steps[0]
-    near = limit(alone, found) / median(alone.device or alone.whole)
+    near = _limit(alone, found) / median(alone.device or alone.whole)
     beside = Spread.of([a / b for a, b in zip(found.drafts["superposed"], found.drafts["greedy"], strict=True)])
     most = max(one.editors for one in found.served)
-    more = rate(served(found, most, "superposed")) / of_three_rows(found, most)
+    more = _rate(served(found, most, "superposed")) / _of_three_rows(found, most)
     return [
         ["goal", "found", ""],
         [
             f"a step of {alone.rows} takes the limit / {NEAR} at most",
             f"{near:.0%} of the limit",
-            met(near >= NEAR),
+            _met(near >= NEAR),
         ],
-        [f"three superposed drafts take {LITTLE} of greedy's time", times(beside), met(beside.median <= LITTLE)],
-        [f"{MORE} times the requests of three rows, {most} editors", f"{more:.2f} times", met(more >= MORE)],
+        [f"three superposed drafts take {LITTLE} of greedy's time", times(beside), _met(beside.median <= LITTLE)],
+        [f"{MORE} times the requests of three rows, {most} editors", f"{more:.2f} times", _met(more >= MORE)],
     ]
 
 
-def met(reached: bool) -> str:
+def _met(reached: bool) -> str:
     """In a word."""
     return "met" if reached else "missed"

@@ -29,8 +29,6 @@ from spd_lsp.models.torch.select import on_gpu
 from spd_lsp.models.transformers_engine import CausalModel
 from spd_lsp.ngrams.interpolation import Mixture
 
-__all__ = ["SHAPES", "Subject", "prepare"]
-
 
 def qwen2(width: int, inner: int, layers: int, heads: int, key_heads: int, vocabulary: int, tied: bool) -> Any:
     """A shape by its numbers."""
@@ -72,7 +70,7 @@ class Subject:
 
 def prepare(shape: str, device: str, length: int, compiled: bool) -> Subject:
     """Make a network and choose its engine, with a prompt of some length; `compiled`: have its steps compiled."""
-    config, chosen = config_of(shape), choose_device(device)
+    config, chosen = _config_of(shape), choose_device(device)
     torch.manual_seed(0)
     with torch.device(chosen):
         network: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
@@ -87,13 +85,13 @@ def prepare(shape: str, device: str, length: int, compiled: bool) -> Subject:
         engine = TorchRunner(convert(network), capture(network.device), remarks.append)
     if compiled:
         compile_steps(engine)
-    prompt, interpolation = own_code(config.vocab_size, length)
+    prompt, interpolation = _own_code(config.vocab_size, length)
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     each = 2 * config.num_hidden_layers * config.num_key_value_heads * width * choose_dtype(chosen).itemsize
     return Subject(engine, reference, prompt, interpolation, weight_bytes(network), each, remarks)
 
 
-def config_of(shape: str) -> PreTrainedConfig:
+def _config_of(shape: str) -> PreTrainedConfig:
     """The shape by name."""
     if shape not in SHAPES:
         raise UserError(f"expected a shape among {', '.join(SHAPES)}, found {shape!r}; choose one")
@@ -110,7 +108,7 @@ def compile_steps(engine: Any) -> None:
     engine.frames.clear()
 
 
-def own_code(vocabulary: int, length: int) -> tuple[tuple[int, ...], Mixture]:
+def _own_code(vocabulary: int, length: int) -> tuple[tuple[int, ...], Mixture]:
     """A prompt from this package's code, and n-grams of all of it, by ids that the vocabulary holds."""
     tokens = Tokens(locate("starter"))
     sources = sorted(Path(__file__).parents[2].rglob("*.py"))

@@ -24,15 +24,15 @@ from spd_lsp.evaluation.paper.perplexity import Written, exponential, measure
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars, plain_ticks
 from spd_lsp.ngrams.interpolation import Mixture
 
-NESTED = "SPD, nested n-grams"
-SINGLE = (Way("nucleus, one draft", "nucleus", NUCLEUS), Way("greedy", "greedy"))
-SUPERPOSED = (Way(SPD, "superposed", PAPER, ngrams=True), Way(NESTED, "superposed", ngrams=True))
+_NESTED = "SPD, nested n-grams"
+_SINGLE = (Way("nucleus, one draft", "nucleus", NUCLEUS), Way("greedy", "greedy"))
+_SUPERPOSED = (Way(SPD, "superposed", PAPER, ngrams=True), Way(_NESTED, "superposed", ngrams=True))
 
-DRAFTS = (1, 2, 3, 5, 8)
+_DRAFTS = (1, 2, 3, 5, 8)
 PREFIXES = (15, 64, 128, 256, 512)
 LENGTHS = (5, 10, 15, 20)
 ORDERS: Mapping[str, tuple[int, ...]] = {"none": (), "2-4": (2, 3, 4), "2-6": (2, 3, 4, 5, 6)}
-BASE = (3, 128, 10)  # drafts, prefix, tokens: where nothing is said
+_BASE = (3, 128, 10)  # drafts, prefix, tokens: where nothing is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class Trial:
 
     factor: str
     value: str
-    drafts: int = BASE[0]
-    prefix: int = BASE[1]
-    tokens: int = BASE[2]
+    drafts: int = _BASE[0]
+    prefix: int = _BASE[1]
+    tokens: int = _BASE[2]
     orders: str = "2-6"
 
 
-def trials() -> Iterator[Trial]:
+def _trials() -> Iterator[Trial]:
     """Everything that is tried."""
-    yield from (Trial("drafts", str(k), drafts=k) for k in DRAFTS)
+    yield from (Trial("drafts", str(k), drafts=k) for k in _DRAFTS)
     yield from (Trial("prefix", str(n), prefix=n) for n in PREFIXES)
     yield from (Trial("tokens", str(n), tokens=n) for n in LENGTHS)
     yield from (Trial("n-gram orders", name, orders=name) for name in ORDERS)
@@ -89,22 +89,22 @@ def attempt(
     """All trials at one place. Drafts that a trial shares with an earlier one are written once."""
     found: dict[Trial, dict[str, Written]] = {}
     done: dict[tuple[int, int, int, str], dict[str, Written]] = {}
-    for trial in trials():
+    for trial in _trials():
         at = (trial.drafts, trial.prefix, trial.tokens, trial.orders)
         if at not in done:
             told = Writer(writer.model, writer.tokens, dict(known[trial.orders]))
             judged_by = Writer(writer.model, writer.tokens, dict(known["2-6"]))
-            done[at] = try_one(told, judged_by, judge, passage, trial)
+            done[at] = _try_one(told, judged_by, judge, passage, trial)
         found[trial] = done[at]
     return found
 
 
-def try_one(writer: Writer, judging: Writer, judge: Judge, passage: Passage, trial: Trial) -> dict[str, Written]:
+def _try_one(writer: Writer, judging: Writer, judge: Judge, passage: Passage, trial: Trial) -> dict[str, Written]:
     """The best of k superposed drafts, and single ones."""
     known = judging.mixtures.get(passage.repository)
     size = {"prefix": trial.prefix, "tokens": trial.tokens}
-    superposed = measure(writer, judge, passage, k=trial.drafts, ways=SUPERPOSED, known=known, **size)
-    return superposed | measure(writer, judge, passage, k=1, ways=SINGLE, known=known, **size)
+    superposed = measure(writer, judge, passage, k=trial.drafts, ways=_SUPERPOSED, known=known, **size)
+    return superposed | measure(writer, judge, passage, k=1, ways=_SINGLE, known=known, **size)
 
 
 def summarise(
@@ -114,16 +114,16 @@ def summarise(
     stored: Mapping[str, int],
 ) -> Report:
     """For each thing changed: perplexity of the best draft by both judges, and tokens right, by way."""
-    names = [way.name for way in (*SUPERPOSED, *SINGLE)]
+    names = [way.name for way in (*_SUPERPOSED, *_SINGLE)]
     rows: list[list[Cell]] = []
     data: dict[str, dict[str, dict[str, list[Interval]]]] = {}
     for trial in measured[0]:
         for name in names:
-            found = best_of([one[trial][name] for one in measured], groups)
+            found = _best_of([one[trial][name] for one in measured], groups)
             bytes_taken = f"{stored[trial.orders] / 1e6:.1f} MB" if trial.factor == "n-gram orders" else ""
             rows.append([trial.factor, trial.value, name, *found, bytes_taken])
             data.setdefault(trial.factor, {}).setdefault(name, {})[trial.value] = found
-    k, prefix, tokens = BASE
+    k, prefix, tokens = _BASE
     table = Table(
         f"The best draft of each place. Where nothing is said: {k} drafts, prefix {prefix}, {tokens} tokens, 2-6.",
         ["changed", "to", "drafts by", "mean perplexity", "perplexity of all tokens",
@@ -133,7 +133,7 @@ def summarise(
     return Report("ablations", "Ablations", facts, [table], data, lambda figure: draw(figure, data), (12.0, 4.0))
 
 
-def best_of(found: Sequence[Written], groups: Sequence[tuple[str, str]]) -> list[Interval]:
+def _best_of(found: Sequence[Written], groups: Sequence[tuple[str, str]]) -> list[Interval]:
     """Mean perplexity, perplexity, that by the informed judge, tokens right: of the best draft by each."""
     nats = np.array([np.nanmin(one.judged) for one in found])
     told = np.array([np.nanmin(one.informed) for one in found])

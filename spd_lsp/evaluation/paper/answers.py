@@ -28,14 +28,14 @@ from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Way, samples
 from spd_lsp.evaluation.paper.passages import some_of
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 
-PROMPT = "Answer these questions:\n\nQ: {question}\nA:"
-PAPERS_TAU = 0.06  # the paper's temperature; n-grams are off here
+_PROMPT = "Answer these questions:\n\nQ: {question}\nA:"
+_PAPERS_TAU = 0.06  # the paper's temperature; n-grams are off here
 WAYS = (
     Way("nucleus", "nucleus", NUCLEUS),
     Way("greedy", "greedy"),
     Way("beam", "beam"),
     Way("SPD", "superposed", PLAIN),
-    Way(f"SPD, tau {PAPERS_TAU}", "superposed", replace(PLAIN, temperature=PAPERS_TAU)),
+    Way(f"SPD, tau {_PAPERS_TAU}", "superposed", replace(PLAIN, temperature=_PAPERS_TAU)),
 )
 
 
@@ -56,7 +56,7 @@ def read_questions(path: Path, limit: int | None = None, seed: int = 0) -> list[
             rows = whole["Data"] if isinstance(whole, dict) and "Data" in whole else whole
         else:
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-        questions = [read_question(row) for row in rows]
+        questions = [_read_question(row) for row in rows]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"expected questions with answers in {path}, found: {type(error).__name__} {error}; each line wants "
@@ -67,7 +67,7 @@ def read_questions(path: Path, limit: int | None = None, seed: int = 0) -> list[
     return some_of(questions, limit, seed)
 
 
-def read_question(row: Mapping[str, Any]) -> Question:
+def _read_question(row: Mapping[str, Any]) -> Question:
     """Natural Questions: question, answer or answers. TriviaQA: Question, Answer with Value and Aliases."""
     if "Question" in row:
         answer = row["Answer"]
@@ -92,8 +92,8 @@ def is_right(draft: str, question: Question) -> bool:
 
 def measure(model: Model, tokens: Tokens, question: Question, *, k: int, longest: int) -> dict[str, list[float]]:
     """P@1 ... P@k by way: whether one of the first drafts is right; greedy decoding writes only one."""
-    prompt = [*tokens.opening, *tokens.encode(PROMPT.format(question=question.text.rstrip("?") + "?"))]
-    start = Start(prompt, lambda ids: ends_answer(tokens, ids), prompt)
+    prompt = [*tokens.opening, *tokens.encode(_PROMPT.format(question=question.text.rstrip("?") + "?"))]
+    start = Start(prompt, lambda ids: _ends_answer(tokens, ids), prompt)
     found = {}
     for way in WAYS:
         settings = way.drafting(k, longest)
@@ -113,7 +113,7 @@ def at(right: Sequence[bool], n: int, *, sampled: bool) -> float:
     return coverage(sum(right), len(right), n)
 
 
-def ends_answer(tokens: Tokens, ids: Sequence[int]) -> bool:
+def _ends_answer(tokens: Tokens, ids: Sequence[int]) -> bool:
     """Whether a draft has ended its line, after it said something, or its text."""
     said = tokens.bytes_of(ids).decode(errors="ignore")
     return tokens.ends(ids[-1]) or "\n" in said.lstrip()

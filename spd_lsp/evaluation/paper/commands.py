@@ -18,18 +18,18 @@ from spd_lsp.progress import track
 experiments = click.Group()  # `spd-lsp eval` has them beside its own
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-MODEL = click.option(
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_MODEL = click.option(
     "--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder or an id."
 )
-DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
-OUT = out_option("results", "Folder for the table, the JSON file and the figure.")
-SEED = click.option("--seed", default=0, show_default=True, help="Chooses files, places and samples.")
-REPOS = click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=FOLDER)
-JUDGE = click.option(
+_DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+_OUT = out_option("results", "Folder for the table, the JSON file and the figure.")
+_SEED = click.option("--seed", default=0, show_default=True, help="Chooses files, places and samples.")
+_REPOS = click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=_FOLDER)
+_JUDGE = click.option(
     "--judge", default="", metavar="M", help="The model that judges drafts (default: the one that writes them)."
 )
-LIMIT = click.option("--limit", type=click.IntRange(min=1), help="So many of them, drawn at random.")
+_LIMIT = click.option("--limit", type=click.IntRange(min=1), help="So many of them, drawn at random.")
 
 
 def number(flag: str, default: int, low: int, high: int | None, meaning: str) -> Callable[..., Any]:
@@ -39,28 +39,28 @@ def number(flag: str, default: int, low: int, high: int | None, meaning: str) ->
     )
 
 
-PLACES = number("--places", 40, 1, None, "Places in each repository.")
-PREFIX = number("--prefix", 128, 8, None, "Tokens that the model reads before a place.")
-DRAFTS = number("-k drafts", 3, 1, 16, "Drafts.")
+_PLACES = number("--places", 40, 1, None, "Places in each repository.")
+_PREFIX = number("--prefix", 128, 8, None, "Tokens that the model reads before a place.")
+_DRAFTS = number("-k drafts", 3, 1, 16, "Drafts.")
 
 
 def options(*chosen: Callable[..., Any]) -> Callable[..., Any]:
     """Options in this order, and those of every experiment: a model, a place for results, a seed."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed((*chosen, MODEL, DEVICE, OUT, SEED)):
+        for option in reversed((*chosen, _MODEL, _DEVICE, _OUT, _SEED)):
             command = option(command)
         return command
 
     return decorate
 
 
-ON_CODE = (REPOS, PLACES, PREFIX)
+_ON_CODE = (_REPOS, _PLACES, _PREFIX)
 
 
 @experiments.command()
 @options(
-    *ON_CODE,
+    *_ON_CODE,
     number("-k drafts", 3, 2, 16, "Beams."),
     number("--steps", 24, 1, 200, "Timesteps."),
     click.option(
@@ -96,16 +96,16 @@ def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix
     publish(summarise(found, groups, facts), asked["out"])
 
 
-def subject_of(repos: Sequence[Path], asked: dict[str, Any], before: int, after: int) -> Subject:
+def _subject_of(repos: Sequence[Path], asked: dict[str, Any], before: int, after: int) -> Subject:
     """The model and the places that a command asks for."""
     where = {name: asked[name] for name in ("places", "seed")}
     return prepare(repos, asked["model"], asked["device"], before=before, after=after, **where)
 
 
-def judged_drafts(measure: Any, summarise: Any, repos: Sequence[Path], **asked: Any) -> None:
+def _judged_drafts(measure: Any, summarise: Any, repos: Sequence[Path], **asked: Any) -> None:
     """Write drafts at every place, have them judged, and publish what `summarise` makes of it."""
     model, drafts, prefix, tokens = (asked[name] for name in ("model", "drafts", "prefix", "tokens"))
-    subject = subject_of(repos, asked, prefix, tokens)
+    subject = _subject_of(repos, asked, prefix, tokens)
     judging = judge_of(asked["judge"], model, asked["device"], subject)
     measured = [
         measure(subject.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
@@ -116,21 +116,21 @@ def judged_drafts(measure: Any, summarise: Any, repos: Sequence[Path], **asked: 
 
 
 @experiments.command()
-@options(*ON_CODE, DRAFTS, number("--tokens", 10, 1, 256, "Length of drafts, in tokens."), JUDGE)
+@options(*_ON_CODE, _DRAFTS, number("--tokens", 10, 1, 256, "Length of drafts, in tokens."), _JUDGE)
 def perplexity(repos: Sequence[Path], **asked: Any) -> None:
     """Perplexity of drafts by rank, against nucleus, greedy, beam and n-grams alone (tables 1 and 3)."""
     from spd_lsp.evaluation.paper.perplexity import measure, summarise
 
-    judged_drafts(measure, partial(summarise, k=asked["drafts"]), repos, **asked)
+    _judged_drafts(measure, partial(summarise, k=asked["drafts"]), repos, **asked)
 
 
 @experiments.command()
-@options(*ON_CODE, DRAFTS)
+@options(*_ON_CODE, _DRAFTS)
 def diversity(repos: Sequence[Path], drafts: int, prefix: int, **asked: Any) -> None:
     """Repetition within drafts and likeness among them (Self-BLEU), by length (figure 8)."""
     from spd_lsp.evaluation.paper.diversity import LENGTHS, measure, summarise
 
-    subject = subject_of(repos, asked, prefix, max(LENGTHS))
+    subject = _subject_of(repos, asked, prefix, max(LENGTHS))
     measured = [
         measure(subject.writer, passage, k=drafts, prefix=prefix)
         for passage in track(subject.passages, "drafting")
@@ -139,7 +139,7 @@ def diversity(repos: Sequence[Path], drafts: int, prefix: int, **asked: Any) -> 
 
 
 @experiments.command()
-@options(*ON_CODE, JUDGE)
+@options(*_ON_CODE, _JUDGE)
 def ablations(repos: Sequence[Path], judge: str, **asked: Any) -> None:
     """Drafts, prefix, length and n-gram orders, one changed at a time (figures 9 to 11, table 4).
 
@@ -147,7 +147,7 @@ def ablations(repos: Sequence[Path], judge: str, **asked: Any) -> None:
     """
     from spd_lsp.evaluation.paper import ablations as trials
 
-    subject = subject_of(repos, asked, max(asked["prefix"], *trials.PREFIXES), max(trials.LENGTHS))
+    subject = _subject_of(repos, asked, max(asked["prefix"], *trials.PREFIXES), max(trials.LENGTHS))
     judging = judge_of(judge, asked["model"], asked["device"], subject)
     writer, sources = subject.writer, subject.sources
     known = {
@@ -160,16 +160,16 @@ def ablations(repos: Sequence[Path], judge: str, **asked: Any) -> None:
 
 
 @experiments.command()
-@options(*ON_CODE, DRAFTS, number("--tokens", 120, 8, 512, "Length of drafts."), JUDGE)
+@options(*_ON_CODE, _DRAFTS, number("--tokens", 120, 8, 512, "Length of drafts."), _JUDGE)
 def resets(repos: Sequence[Path], **asked: Any) -> None:
     """Repetition in long completions, with and without starting again (section 5.3)."""
     from spd_lsp.evaluation.paper.resets import measure, summarise
 
-    judged_drafts(measure, partial(summarise, tokens=asked["tokens"]), repos, **asked)
+    _judged_drafts(measure, partial(summarise, tokens=asked["tokens"]), repos, **asked)
 
 
 @experiments.command()
-@options(*ON_CODE, number("--tokens", 24, 4, 256, "Longest line."))
+@options(*_ON_CODE, number("--tokens", 24, 4, 256, "Longest line."))
 def coverage(repos: Sequence[Path], prefix: int, tokens: int, **asked: Any) -> None:
     """Nucleus samples against samples finished by superposed decoding, at equal compute (table 2).
 
@@ -177,7 +177,7 @@ def coverage(repos: Sequence[Path], prefix: int, tokens: int, **asked: Any) -> N
     """
     from spd_lsp.evaluation.paper.coverage import measure, rest_of_line, summarise
 
-    subject = subject_of(repos, asked, prefix, tokens)
+    subject = _subject_of(repos, asked, prefix, tokens)
     lines = [(one, rest_of_line(subject.writer.tokens, one, tokens)) for one in subject.passages]
     ended = [(passage, line) for passage, line in lines if line is not None]
     if not ended:
@@ -195,8 +195,8 @@ def coverage(repos: Sequence[Path], prefix: int, tokens: int, **asked: Any) -> N
 @experiments.command()
 @options(
     click.argument("tasks", metavar="TASKS", type=FILE),
-    DRAFTS,
-    LIMIT,
+    _DRAFTS,
+    _LIMIT,
     click.option(
         "--arms",
         default="greedy,superposed,nucleus,beam,paper",
@@ -247,8 +247,8 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **asked: An
 @experiments.command()
 @options(
     click.argument("file", metavar="FILE", type=FILE),
-    DRAFTS,
-    LIMIT,
+    _DRAFTS,
+    _LIMIT,
     number("--tokens", 16, 1, 128, "Longest answer."),
 )
 def questions(file: Path, model: str, drafts: int, tokens: int, **asked: Any) -> None:

@@ -23,12 +23,12 @@ from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Writer, samples
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 
-BUDGETS = (1, 2, 5, 10, 20)
-SPLICED = 3  # tokens drawn before superposing begins
+_BUDGETS = (1, 2, 5, 10, 20)
+_SPLICED = 3  # tokens drawn before superposing begins
 FINISHES = {"nucleus": 0, "nucleus then greedy": 1, "nucleus then SPD-2": 2, "nucleus then SPD-3": 3}
-COVERED = "Places where a generation is the rest of the line, in percent, by samples paid for."
-MORE = "Points more than plain samples with the same n-grams, in pairs."
-NGRAMS = {"": False, ", nested n-grams": True}
+_COVERED = "Places where a generation is the rest of the line, in percent, by samples paid for."
+_MORE = "Points more than plain samples with the same n-grams, in pairs."
+_NGRAMS = {"": False, ", nested n-grams": True}
 
 
 def rest_of_line(tokens: Tokens, passage: Passage, longest: int) -> str | None:
@@ -56,11 +56,11 @@ def coverage(right: int, drawn: int, n: int) -> float:
 
 
 def measure(
-    writer: Writer, passage: Passage, truth: str, *, prefix: int, tokens: int, budgets: Sequence[int] = BUDGETS
+    writer: Writer, passage: Passage, truth: str, *, prefix: int, tokens: int, budgets: Sequence[int] = _BUDGETS
 ) -> dict[str, list[float]]:
     """Coverage by budget, and passes a sample, for each kind of finish with and without n-grams."""
     found: dict[str, list[float]] = {}
-    for suffix, ngrams in NGRAMS.items():
+    for suffix, ngrams in _NGRAMS.items():
         bare = writer.start(passage, prefix, ngrams=ngrams)
         start = replace(
             bare,
@@ -69,7 +69,7 @@ def measure(
         )
         drawn = samples(writer.model, start, replace(NUCLEUS, drafts=max(budgets), max_tokens=tokens)).best
         for name, k in FINISHES.items():
-            finish = finisher(writer, start, k, tokens)
+            finish = _finisher(writer, start, k, tokens)
             tries = [finish(tuple(draft.ids)) for draft in drawn]
             right = sum(truth in {first_line(writer.tokens, ids) for ids in texts} for texts, _ in tries)
             passes = float(np.mean([passes for _, passes in tries]))
@@ -85,19 +85,19 @@ def ends_line(tokens: Tokens, ids: Sequence[int]) -> bool:
 Finish = Callable[[tuple[int, ...]], tuple[list[tuple[int, ...]], int]]
 
 
-def finisher(writer: Writer, start: Start, k: int, tokens: int) -> Finish:
+def _finisher(writer: Writer, start: Start, k: int, tokens: int) -> Finish:
     """What makes generations of one sample, and says how many passes they took; equal beginnings are done once."""
     done: dict[tuple[int, ...], tuple[list[tuple[int, ...]], int]] = {}
 
     def finish(ids: tuple[int, ...]) -> tuple[list[tuple[int, ...]], int]:
-        begun = ids[:SPLICED]
-        if not k or len(ids) <= SPLICED:
+        begun = ids[:_SPLICED]
+        if not k or len(ids) <= _SPLICED:
             return [ids], len(ids)
         if begun not in done:
-            settings = replace(PLAIN, drafts=k, max_tokens=tokens - SPLICED)
+            settings = replace(PLAIN, drafts=k, max_tokens=tokens - _SPLICED)
             drafts = superpose(writer.model, start.after(begun), settings)
             # The first pass reads the last drawn token, as the sample's own next pass would.
-            done[begun] = [(*begun, *draft.ids) for draft in drafts.best], SPLICED + drafts.passes
+            done[begun] = [(*begun, *draft.ids) for draft in drafts.best], _SPLICED + drafts.passes
         return done[begun]
 
     return finish
@@ -107,7 +107,7 @@ def summarise(
     measured: Sequence[Mapping[str, Sequence[float]]],
     groups: Sequence[tuple[str, str]],
     facts: Mapping[str, Any],
-    budgets: Sequence[int] = BUDGETS,
+    budgets: Sequence[int] = _BUDGETS,
 ) -> Report:
     """Coverage in percent by budget, as table 2; and what each finish adds to plain samples, in pairs."""
     percent = {
@@ -117,15 +117,15 @@ def summarise(
     found = {name: means(values, groups) for name, values in percent.items()}
     more = {
         name: means(values - percent[f"nucleus{suffix}"], groups)
-        for suffix in NGRAMS
+        for suffix in _NGRAMS
         for name, values in percent.items()
         if name.startswith("nucleus then") and name.endswith("n-grams") == bool(suffix)
     }
     heads = [f"n = {n}" for n in budgets]
     rows: list[list[Cell]] = [[name, *values, passes[name]] for name, values in found.items()]
     tables = [
-        Table(COVERED, ["generations by", *heads, "passes a sample"], rows, digits=1),
-        Table(MORE, ["generations by", *heads], [[name, *values] for name, values in more.items()], digits=1),
+        Table(_COVERED, ["generations by", *heads, "passes a sample"], rows, digits=1),
+        Table(_MORE, ["generations by", *heads], [[name, *values] for name, values in more.items()], digits=1),
     ]
     data = {"budgets": list(budgets), "ways": found, "more": more}
     return Report(

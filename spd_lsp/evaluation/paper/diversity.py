@@ -19,27 +19,27 @@ from spd_lsp.evaluation.paper.drafting import SPD, WAYS, Way, Writer
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 
-COMPARED = ("nucleus", "beam", SPD, "SPD, nested n-grams", "nucleus, nested n-grams", "beam, nested n-grams")
+_COMPARED = ("nucleus", "beam", SPD, "SPD, nested n-grams", "nucleus, nested n-grams", "beam, nested n-grams")
 LENGTHS = (5, 10, 15, 20)
-HIGHEST = 4  # n-grams of BLEU
-EPSILON = 0.1  # counted where no n-gram is right
-MEASURES = ("unigrams", "bigrams", "trigrams", "Self-BLEU")
+_HIGHEST = 4  # n-grams of BLEU
+_EPSILON = 0.1  # counted where no n-gram is right
+_MEASURES = ("unigrams", "bigrams", "trigrams", "Self-BLEU")
 
 
-def grams(ids: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
+def _grams(ids: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
     """How often each n-gram occurs."""
     return Counter(tuple(ids[i : i + n]) for i in range(len(ids) - n + 1))
 
 
 def uniqueness(ids: Sequence[int], n: int) -> float:
     """The share of different n-grams; nan where there is none. Example: [5, 7, 5, 7], 2 -> 2 of 3."""
-    counts = grams(ids, n)
+    counts = _grams(ids, n)
     return len(counts) / counts.total() if counts else math.nan
 
 
 def bleu(candidate: Sequence[int], references: Sequence[Sequence[int]]) -> float:
     """BLEU of one text, of n-grams up to its length or HIGHEST."""
-    orders = range(1, min(HIGHEST, len(candidate)) + 1)
+    orders = range(1, min(_HIGHEST, len(candidate)) + 1)
     logs = [math.log(precision(candidate, references, n)) for n in orders]
     # Brevity: the reference nearest in length, the shorter of two as near.
     nearest = min((len(one) for one in references), key=lambda length: (abs(length - len(candidate)), length))
@@ -49,12 +49,12 @@ def bleu(candidate: Sequence[int], references: Sequence[Sequence[int]]) -> float
 
 def precision(candidate: Sequence[int], references: Sequence[Sequence[int]], n: int) -> float:
     """The share of a text's n-grams that a reference has, each as often as the reference that has it most."""
-    counts = grams(candidate, n)
+    counts = _grams(candidate, n)
     allowed: Counter[tuple[int, ...]] = Counter()
     for reference in references:
-        allowed |= grams(reference, n)
+        allowed |= _grams(reference, n)
     right = (counts & allowed).total()
-    return (right or EPSILON) / counts.total()
+    return (right or _EPSILON) / counts.total()
 
 
 def self_bleu(drafts: Sequence[Sequence[int]]) -> float:
@@ -69,9 +69,9 @@ def describe(drafts: Sequence[Sequence[int]]) -> list[float]:
     return [*(float(np.mean([uniqueness(draft, n) for draft in drafts])) for n in (1, 2, 3)), self_bleu(drafts)]
 
 
-def compared() -> list[Way]:
+def _compared() -> list[Way]:
     """The ways of this experiment."""
-    return [way for way in WAYS if way.name in COMPARED]
+    return [way for way in WAYS if way.name in _COMPARED]
 
 
 def measure(
@@ -79,7 +79,7 @@ def measure(
 ) -> dict[tuple[str, int], list[float]]:
     """MEASURES by way and length, the real text's among them."""
     found = {("the real text", n): [*describe([passage.continuation(n)])[:3], math.nan] for n in lengths}
-    for way in compared():
+    for way in _compared():
         for n in lengths:
             drafts = writer.write(way, passage, k=k, prefix=prefix, tokens=n)
             found[way.name, n] = describe([draft.ids for draft in drafts.best])
@@ -96,14 +96,14 @@ def summarise(
     rows: list[list[Cell]] = [[name, length, *values] for (name, length), values in found.items()]
     table = Table(
         "Different n-grams among all of a draft (1: no repetition), and likeness of drafts (1: all the same).",
-        ["drafts by", "tokens", *MEASURES],
+        ["drafts by", "tokens", *_MEASURES],
         rows,
         digits=3,
     )
     names = list(dict.fromkeys(name for name, _ in found))
     lengths = list(dict.fromkeys(length for _, length in found))
     data = {
-        name: {measure: [found[name, n][at] for n in lengths] for at, measure in enumerate(MEASURES)}
+        name: {measure: [found[name, n][at] for n in lengths] for at, measure in enumerate(_MEASURES)}
         for name in names
     }
     return Report(

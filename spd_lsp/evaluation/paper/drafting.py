@@ -149,7 +149,7 @@ class Judge:
         opening = drafted.bytes_of(prefix)
         whole = [self.encode(opening + drafted.bytes_of(draft)) for draft in drafts]
         alone = self.encode(opening)
-        kept = min(shared_start(alone, ids) for ids in whole)
+        kept = min(_shared_start(alone, ids) for ids in whole)
         kept = max(1, min(kept, *(len(ids) - 1 for ids in whole)))
         return whole[0][:kept], [ids[kept:] for ids in whole]
 
@@ -158,7 +158,7 @@ class Judge:
         return [*self.tokens.opening, *self.tokens.encode(text.decode(errors="replace"))]
 
 
-def shared_start(a: Sequence[int], b: Sequence[int]) -> int:
+def _shared_start(a: Sequence[int], b: Sequence[int]) -> int:
     """How many ids two sequences have in common from their start."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
@@ -179,4 +179,4 @@ def informed(surprise: Floats, mixture: Mixture | None, prefix: Sequence[int], d
 
 def matched(draft: Sequence[int], truth: Sequence[int]) -> int:
     """Tokens written right before the first mistake. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    return shared_start(draft, truth)
+    return _shared_start(draft, truth)

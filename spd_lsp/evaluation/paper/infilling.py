@@ -28,7 +28,7 @@ from spd_lsp.evaluation.paper.passages import some_of
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars
 from spd_lsp.ngrams.interpolation import Mixture
 
-FIELDS = ("task_id", "entry_point", "prompt", "suffix", "canonical_solution", "test")
+_FIELDS = ("task_id", "entry_point", "prompt", "suffix", "canonical_solution", "test")
 
 Run = Callable[[str], bool]  # whether a program reaches its end
 
@@ -62,7 +62,7 @@ class Task:
         """
         if "\n" not in self.canonical_solution.rstrip("\n"):
             return None
-        around = (first_filled(self.prompt.splitlines()[::-1]), first_filled(self.suffix.splitlines()))
+        around = (_first_filled(self.prompt.splitlines()[::-1]), _first_filled(self.suffix.splitlines()))
         return min((line[: len(line) - len(line.lstrip())] for line in around), key=len)
 
     @property
@@ -75,7 +75,7 @@ class Task:
         return f"{self.prompt}{text}{self.break_after}{self.suffix}\n{self.test}\ncheck({self.entry_point})\n"
 
 
-def first_filled(lines: Sequence[str]) -> str:
+def _first_filled(lines: Sequence[str]) -> str:
     """The first line with text in it, or an empty one."""
     return next((line for line in lines if line.strip()), "")
 
@@ -85,7 +85,7 @@ def read_tasks(path: Path, limit: int | None = None, seed: int = 0) -> list[Task
     try:
         packed = path.read_bytes()
         text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
-        tasks = [read_task(json.loads(line), path) for line in text.splitlines() if line.strip()]
+        tasks = [_read_task(json.loads(line), path) for line in text.splitlines() if line.strip()]
     except (OSError, EOFError, ValueError) as error:
         raise UserError(
             f"expected JSON lines in {path}, found: {error}; name a file of infilling tasks"
@@ -95,12 +95,12 @@ def read_tasks(path: Path, limit: int | None = None, seed: int = 0) -> list[Task
     return some_of(tasks, limit, seed)
 
 
-def read_task(found: Mapping[str, Any], path: Path) -> Task:
+def _read_task(found: Mapping[str, Any], path: Path) -> Task:
     """One line of the file."""
-    missing = [name for name in FIELDS if not isinstance(found.get(name), str)]
+    missing = [name for name in _FIELDS if not isinstance(found.get(name), str)]
     if missing:
-        raise UserError(f"expected {', '.join(FIELDS)} in each line of {path}, found no {', '.join(missing)}")
-    return Task(**{name: found[name] for name in FIELDS})
+        raise UserError(f"expected {', '.join(_FIELDS)} in each line of {path}, found no {', '.join(missing)}")
+    return Task(**{name: found[name] for name in _FIELDS})
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ class Beams:
 
     def read(self) -> tuple[list[Tensor], Tensor]:
         """Each beam reads its last token. -> layers [K, D] and logits [K, V]."""
-        return read_rows(self.network, self.cache, input_ids=self.ids[:, None])
+        return _read_rows(self.network, self.cache, input_ids=self.ids[:, None])
 
     def go_on(self, logits: Tensor) -> None:
         """The best k of all K x V ways to go on."""
@@ -102,7 +102,7 @@ class Beams:
         self.cache.reorder_cache(parents)  # type: ignore[arg-type]
 
 
-def read_rows(network: Any, cache: DynamicCache, **inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+def _read_rows(network: Any, cache: DynamicCache, **inputs: Tensor) -> tuple[list[Tensor], Tensor]:
     """One more position of each row: what every layer makes of it, the logits last. -> L x [K, D or V], [K, V]."""
     out = network(**inputs, past_key_values=cache, use_cache=True, output_hidden_states=True)
     logits = out.logits[:, -1].float()
@@ -133,18 +133,18 @@ def trace(
     to_mixture, to_drafts, weight, ends = [], [], [], []
     for _ in range(steps):
         gamma = beams.scores.softmax(-1)  # [K] equation 4
-        same = shared_history(network, cache, beams.ids, k)
+        same = _shared_history(network, cache, beams.ids, k)
         mixed = (gamma.to(embed.weight.dtype) @ embed(beams.ids))[None, None]  # [1, 1, D] equation 3
-        superposed, logits = read_rows(network, cache, inputs_embeds=mixed)
+        superposed, logits = _read_rows(network, cache, inputs_embeds=mixed)
         own, own_logits = beams.read()
         target = [gamma @ rows for rows in own]  # L x [D], the last one [V]
         seen = [[rows[0] for rows in superposed], [gamma @ rows for rows in same], [rows[0] for rows in own]]
         for name, found in zip(cosines, seen, strict=True):
-            cosines[name].append([cosine(a, b) for a, b in zip(found, target, strict=True)])
+            cosines[name].append([_cosine(a, b) for a, b in zip(found, target, strict=True)])
         p = own_logits.softmax(-1)  # [K, V]
         guesses = torch.stack([logits[0], own_logits[0], target[-1], (gamma @ p).log()]).log_softmax(-1)  # [Q, V]
-        to_mixture.append([float(kl(gamma @ p, q)) for q in guesses])
-        to_drafts.append([float(gamma @ torch.stack([kl(row, q) for row in p])) for q in guesses])
+        to_mixture.append([float(_kl(gamma @ p, q)) for q in guesses])
+        to_drafts.append([float(gamma @ torch.stack([_kl(row, q) for row in p])) for q in guesses])
         weight.append(float(gamma[0]))
         ends.append(target)
         beams.go_on(own_logits)
@@ -152,23 +152,25 @@ def trace(
     return Trace(by_measure, np.array(to_mixture), np.array(to_drafts), np.array(weight)), ends
 
 
-def shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> list[Tensor]:
+def _shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> list[Tensor]:
     """Each token read alone, but after the superposed positions: what one step's mixing does. -> L x [K, D]."""
     rows = copy.deepcopy(cache)
     rows.batch_repeat_interleave(k)
-    return read_rows(network, rows, input_ids=ids[:, None])[0]
+    return _read_rows(network, rows, input_ids=ids[:, None])[0]
 
 
 def against_another(ends: Sequence[Sequence[Tensor]], others: Sequence[Sequence[Tensor]]) -> Floats:
     """Cosine of one text's target with another's: what two unrelated texts have in common anyway. -> [S, L]."""
-    return np.array([[cosine(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(ends, others, strict=True)])
+    return np.array(
+        [[_cosine(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(ends, others, strict=True)]
+    )
 
 
-def cosine(a: Tensor, b: Tensor) -> float:
+def _cosine(a: Tensor, b: Tensor) -> float:
     """Equation 8."""
     return float(torch.nn.functional.cosine_similarity(a, b, dim=-1))
 
 
-def kl(p: Tensor, log_q: Tensor) -> Tensor:
+def _kl(p: Tensor, log_q: Tensor) -> Tensor:
     """KL(p || q) in nats. [V], [V] -> scalar."""
     return torch.nn.functional.kl_div(log_q, p, reduction="sum")

@@ -14,16 +14,16 @@ from spd_lsp.evaluation.report_writer import Report, Table
 
 Traces = Mapping[float, Sequence[Trace]]  # temperature -> one trace a passage
 
-SHOWN_STEPS = 5  # of which layers are drawn, as in figure 16
-SPANS = ((1, 10), (11, 24))  # timesteps told of as one
+_SHOWN_STEPS = 5  # of which layers are drawn, as in figure 16
+_SPANS = ((1, 10), (11, 24))  # timesteps told of as one
 
 
-def layer_names(count: int) -> list[str]:
+def _layer_names(count: int) -> list[str]:
     """Names of what is compared: the embedding, blocks, and logits."""
     return ["embedding", *(f"block {n}" for n in range(1, count - 2)), f"block {count - 2}, normed", "logits"]
 
 
-def stacked(traces: Sequence[Trace]) -> dict[str, Floats]:
+def _stacked(traces: Sequence[Trace]) -> dict[str, Floats]:
     """Cosines of all passages by measure: [N, S, L]."""
     return {name: np.stack([trace.cosines[name] for trace in traces]) for name in MEASURES}
 
@@ -33,20 +33,20 @@ def over(values: Floats, span: tuple[int, int], groups: Sequence[tuple[str, str]
     return means(values[:, span[0] - 1 : span[1]].mean(axis=1, keepdims=True), groups)[0]
 
 
-def spans_within(steps: int) -> list[tuple[int, int]]:
+def _spans_within(steps: int) -> list[tuple[int, int]]:
     """The spans that were measured, the last one cut."""
-    return [(first, min(last, steps)) for first, last in SPANS if first <= steps]
+    return [(first, min(last, steps)) for first, last in _SPANS if first <= steps]
 
 
 def summarise(traces: Traces, groups: Sequence[tuple[str, str]], facts: Mapping[str, Any]) -> Report:
     """Tables by temperature, and everything by timestep and layer for the figure."""
     steps, layers = next(iter(traces.values()))[0].cosines[MEASURES[0]].shape
-    spans = spans_within(steps)
-    data: dict[str, Any] = {"layers": layer_names(layers), "temperatures": {}}
+    spans = _spans_within(steps)
+    data: dict[str, Any] = {"layers": _layer_names(layers), "temperatures": {}}
     cosine_rows: list[list[Any]] = []
     distance_rows: list[list[Any]] = []
     for temperature, found in traces.items():
-        cosines = stacked(found)
+        cosines = _stacked(found)
         data["temperatures"][str(temperature)] = one = {
             "hidden": {name: means(values[:, :, -2], groups) for name, values in cosines.items()},
             "logits": {name: means(values[:, :, -1], groups) for name, values in cosines.items()},
@@ -79,22 +79,22 @@ def draw(figure: Any, data: Mapping[str, Any]) -> None:
     by_time, by_layer, distance = figure.subplots(1, 3)
     for where, style in (("logits", "-"), ("hidden", "--")):
         for colour, (name, found) in enumerate(one[where].items()):
-            band(by_time, found, f"{name}, {'last block' if where == 'hidden' else where}", f"C{colour}", style)
+            _band(by_time, found, f"{name}, {'last block' if where == 'hidden' else where}", f"C{colour}", style)
     by_time.axhline(0.6, color="grey", linewidth=0.8, linestyle=":")
     by_time.set(title=f"Cosine by timestep, tau {first}", xlabel="timestep", ylim=(-0.55, 1.02))
     by_time.legend(fontsize=6, ncol=2, loc="lower left")
-    for step, cosines in enumerate(one["layers"][MEASURES[0]][:SHOWN_STEPS], 1):
+    for step, cosines in enumerate(one["layers"][MEASURES[0]][:_SHOWN_STEPS], 1):
         by_layer.plot(cosines, marker=".", label=f"timestep {step}")
     by_layer.set_xticks(range(len(data["layers"])), data["layers"], rotation=40, ha="right", fontsize=7)
     by_layer.set(title="Cosine by layer")
     by_layer.legend(fontsize=7)
     for colour, (name, found) in enumerate(one["to_mixture"].items()):
-        band(distance, found, name, f"C{colour}", "-")
+        _band(distance, found, name, f"C{colour}", "-")
     distance.set(title="KL from the drafts' mixture, nats", xlabel="timestep", ylim=(0, None))
     distance.legend(fontsize=7)
 
 
-def band(axes: Any, found: Sequence[Interval], label: str, colour: str, style: str) -> None:
+def _band(axes: Any, found: Sequence[Interval], label: str, colour: str, style: str) -> None:
     """A line of means and their intervals, counted from 1."""
     steps = range(1, len(found) + 1)
     axes.plot(steps, [one.mean for one in found], style, color=colour, label=label, linewidth=1.2)

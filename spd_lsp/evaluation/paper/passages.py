@@ -86,12 +86,12 @@ def read_source(
     return Source(
         folder.resolve().name,
         language,
-        draw_places(folder, asked, places, before, after, random),
+        _draw_places(folder, asked, places, before, after, random),
         [stream(ids, tokens.end_of_text) for ids in encoded[held_out:]],
     )
 
 
-def draw_places(
+def _draw_places(
     folder: Path,
     asked: Sequence[tuple[Path, Sequence[int]]],
     places: int,

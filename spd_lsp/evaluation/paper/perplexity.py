@@ -26,11 +26,11 @@ Groups = Sequence[tuple[str, str]]  # repository and file of each passage
 
 REAL = "the real text"
 
-PAPERS_MEAN = "Mean of the drafts' perplexities by the judge, as in table 1."
-LESS = "The best draft of each place less one nucleus sample there, paired: below 0 it is the likelier one."
-OVER_ALL = "Perplexity over all tokens by the judge: the exponential of the mean surprise."
-INFORMED = "The same, by a judge that is told what the repository's n-grams know."
-MATCHED = "Tokens of the real text written before the first mistake, and what it took."
+_PAPERS_MEAN = "Mean of the drafts' perplexities by the judge, as in table 1."
+_LESS = "The best draft of each place less one nucleus sample there, paired: below 0 it is the likelier one."
+_OVER_ALL = "Perplexity over all tokens by the judge: the exponential of the mean surprise."
+_INFORMED = "The same, by a judge that is told what the repository's n-grams know."
+_MATCHED = "Tokens of the real text written before the first mistake, and what it took."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,13 @@ def summarise(
     nats = {name: np.stack([one[name].judged for one in measured]) for name in names}  # [N, K]
     told = {name: np.stack([one[name].informed for one in measured]) for name in names}
     right = {name: np.stack([one[name].matched for one in measured]) for name in names}
-    arithmetic = {name: ranked(np.exp(nats[name]), groups, spread(name)) for name in names}
+    arithmetic = {name: _ranked(np.exp(nats[name]), groups, spread(name)) for name in names}
     overall, aware = (
-        {name: exponential(ranked(found[name], groups, spread(name))) for name in names} for found in (nats, told)
+        {name: exponential(_ranked(found[name], groups, spread(name))) for name in names} for found in (nats, told)
     )
     tables = [
-        rank_table(caption, found, k)
-        for caption, found in ((PAPERS_MEAN, arithmetic), (OVER_ALL, overall), (INFORMED, aware))
+        _rank_table(caption, found, k)
+        for caption, found in ((_PAPERS_MEAN, arithmetic), (_OVER_ALL, overall), (_INFORMED, aware))
     ]
     rights: list[list[Cell]] = [
         [
@@ -112,8 +112,8 @@ def summarise(
         if name != REAL
     ]
     taken = ["drafts by", "draft 1", f"best of {k}", "passes", "positions read after the prompt"]
-    tables.append(Table(MATCHED, taken, rights))
-    tables.insert(1, less_than_nucleus(nats, told, groups))
+    tables.append(Table(_MATCHED, taken, rights))
+    tables.insert(1, _less_than_nucleus(nats, told, groups))
     data = {name: {"perplexity": overall[name], "informed": aware[name]} for name in names}
     return Report(
         "perplexity",
@@ -126,13 +126,13 @@ def summarise(
     )
 
 
-def rank_table(caption: str, found: Mapping[str, Sequence[Interval]], k: int) -> Table:
+def _rank_table(caption: str, found: Mapping[str, Sequence[Interval]], k: int) -> Table:
     """A row for each way: its drafts by rank, and the best of each passage."""
     heads = ["drafts by", *(f"draft {rank + 1}" for rank in range(k)), "best"]
     return Table(caption, heads, [[name, *ranks] for name, ranks in found.items()])
 
 
-def less_than_nucleus(nats: Mapping[str, Floats], told: Mapping[str, Floats], groups: Groups) -> Table:
+def _less_than_nucleus(nats: Mapping[str, Floats], told: Mapping[str, Floats], groups: Groups) -> Table:
     """The best draft of each place against one nucleus sample there, which took as many passes or more."""
     rows: list[list[Cell]] = []
     for name in nats:
@@ -140,7 +140,7 @@ def less_than_nucleus(nats: Mapping[str, Floats], told: Mapping[str, Floats], gr
             pairs = [(np.exp(nats[name]), np.exp(nats["nucleus"])), (told[name], told["nucleus"])]
             less = [np.nanmin(one, axis=1) - np.nanmean(other, axis=1) for one, other in pairs]
             rows.append([name, *means(np.column_stack(less), groups)])
-    return Table(LESS, ["best draft by", "perplexity by the judge", "nats a token, judge told of n-grams"], rows)
+    return Table(_LESS, ["best draft by", "perplexity by the judge", "nats a token, judge told of n-grams"], rows)
 
 
 def spread(name: str) -> bool:
@@ -148,7 +148,7 @@ def spread(name: str) -> bool:
     return name.startswith("nucleus")
 
 
-def ranked(values: Floats, groups: Groups, alike: bool) -> list[Interval]:
+def _ranked(values: Floats, groups: Groups, alike: bool) -> list[Interval]:
     """The mean of each rank, and of the best draft of each passage. [N, K] -> K + 1 means."""
     by_rank = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1) if alike else values
     return means(np.column_stack([by_rank, np.nanmin(values, axis=1)]), groups)

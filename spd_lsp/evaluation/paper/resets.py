@@ -22,10 +22,10 @@ from spd_lsp.evaluation.report_writer import Cell, Report, Table
 from spd_lsp.settings import Settings
 
 EVERY = (0, 10, 20, 40)
-SAMPLED = (10, 20)  # tokens between resets that sample a draft
-BOTH = ((SPD, PAPER), ("SPD, nested n-grams", PLAIN))
-PARTS = 4  # of a draft, over which repetition is told
-REAL = "the real text"
+_SAMPLED = (10, 20)  # tokens between resets that sample a draft
+_BOTH = ((SPD, PAPER), ("SPD, nested n-grams", PLAIN))
+_PARTS = 4  # of a draft, over which repetition is told
+_REAL = "the real text"
 
 
 def ways(every: Sequence[int] = EVERY) -> list[Way]:
@@ -35,7 +35,7 @@ def ways(every: Sequence[int] = EVERY) -> list[Way]:
             Way(
                 name + (f", reset every {s}" if s else ""), "superposed", replace(base, reset_every=s), ngrams=True
             )
-            for name, base in BOTH
+            for name, base in _BOTH
             for s in every
         ),
         Way("greedy, nested n-grams", "greedy", ngrams=True),
@@ -49,19 +49,19 @@ def measure(
 ) -> dict[str, list[float]]:
     """For the first draft of each way: different trigrams up to each part, and nats a token by both judges."""
     read = passage.prefix(prefix)
-    texts = {REAL: passage.continuation(tokens)}
+    texts = {_REAL: passage.continuation(tokens)}
     for way in ways():
         drafts = writer.write(way, passage, k=1 if way.decoder == "nucleus" else k, prefix=prefix, tokens=tokens)
         texts[way.name] = list(drafts.best[0].ids)
-    for name, base in BOTH:
-        for every in SAMPLED:
+    for name, base in _BOTH:
+        for every in _SAMPLED:
             text = restarted(writer, passage, base, k=k, prefix=prefix, tokens=tokens, every=every)
             texts[f"{name}, sampled every {every}"] = text
     known = writer.mixtures.get(passage.repository) if judge.same else None
     surprises = judge.surprise(writer.tokens, read, list(texts.values()))
     return {
         name: [
-            *(uniqueness(text[: tokens * part // PARTS], 3) for part in range(1, PARTS + 1)),
+            *(uniqueness(text[: tokens * part // _PARTS], 3) for part in range(1, _PARTS + 1)),
             float(nats.mean()),
             float(informed(nats, known, read, text).mean()),
         ]
@@ -91,9 +91,9 @@ def summarise(
 ) -> Report:
     """Repetition as drafts grow, and their perplexity."""
     found = {name: means(np.array([one[name] for one in measured]), groups) for name in measured[0]}
-    lengths = [tokens * part // PARTS for part in range(1, PARTS + 1)]
+    lengths = [tokens * part // _PARTS for part in range(1, _PARTS + 1)]
     rows: list[list[Cell]] = [
-        [name, *values[:PARTS], *exponential(values[PARTS:])] for name, values in found.items()
+        [name, *values[:_PARTS], *exponential(values[_PARTS:])] for name, values in found.items()
     ]
     heads = ["first draft by", *(f"{n} tokens" for n in lengths), "perplexity", "by the judge told of n-grams"]
     table = Table(
@@ -108,9 +108,9 @@ def draw(figure: Any, lengths: Sequence[int], found: Mapping[str, Sequence[Inter
     """Different trigrams by length."""
     axes = figure.subplots()
     for at, (name, values) in enumerate(found.items()):
-        style = "-" if "every" in name else ":" if name == REAL else "--"
+        style = "-" if "every" in name else ":" if name == _REAL else "--"
         marker = "." if at < 10 else "s"  # colours begin again
-        axes.plot(lengths, [one.mean for one in values[:PARTS]], style, marker=marker, label=name)
+        axes.plot(lengths, [one.mean for one in values[:_PARTS]], style, marker=marker, label=name)
     axes.set(xlabel="tokens", ylabel="different trigrams among all")
     axes.set_xticks(list(lengths))
     figure.legend(*axes.get_legend_handles_labels(), fontsize=6, loc="outside right upper")

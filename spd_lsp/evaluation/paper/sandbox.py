@@ -27,11 +27,11 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 
 MEMORY = 1 << 30
-SECONDS = 3  # of processor time
-CLOCK = 20.0  # seconds of the clock: several times more, because others may be at work
+_SECONDS = 3  # of processor time
+_CLOCK = 20.0  # seconds of the clock: several times more, because others may be at work
 
 # Runs first in the new process, takes away its rights one after the other, and lets the program take over.
-GUARD = """
+_GUARD = """
 import ctypes, os, resource, struct, sys
 program = sys.stdin.buffer.read()
 tell = os.dup(1)
@@ -86,7 +86,7 @@ PROBES = {
     "take 4 GB of memory": "held = bytearray(4 << 30)",
     "compute for ever": "while True: pass",
 }
-HARMLESS = "import math, typing, collections, hashlib\nassert math.sqrt(4) == 2\n"
+_HARMLESS = "import math, typing, collections, hashlib\nassert math.sqrt(4) == 2\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,9 @@ class Outcome:
     said: str  # `passed`, an exception's name, `time limit`, or nothing if it was killed
 
 
-def run(program: str, clock: float = CLOCK) -> Outcome:
+def run(program: str, clock: float = _CLOCK) -> Outcome:
     """Run a program's text under guard."""
-    guard = f"MEMORY, SECONDS = {MEMORY}, {SECONDS}\n{GUARD}"
+    guard = f"MEMORY, SECONDS = {MEMORY}, {_SECONDS}\n{_GUARD}"
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", guard],
@@ -131,9 +131,9 @@ def probe() -> dict[str, bool]:
     """What a program could do here, by the names of PROBES: true is what is not guarded."""
     if sys.platform == "win32":
         raise UserError("expected a system that can limit processes, found Windows; run this under WSL or Linux")
-    if not run(HARMLESS).passed:
+    if not run(_HARMLESS).passed:
         raise UserError(
-            f"a harmless program does not run in the sandbox ({run(HARMLESS).said or 'it was killed'}); as the "
+            f"a harmless program does not run in the sandbox ({run(_HARMLESS).said or 'it was killed'}); as the "
             "superuser, check that every user can read Python's library, or run this as another user"
         )
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as server:

@@ -30,8 +30,6 @@ from spd_lsp.lsp.transport.token_proof import (
     read_token,
 )
 
-__all__ = ["Door", "PortDoor", "SocketDoor", "join_port", "join_socket"]
-
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -70,7 +68,7 @@ class SocketDoor:
 
     async def admits(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """As in `Door`: the same user."""
-        return is_own(writer.get_extra_info("socket"))
+        return _is_own(writer.get_extra_info("socket"))
 
 
 class PortDoor:
@@ -140,7 +138,7 @@ def clear(path: Path) -> None:
     raise UserError(f"expected nobody at {path}, found a server that listens there; end it or choose another path")
 
 
-def is_own(wire: socket.socket) -> bool:
+def _is_own(wire: socket.socket) -> bool:
     """Whether the other end is the same user's; where the system does not tell, the folder's rights have to do."""
     if sys.platform != "linux":
         return True
@@ -152,7 +150,7 @@ def is_own(wire: socket.socket) -> bool:
 def join_socket(path: Path) -> socket.socket:
     """A connection to the user's own server, or to another machine's that the user's ssh has put there."""
     wire = socket.socket(socket.AF_UNIX)
-    with closed_on_error(wire):
+    with _closed_on_error(wire):
         try:
             path = path.parent.resolve(strict=True) / path.name
             for one in (path.parent, path):
@@ -163,7 +161,7 @@ def join_socket(path: Path) -> socket.socket:
                 f"expected a server at {path}, found none ({error.strerror or error}); "
                 "start one: spd-lsp serve --socket"
             ) from error
-        if not is_own(wire):
+        if not _is_own(wire):
             raise UserError(f"expected your own server at {path}, found another user's; nothing was sent to it")
     return wire
 
@@ -178,7 +176,7 @@ def join_port(port: Port, token_file: Path | None = None) -> socket.socket:
             f"expected a server at {port}, found none ({error.strerror or error}); "
             f"start one there: spd-lsp serve --tcp {port}"
         ) from error
-    with closed_on_error(wire):
+    with _closed_on_error(wire):
         token = read_token(file, "copy it from the machine that serves, or name it with --token-file")
         if not ask_proof(wire, token):
             raise UserError(
@@ -189,7 +187,7 @@ def join_port(port: Port, token_file: Path | None = None) -> socket.socket:
 
 
 @contextmanager
-def closed_on_error(wire: socket.socket) -> Iterator[None]:
+def _closed_on_error(wire: socket.socket) -> Iterator[None]:
     """Hang up if it does not come about."""
     try:
         yield

@@ -17,8 +17,6 @@ import platformdirs
 
 from ngram_builders.errors import UserError
 
-__all__ = ["DEFAULT_PORT", "UNIX_SOCKETS", "Port", "default_socket", "is_number", "parse_port", "read_address"]
-
 UNIX_SOCKETS = os.name == "posix" and hasattr(socket, "AF_UNIX")  # asyncio has none on Windows
 DEFAULT_PORT = "127.0.0.1:2087"
 

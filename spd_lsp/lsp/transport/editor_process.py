@@ -9,8 +9,6 @@ import asyncio
 import os
 from collections.abc import Callable
 
-__all__ = ["gone", "runs", "visible"]
-
 EVERY = 3.0  # seconds
 
 

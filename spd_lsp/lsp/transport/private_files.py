@@ -14,10 +14,8 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 
-__all__ = ["check_own", "keep", "private_folder", "read_private"]
-
-POSIX = os.name == "posix"
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_POSIX = os.name == "posix"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -29,7 +27,7 @@ def private_folder(folder: Path) -> Path:
         found = folder.stat()
     except OSError as error:
         raise UserError(f"expected a folder at {folder}, found: {error.strerror}; name another place") from error
-    check_own(folder, found, OTHERS, "name a folder that is to hold nothing for others, and run: chmod 700 on it")
+    check_own(folder, found, _OTHERS, "name a folder that is to hold nothing for others, and run: chmod 700 on it")
     return folder
 
 
@@ -42,7 +40,7 @@ def make(folder: Path) -> None:
 
 def check_own(path: Path, found: os.stat_result, refused: int, remedy: str) -> None:
     """Refuse what belongs to another user, or gives others rights that it should not."""
-    if not POSIX:
+    if not _POSIX:
         return
     if found.st_uid != os.geteuid():
         raise UserError(f"expected {path} to be yours, found it owned by user {found.st_uid}; name another place")
@@ -58,7 +56,7 @@ def read_private(file: Path, most: int) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise UserError(f"expected a plain file at {file}, found something else; name another place")
-        check_own(file, found, OTHERS, f"run: chmod 600 {file}, or make a new one if others may have read it")
+        check_own(file, found, _OTHERS, f"run: chmod 600 {file}, or make a new one if others may have read it")
         return opened.read(most)
 
 

@@ -9,22 +9,20 @@ import os
 import socket
 import threading
 
-__all__ = ["carry"]
-
-AT_ONCE = 65536  # bytes
+_AT_ONCE = 65536  # bytes
 
 
 def carry(wire: socket.socket) -> None:
     """Carry bytes both ways until one end closes."""
     with wire:
-        threading.Thread(target=upload, args=(wire,), daemon=True).start()
+        threading.Thread(target=_upload, args=(wire,), daemon=True).start()
         download(wire)
 
 
-def upload(wire: socket.socket) -> None:
+def _upload(wire: socket.socket) -> None:
     """What the editor writes, to the server."""
     try:
-        while data := os.read(0, AT_ONCE):
+        while data := os.read(0, _AT_ONCE):
             wire.sendall(data)
         wire.shutdown(socket.SHUT_WR)
     except OSError:
@@ -34,7 +32,7 @@ def upload(wire: socket.socket) -> None:
 def download(wire: socket.socket) -> None:
     """What the server writes, to the editor."""
     try:
-        while data := wire.recv(AT_ONCE):
+        while data := wire.recv(_AT_ONCE):
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(1, rest) :]

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
     Open = Callable[[Path, str, Report], Any]  # folder, device -> an engine
 
-__all__ = ["MOST_SESSIONS", "SharedModel", "serve_at", "serve_stdio"]
 
-MOST_SESSIONS = 64
-MOST_STRANGERS = 64  # connections that have not proved yet that they may stay
-CALM = 1.0  # seconds for what a session started to end with it
+_MOST_SESSIONS = 64
+_MOST_STRANGERS = 64  # connections that have not proved yet that they may stay
+_CALM = 1.0  # seconds for what a session started to end with it
 
 log = logging.getLogger(__name__)
 unsaid = logging.getLogger(f"{__name__}.pygls")  # tracebacks of what clients get wrong, which is said in one line
@@ -54,14 +53,14 @@ def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
 
 async def serve_one(server: SpdServer, wire: Wire) -> None:
     """Serve the editor that started this process, as long as it runs."""
-    watch = asyncio.ensure_future(end_with_editor(server))
+    watch = asyncio.ensure_future(_end_with_editor(server))
     try:
         await session(server, StandardInput(sys.stdin.buffer, server.thread_pool), wire)
     finally:
         watch.cancel()
 
 
-async def end_with_editor(server: SpdServer) -> None:
+async def _end_with_editor(server: SpdServer) -> None:
     """End the process when the editor's has ended, for which the thread that waits for input would not wake."""
     process = await gone(lambda: server.editor)
     log.warning("the editor, process %d, is gone", process)
@@ -91,7 +90,7 @@ def serve_at(
     make: Callable[[], SpdServer],
     tell: Report = log.info,
     *,
-    most: int = MOST_SESSIONS,
+    most: int = _MOST_SESSIONS,
     verbose: int = 0,
 ) -> int:
     """Serve every editor that the door admits, each by a server of its own, until the process is ended."""
@@ -126,7 +125,7 @@ class Sessions:
             wire.close()
         elif self.open >= self.most:
             log.warning("a connection was refused: %d editors are here already", self.open)
-            wire.write(too_many(self.most))
+            wire.write(_too_many(self.most))
             wire.close()
         else:
             self.open += 1
@@ -134,7 +133,7 @@ class Sessions:
                 await session(self.make(), reader, wire)
             finally:
                 self.open -= 1
-                asyncio.get_running_loop().call_later(CALM, self.collect)
+                asyncio.get_running_loop().call_later(_CALM, self.collect)
 
     def collect(self) -> None:
         """Free what sessions left that refers to itself, if nobody waits meanwhile."""
@@ -143,7 +142,7 @@ class Sessions:
 
     async def admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Whether the door lets a stranger in; too many at once are not asked."""
-        if self.strangers >= MOST_STRANGERS:
+        if self.strangers >= _MOST_STRANGERS:
             return False
         self.strangers += 1
         try:
@@ -154,7 +153,7 @@ class Sessions:
             self.strangers -= 1
 
 
-def too_many(most: int) -> bytes:
+def _too_many(most: int) -> bytes:
     """What an editor shows when it is one too many: the only thing that may be said before it has spoken."""
     text = f"spd-lsp: the server has {most} editors, as many as it takes; close one, or serve more with --sessions"
     params = {"type": 1, "message": text}

@@ -13,10 +13,8 @@ from collections.abc import Awaitable
 from concurrent.futures import Executor
 from typing import BinaryIO, Protocol
 
-__all__ = ["Headers", "Oversized", "SocketWire", "StandardInput", "Wire"]
-
 LONGEST_MESSAGE = 64 << 20  # bytes
-LONGEST_HEADER = 64 << 10  # bytes of all its lines; asyncio's streams give a line up at the same length
+_LONGEST_HEADER = 64 << 10  # bytes of all its lines; asyncio's streams give a line up at the same length
 MOST_UNREAD = 16 << 20  # bytes that wait for an editor to read them
 GRACE = 5.0  # seconds to read what was said last
 
@@ -47,7 +45,7 @@ class StandardInput:
     def readline(self) -> Awaitable[bytes]:
         """As in `Reader`; no more of a line than is looked at."""
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self.threads, self.stream.readline, LONGEST_HEADER + 1)
+        return loop.run_in_executor(self.threads, self.stream.readline, _LONGEST_HEADER + 1)
 
     def readexactly(self, n: int) -> Awaitable[bytes]:
         """As in `Reader`."""
@@ -66,13 +64,13 @@ class Headers:
         try:
             line = await self.reader.readline()
         except ValueError:  # asyncio's word for a line that does not end
-            self.size += LONGEST_HEADER + 1
+            self.size += _LONGEST_HEADER + 1
         else:
             self.size += len(line)
-        if self.size > LONGEST_HEADER:
-            raise Oversized(f"expected a header of at most {LONGEST_HEADER:,} bytes, found a longer one")
+        if self.size > _LONGEST_HEADER:
+            raise Oversized(f"expected a header of at most {_LONGEST_HEADER:,} bytes, found a longer one")
         name, colon, value = line.partition(b":")
-        return b"Content-Length: %d\r\n" % length(value) if is_length(name) and colon else line
+        return b"Content-Length: %d\r\n" % length(value) if _is_length(name) and colon else line
 
     async def readexactly(self, n: int) -> bytes:
         """The message itself, as it is."""
@@ -80,7 +78,7 @@ class Headers:
         return await self.reader.readexactly(n)
 
 
-def is_length(name: bytes) -> bool:
+def _is_length(name: bytes) -> bool:
     """Whether a line of a header tells the message's length; names are the same in any case."""
     return name.strip().lower() == b"content-length"
 

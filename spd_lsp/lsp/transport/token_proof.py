@@ -26,9 +26,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.lsp.transport.addresses import Port
 from spd_lsp.lsp.transport.private_files import keep, read_private
 
-__all__ = ["PATIENCE", "ask_proof", "default_token_file", "has_token", "made_token", "read_token"]
-
-GREETING = b"spd-lsp proof 1\n"
+_GREETING = b"spd-lsp proof 1\n"
 NONCE, PROOF = 32, 32  # bytes
 PATIENCE = 10.0  # seconds
 TOKEN = re.compile(rb"[0-9a-f]{64}\n?")
@@ -58,7 +56,7 @@ def read_token(file: Path, remedy: str) -> bytes:
     return found.strip()
 
 
-def prove(token: bytes, who: bytes, nonces: bytes) -> bytes:
+def _prove(token: bytes, who: bytes, nonces: bytes) -> bytes:
     """What only those can say who have the token, and only in this conversation."""
     return hmac.digest(token, who + nonces, "sha256")
 
@@ -72,12 +70,12 @@ async def has_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
 
 
 async def _hear_proof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
-    if await reader.readexactly(len(GREETING)) != GREETING:
+    if await reader.readexactly(len(_GREETING)) != _GREETING:
         return False
     nonce = secrets.token_bytes(NONCE)
     nonces = await reader.readexactly(NONCE) + nonce
-    writer.write(nonce + prove(token, b"server", nonces))
-    return hmac.compare_digest(await reader.readexactly(PROOF), prove(token, b"editor", nonces))
+    writer.write(nonce + _prove(token, b"server", nonces))
+    return hmac.compare_digest(await reader.readexactly(PROOF), _prove(token, b"editor", nonces))
 
 
 def ask_proof(wire: socket.socket, token: bytes) -> bool:
@@ -85,12 +83,12 @@ def ask_proof(wire: socket.socket, token: bytes) -> bool:
     until = time.monotonic() + PATIENCE
     nonce = secrets.token_bytes(NONCE)
     try:
-        wire.sendall(GREETING + nonce)
+        wire.sendall(_GREETING + nonce)
         answer = _receive(wire, NONCE + PROOF, until)
         nonces = nonce + answer[:NONCE]
-        if not hmac.compare_digest(answer[NONCE:], prove(token, b"server", nonces)):
+        if not hmac.compare_digest(answer[NONCE:], _prove(token, b"server", nonces)):
             return False
-        wire.sendall(prove(token, b"editor", nonces))
+        wire.sendall(_prove(token, b"editor", nonces))
     except OSError:
         return False
     wire.settimeout(None)

@@ -17,8 +17,6 @@ from transformers import AutoConfig
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.network import close_network
 
-__all__ = ["read_config"]
-
 # Names of code in the folder or on a hub, of kernels, and of other files to read instead.
 _CHOSEN_HERE = frozenset(
     {

@@ -18,8 +18,8 @@ from spd_lsp.models.checkpoint.shards import demand_own_files
 from spd_lsp.settings import HUGGING_FACE, is_path, unabbreviated
 
 STARTER = "starter"
-LARGEST = 128 << 20  # bytes of a description or tokenizer; that of 260,000 tokens has 35 MB
-WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
+_LARGEST = 128 << 20  # bytes of a description or tokenizer; that of 260,000 tokens has 35 MB
+_WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
 
 
 def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Path:
@@ -62,9 +62,9 @@ def complete(folder: Path, model: str) -> Path:
                 f"model {model}: expected {needed} in {folder}, found none; name the folder that holds "
                 "config.json, tokenizer.json and *.safetensors"
             )
-        if (size := (folder / needed).stat().st_size) > LARGEST:
+        if (size := (folder / needed).stat().st_size) > _LARGEST:
             raise UserError(
-                f"model {model}: expected {needed} of at most {LARGEST >> 20} MB, found {size >> 20} MB "
+                f"model {model}: expected {needed} of at most {_LARGEST >> 20} MB, found {size >> 20} MB "
                 f"in {folder}; restore the file"
             )
     if not any(folder.glob("*.safetensors")):
@@ -85,9 +85,9 @@ def download(model: str, report: Callable[[str], None]) -> Path:
     try:
         with opened_network():
             with suppress(LocalEntryNotFoundError):
-                return Path(snapshot_download(model, allow_patterns=WANTED, local_files_only=True))
+                return Path(snapshot_download(model, allow_patterns=_WANTED, local_files_only=True))
             report(f"downloading {model}")
-            return Path(snapshot_download(model, allow_patterns=WANTED))
+            return Path(snapshot_download(model, allow_patterns=_WANTED))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(

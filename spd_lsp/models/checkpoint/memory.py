@@ -10,9 +10,9 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.shards import weight_files
 
-GIB = 1 << 30
-LONGEST_HEADER = 100_000_000  # bytes; safetensors opens no file with a longer one
-HEADER = struct.Struct("<Q")  # a safetensors file begins with the length of its description
+_GIB = 1 << 30
+_LONGEST_HEADER = 100_000_000  # bytes; safetensors opens no file with a longer one
+_HEADER = struct.Struct("<Q")  # a safetensors file begins with the length of its description
 
 
 class DoesNotFit(UserError):
@@ -25,32 +25,32 @@ def demand_room(folder: Path, bytes_each: int, free: int | None, place: str) -> 
     needed = count * bytes_each
     if free is not None and needed > free:
         raise DoesNotFit(
-            f"expected {needed / GIB:.1f} GiB of free memory on {place} for the {count / 1e9:.1f} billion "
-            f"parameters of {folder.name}, found {free / GIB:.1f} GiB; choose a smaller model"
+            f"expected {needed / _GIB:.1f} GiB of free memory on {place} for the {count / 1e9:.1f} billion "
+            f"parameters of {folder.name}, found {free / _GIB:.1f} GiB; choose a smaller model"
         )
 
 
 def parameters(folder: Path) -> int:
     """How many numbers the weights in a folder are; damaged files, which are named later, count as none."""
-    return sum(numbers_in(path) for path in weight_files(folder))
+    return sum(_numbers_in(path) for path in weight_files(folder))
 
 
 def tensors(folder: Path) -> int:
     """How many tensors the weights in a folder are."""
-    return sum(len(shapes_in(path)) for path in weight_files(folder))
+    return sum(len(_shapes_in(path)) for path in weight_files(folder))
 
 
-def numbers_in(path: Path) -> int:
+def _numbers_in(path: Path) -> int:
     """How many numbers one file of weights holds."""
-    return sum(map(math.prod, shapes_in(path)))
+    return sum(map(math.prod, _shapes_in(path)))
 
 
-def shapes_in(path: Path) -> list[list[int]]:
+def _shapes_in(path: Path) -> list[list[int]]:
     """The shapes of the tensors in one file of weights; none if it is damaged."""
     try:
         with path.open("rb") as file:
-            [length] = HEADER.unpack(file.read(HEADER.size))
-            if length > min(path.stat().st_size, LONGEST_HEADER):
+            [length] = _HEADER.unpack(file.read(_HEADER.size))
+            if length > min(path.stat().st_size, _LONGEST_HEADER):
                 return []
             described = json.loads(file.read(length))
         shapes = [tensor["shape"] for name, tensor in described.items() if name != "__metadata__"]

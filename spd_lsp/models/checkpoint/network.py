@@ -9,8 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["close_network", "opened_network"]
-
 _one_at_a_time = threading.RLock()
 _closed_here = False  # what a person closed, by HF_HUB_OFFLINE, stays closed
 

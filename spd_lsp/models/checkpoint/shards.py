@@ -7,8 +7,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from ngram_builders.errors import UserError
 
-__all__ = ["demand_own_files", "weight_files"]
-
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 

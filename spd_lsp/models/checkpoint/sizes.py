@@ -14,10 +14,8 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.memory import parameters, tensors
 
-__all__ = ["demand_possible_sizes", "read_json"]
-
-LARGEST_FILE = 32 << 20  # bytes of a description; the usual ones have a few thousand
-LARGEST_SIZE = 1 << 28  # of what a description counts; contexts are longest, with some ten million tokens
+_LARGEST_FILE = 32 << 20  # bytes of a description; the usual ones have a few thousand
+_LARGEST_SIZE = 1 << 28  # of what a description counts; contexts are longest, with some ten million tokens
 # Counts and widths as the families call them; other numbers, such as the base of an angle, may be large.
 _LAYERS = re.compile(r"n_layers?|num_(?:\w+_)?layers|(?:en|de)coder_layers")
 _SIZE = re.compile(r"n(?:um)?_\w+|\w+_(?:size|dim|window|embeddings|positions|heads|layers|experts)|d_model|d_ff")
@@ -25,10 +23,10 @@ _SIZE = re.compile(r"n(?:um)?_\w+|\w+_(?:size|dim|window|embeddings|positions|he
 
 def read_json(path: Path) -> Any:
     """What a small file says; ValueError for one that is too large or says nothing."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"expected at most {LARGEST_FILE >> 20} MB, found {path.stat().st_size >> 20} MB")
+    if path.stat().st_size > _LARGEST_FILE:
+        raise ValueError(f"expected at most {_LARGEST_FILE >> 20} MB, found {path.stat().st_size >> 20} MB")
     with path.open("rb") as file:
-        return json.loads(file.read(LARGEST_FILE))
+        return json.loads(file.read(_LARGEST_FILE))
 
 
 def demand_possible_sizes(folder: Path) -> None:
@@ -40,7 +38,7 @@ def demand_possible_sizes(folder: Path) -> None:
         return
     held, weights = tensors(folder), parameters(folder)
     for name, value in _counted(described):
-        most = min(LARGEST_SIZE, held if held and _LAYERS.fullmatch(name) else LARGEST_SIZE)
+        most = min(_LARGEST_SIZE, held if held and _LAYERS.fullmatch(name) else _LARGEST_SIZE)
         if value > most:
             raise UserError(f"{path}: expected {name} of at most {most:,}, found {value:,}; restore the file")
     for name, number in _matrices(described):

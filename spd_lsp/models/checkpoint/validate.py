@@ -18,9 +18,9 @@ from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Runner
 from spd_lsp.models.self_test import PROBE, probe
 
-TOLD = 3  # names of tensors in a sentence
-COMMON = PROBE // 2  # positions that two texts begin with
-OTHER_TASKS = (
+_TOLD = 3  # names of tensors in a sentence
+_COMMON = PROBE // 2  # positions that two texts begin with
+_OTHER_TASKS = (
     "ForMaskedLM",
     "ForPreTraining",
     "ForSequenceClassification",
@@ -29,8 +29,10 @@ OTHER_TASKS = (
     "ForMultipleChoice",
     "ForNextSentencePrediction",
 )
-ROUNDING = 1e-5  # largest difference of two logits, relative to the largest, that is none: causal ones differ by 0
-HALVES = 8  # units in the last place of a half precision that are rounding as well
+_ROUNDING = (
+    1e-5  # largest difference of two logits, relative to the largest, that is none: causal ones differ by 0
+)
+_HALVES = 8  # units in the last place of a half precision that are rounding as well
 
 
 class Unsound(Exception):
@@ -41,7 +43,7 @@ def made_for_another_task(config: Any) -> bool:
     """Whether a description says that the weights learned something else than what comes next."""
     names = getattr(config, "architectures", None) or []
     return bool(getattr(config, "is_encoder_decoder", False)) or (
-        bool(names) and all(str(name).endswith(OTHER_TASKS) for name in names)
+        bool(names) and all(str(name).endswith(_OTHER_TASKS) for name in names)
     )
 
 
@@ -61,12 +63,12 @@ def demand_all_weights(network: Any, loaded: Mapping[str, Any]) -> None:
 
 def demand_numbers(network: Any) -> None:
     """Raise if a weight is not a number: whatever is computed with it is none either."""
-    if wrong := [name for name, tensor in network.named_parameters() if tensor.numel() and has_nan(tensor)]:
+    if wrong := [name for name, tensor in network.named_parameters() if tensor.numel() and _has_nan(tensor)]:
         raise Unsound(f"expected numbers, found NaN in {some(wrong)}; restore the files")
 
 
 @torch.inference_mode()
-def has_nan(tensor: torch.Tensor) -> bool:
+def _has_nan(tensor: torch.Tensor) -> bool:
     """Whether any is not a number, which the largest then is not either."""
     return bool(tensor.max().isnan()) if tensor.is_floating_point() else False
 
@@ -74,25 +76,25 @@ def has_nan(tensor: torch.Tensor) -> bool:
 def demand_causal(reference: Runner, network: Any) -> None:
     """Raise if a first pass fails to give numbers, or if what follows a token changes what is said of it."""
     embedding = network.get_input_embeddings().weight
-    logits = two_texts(reference, len(embedding))
+    logits = _two_texts(reference, len(embedding))
     if np.isnan(logits).any() or not np.isfinite(logits.max(axis=-1)).all():
         raise Unsound("its predictions are not numbers; restore the files, or try another --device")
-    rounding = max(ROUNDING, HALVES * torch.finfo(embedding.dtype).eps)
-    first, second = logits[:, :COMMON]
+    rounding = max(_ROUNDING, _HALVES * torch.finfo(embedding.dtype).eps)
+    first, second = logits[:, :_COMMON]
     differ = np.abs(first - second).max(axis=-1) > rounding * np.abs(first).max(axis=-1)  # [T]
     if differ.all():
         raise Unsound("each token sees those that follow it, as in an encoder; choose a causal language model")
 
 
-def two_texts(reference: Runner, vocabulary: int) -> Floats:
+def _two_texts(reference: Runner, vocabulary: int) -> Floats:
     """The logits of two texts that begin alike, read in one pass of one shape. [2, T, V]."""
     ids = probe(vocabulary)
-    logits: Floats = reference.read([ids, [*ids[:COMMON], *ids[COMMON:][::-1]]], reference.empty())
+    logits: Floats = reference.read([ids, [*ids[:_COMMON], *ids[_COMMON:][::-1]]], reference.empty())
     return logits
 
 
 def some(names: Iterable[str]) -> str:
     """The first few in order. Example: ["b", "a", "d", "c"] -> `a, b, c and 1 more`."""
     known: Collection[str] = sorted(names)
-    more = f" and {len(known) - TOLD} more" if len(known) > TOLD else ""
-    return ", ".join(list(known)[:TOLD]) + more
+    more = f" and {len(known) - _TOLD} more" if len(known) > _TOLD else ""
+    return ", ".join(list(known)[:_TOLD]) + more

@@ -16,8 +16,8 @@ from spd_lsp.models.numpy.decoder import Decoder, Shape
 from spd_lsp.models.numpy.kv_cache import EVERYTHING
 from spd_lsp.models.numpy.weights import Assembly, Unlike, compare_names
 
-PLAIN_ROTATIONS = {"default", "linear", "llama3", "yarn"}  # the angles of others change with the text's length
-WINDOW = "sliding_attention"  # the kind of a layer that does not see everything
+_PLAIN_ROTATIONS = {"default", "linear", "llama3", "yarn"}  # the angles of others change with the text's length
+_WINDOW = "sliding_attention"  # the kind of a layer that does not see everything
 
 
 def convert(network: Any) -> Decoder:
@@ -49,7 +49,7 @@ def compare(network: Any, config: Any) -> None:
     if (getattr(config, "attention_chunk_size", None) or EVERYTHING) < config.max_position_embeddings:
         raise Unlike(f"its attention_chunk_size is {config.attention_chunk_size}")
     rotary = getattr(network.model, "rotary_emb", None)
-    if rotary is None or getattr(rotary, "rope_type", None) not in PLAIN_ROTATIONS:
+    if rotary is None or getattr(rotary, "rope_type", None) not in _PLAIN_ROTATIONS:
         raise Unlike("its positions turn in another way")
     if 2 * len(rotary.inv_freq) != head_width(config):
         raise Unlike("it turns a part of each head")
@@ -80,5 +80,5 @@ def windows_of(config: Any) -> list[int]:
     window = getattr(config, "sliding_window", None) or EVERYTHING
     if window >= config.max_position_embeddings:
         return []
-    kinds = getattr(config, "layer_types", None) or [WINDOW] * config.num_hidden_layers
-    return [window if kind == WINDOW else EVERYTHING for kind in kinds]
+    kinds = getattr(config, "layer_types", None) or [_WINDOW] * config.num_hidden_layers
+    return [window if kind == _WINDOW else EVERYTHING for kind in kinds]

@@ -83,7 +83,7 @@ class Decoder:
             if layer.query_norm is not None and layer.key_norm is not None:
                 qkv[:, :heads] = layer.query_norm(qkv[:, :heads])
                 qkv[:, heads:turned] = layer.key_norm(qkv[:, heads:turned])
-            qk = rotate(qkv[:, :turned], cos, sin)
+            qk = _rotate(qkv[:, :turned], cos, sin)
             qk[:, :heads] *= width**-0.5
             found = memory.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, turned:], window)  # [M, H C]
             x = x + layer.attention_out(found)
@@ -128,7 +128,7 @@ class LayerNorm:
         return found
 
 
-def rotate(x: Floats, cos: Floats, sin: Floats) -> Floats:
+def _rotate(x: Floats, cos: Floats, sin: Floats) -> Floats:
     """Turn each pair (first half, second half) of a head by its position's angle: [M, H, C] -> the same shape."""
     halves = x.reshape(*x.shape[:2], 2, -1)  # [M, H, 2, C / 2]
     turned: Floats = halves * cos

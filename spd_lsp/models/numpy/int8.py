@@ -22,8 +22,8 @@ from ngram_builders.arrays import Floats
 from spd_lsp.models.numpy.decoder import Decoder
 from spd_lsp.models.numpy.linear import Dense, Linear
 
-FASTER = 1.25  # how often as fast 8 bits must be to be worth their error
-TIMES = 8
+_FASTER = 1.25  # how often as fast 8 bits must be to be worth their error
+_TIMES = 8
 
 
 class Int8:
@@ -71,7 +71,7 @@ def quantise(decoder: Decoder) -> Decoder | None:
         narrow = [pair for group in shapes.values() for pair in faster(group)]
     except (RuntimeError, AttributeError, NotImplementedError):  # a torch without these kernels
         return None
-    return replaced(decoder, {id(dense): int8 for dense, int8 in narrow}) if narrow else None
+    return _replaced(decoder, {id(dense): int8 for dense, int8 in narrow}) if narrow else None
 
 
 def faster(group: Sequence[Dense]) -> list[tuple[Dense, Int8]]:
@@ -81,11 +81,11 @@ def faster(group: Sequence[Dense]) -> list[tuple[Dense, Int8]]:
     """
     narrow = [Int8(dense) for dense in group]
     x = np.ones((1, group[0].weight.shape[0]), np.float32)
-    paid = seconds(lambda: [dense(x) for dense in group]) > FASTER * seconds(lambda: [one(x) for one in narrow])
+    paid = seconds(lambda: [dense(x) for dense in group]) > _FASTER * seconds(lambda: [one(x) for one in narrow])
     return list(zip(group, narrow, strict=True)) if paid else []
 
 
-def replaced(decoder: Decoder, twins: Mapping[int, Int8]) -> Decoder:
+def _replaced(decoder: Decoder, twins: Mapping[int, Int8]) -> Decoder:
     """The decoder with some of its products replaced, by their identity."""
 
     def best(linear: Linear) -> Linear:
@@ -110,7 +110,7 @@ def replaced(decoder: Decoder, twins: Mapping[int, Int8]) -> Decoder:
 def seconds(work: Callable[[], object]) -> float:
     """The shortest time of some work: neighbours only make it longer."""
     times = []
-    for _ in range(TIMES):
+    for _ in range(_TIMES):
         started = time.perf_counter()
         work()
         times.append(time.perf_counter() - started)

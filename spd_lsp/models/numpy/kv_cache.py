@@ -56,7 +56,7 @@ class Row:
         needed = self.length + count
         if needed > self.keys.shape[2]:
             self.keys, self.values = (
-                widened(array, 2, max(needed, 2 * array.shape[2])) for array in (self.keys, self.values)
+                _widened(array, 2, max(needed, 2 * array.shape[2])) for array in (self.keys, self.values)
             )
         return np.arange(self.length, needed)
 
@@ -68,16 +68,16 @@ class Row:
         self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
         self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
         first = max(0, self.length + 1 - window)  # what the first new position sees, and so all of them
-        q = by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
+        q = _by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
         scores = product(q, self.keys[layer, :, first:end].swapaxes(1, 2))  # [G, M Q, L + M]
         if count > 1:
             split = scores.reshape(len(q), count, -1, end - first)  # [G, M, Q, L + M]
-            hide(split.swapaxes(1, 2), self.length - first, window)
+            _hide(split.swapaxes(1, 2), self.length - first, window)
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
         mixed = product(scores, self.values[layer, :, first:end])  # [G, M Q, C]
         mixed /= scores.sum(axis=-1, keepdims=True)
-        return by_position(mixed, count)
+        return _by_position(mixed, count)
 
     def advance(self, count: int) -> None:
         """As in `Memory`."""
@@ -124,7 +124,7 @@ class Rows:
         needed = self.length + each
         if needed > self.keys.shape[3]:
             self.keys, self.values = (
-                widened(array, 3, max(needed, 2 * array.shape[3])) for array in (self.keys, self.values)
+                _widened(array, 3, max(needed, 2 * array.shape[3])) for array in (self.keys, self.values)
             )
         return np.tile(np.arange(self.shared.length + self.length, self.shared.length + needed), rows)
 
@@ -138,7 +138,7 @@ class Rows:
         own_keys, own_values = self.keys[layer, :, :, :end], self.values[layer, :, :, :end]  # [N, G, S + T, C]
         own_keys[:, :, self.length :] = keys.reshape(rows, each, heads, width).swapaxes(1, 2)
         own_values[:, :, self.length :] = values.reshape(rows, each, heads, width).swapaxes(1, 2)
-        q = by_key_head(queries, heads)  # [G, N T Q, C]
+        q = _by_key_head(queries, heads)  # [G, N T Q, C]
         q_own = q.reshape(heads, rows, -1, width).swapaxes(0, 1)  # [N, G, T Q, C]
         first = max(0, self.shared.length + self.length + 1 - window)  # what the first new positions see
         first_own, common = max(0, first - self.shared.length), slice(first, self.shared.length)
@@ -146,9 +146,9 @@ class Rows:
         own = q_own @ own_keys[:, :, first_own:].swapaxes(2, 3)  # [N, G, T Q, S + T]
         if each > 1:
             split = own.reshape(rows, heads, each, beside, -1)  # [N, G, T, Q, S + T]
-            hide(split.swapaxes(2, 3), self.length - first_own, window)
+            _hide(split.swapaxes(2, 3), self.length - first_own, window)
             split = scores.reshape(heads, rows, each, beside, scores.shape[2])  # [G, N, T, Q, L]
-            hide(split.swapaxes(2, 3), scores.shape[2] + self.length, window)
+            _hide(split.swapaxes(2, 3), scores.shape[2] + self.length, window)
         as_own = scores.reshape(heads, rows, each * beside, scores.shape[2]).swapaxes(0, 1)  # [N, G, T Q, L]
         highest = np.maximum(as_own.max(axis=-1, keepdims=True, initial=-np.inf), own.max(axis=-1, keepdims=True))
         as_own -= highest
@@ -159,7 +159,7 @@ class Rows:
         mixed = found.reshape(heads, rows, -1, width).swapaxes(0, 1)  # [N, G, T Q, C]
         mixed = mixed + own @ own_values[:, :, first_own:]
         mixed /= as_own.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
-        return by_position(mixed.swapaxes(0, 1).reshape(heads, -1, width), len(queries))
+        return _by_position(mixed.swapaxes(0, 1).reshape(heads, -1, width), len(queries))
 
     def advance(self, count: int) -> None:
         """As in `Memory`."""
@@ -173,21 +173,21 @@ def product(rows: Floats, matrices: Floats) -> Floats:
     return np.asarray((rows[:, :, None] @ matrices[:, None])[:, :, 0])
 
 
-def by_key_head(queries: Floats, heads: int) -> Floats:
+def _by_key_head(queries: Floats, heads: int) -> Floats:
     """Queries put beside those that read the same keys: [M, G Q, C] -> [G, M Q, C]."""
     count, _, width = queries.shape
     beside: Floats = queries.reshape(count, heads, -1, width).swapaxes(0, 1)  # [G, M, Q, C]
     return beside.reshape(heads, -1, width)
 
 
-def by_position(mixed: Floats, count: int) -> Floats:
+def _by_position(mixed: Floats, count: int) -> Floats:
     """And back: [G, M Q, C] -> [M, G Q C]."""
     heads, _, width = mixed.shape
     apart: Floats = mixed.reshape(heads, count, -1, width).swapaxes(0, 1)  # [M, G, Q, C]
     return apart.reshape(count, -1)
 
 
-def hide(scores: Floats, place: int, window: int) -> None:
+def _hide(scores: Floats, place: int, window: int) -> None:
     """T new positions, the first in column `place`, each see themselves and those before, `window` at most.
 
     [..., T, S], changed in place.
@@ -214,7 +214,7 @@ def passed(count: int, columns: int, lag: int) -> Floats:
     return mask
 
 
-def widened(array: Floats, axis: int, room: int) -> Floats:
+def _widened(array: Floats, axis: int, room: int) -> Floats:
     """A copy with more room along an axis; what is beyond the old end is not set."""
     shape = list(array.shape)
     shape[axis] = room

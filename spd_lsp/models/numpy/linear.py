@@ -14,7 +14,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 
 FEW = 2  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
-TILE = 4  # rows that BLAS computes at once: three cost more than four
+_TILE = 4  # rows that BLAS computes at once: three cost more than four
 
 
 class Linear(Protocol):
@@ -41,13 +41,13 @@ class Dense:
             for row, into in zip(x, out, strict=True):
                 np.dot(row, self.weight, out=into)
         else:
-            out = np.dot(filled(x), self.weight)[: len(x)]
+            out = np.dot(_filled(x), self.weight)[: len(x)]
         if self.bias is not None:
             out += self.bias
         return out
 
 
-def filled(x: Floats) -> Floats:
+def _filled(x: Floats) -> Floats:
     """The same rows, with zeros after them up to whole tiles: [M, I] -> [M or a little more, I]."""
-    missing = -len(x) % TILE
+    missing = -len(x) % _TILE
     return np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)]) if missing else x

@@ -24,7 +24,7 @@ from spd_lsp.models.numpy.weights import Assembly, Unlike, compare_names
 from spd_lsp.models.self_test import Expected, expect, fault
 
 RECORD = "decoder.json"
-COLUMNS = 32  # ids of the vocabulary whose logits are recorded
+_COLUMNS = 32  # ids of the vocabulary whose logits are recorded
 
 
 def open_recorded(folder: Path, report: Callable[[str], None]) -> Runner | None:
@@ -35,7 +35,7 @@ def open_recorded(folder: Path, report: Callable[[str], None]) -> Runner | None:
     report(f"loading {folder.name} on cpu")
     try:
         record = read_json(path)
-        engine = NumpyRunner(read_decoder(folder, record))
+        engine = NumpyRunner(_read_decoder(folder, record))
         found = fault(engine, Expected(record["probe"], np.array(record["logits"]), record["columns"]))
     except (
         OSError,
@@ -54,7 +54,7 @@ def open_recorded(folder: Path, report: Callable[[str], None]) -> Runner | None:
     return engine
 
 
-def read_decoder(folder: Path, record: dict[str, Any]) -> Decoder:
+def _read_decoder(folder: Path, record: dict[str, Any]) -> Decoder:
     """The weights, put together as the record says."""
     weights = load_file(folder / "model.safetensors")
     shape = Shape(**{**record["shape"], "frequencies": np.array(record["shape"]["frequencies"], np.float32)})
@@ -68,7 +68,7 @@ def write_record(folder: Path, decoder: Decoder, reference: Runner) -> None:
     """Record a decoder that passed the self-test, with what the reference answers."""
     vocabulary = len(decoder.embedding)
     expected = expect(reference, vocabulary)
-    columns = [vocabulary * number // COLUMNS for number in range(COLUMNS)]
+    columns = [vocabulary * number // _COLUMNS for number in range(_COLUMNS)]
     record = {
         "layers": len(decoder.layers),
         "shape": {**asdict(decoder.shape), "frequencies": decoder.shape.frequencies.tolist()},

@@ -19,12 +19,12 @@ Keep = Callable[[str, Floats], None]  # a weight's name, and the view of the fus
 
 # Parameters of a model and of each of its layers: those it must have and those it may have.
 EMBEDDING, NORM, HEAD = "model.embed_tokens", "model.norm", "lm_head"
-NEEDED_IN_LAYER = (
+_NEEDED_IN_LAYER = (
     *("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
     "post_attention_layernorm",
 )
 GATED_MLP, PLAIN_MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), ("mlp.c_fc", "mlp.c_proj")
-NORMS_OF_HEADS = ("self_attn.q_norm", "self_attn.k_norm")
+_NORMS_OF_HEADS = ("self_attn.q_norm", "self_attn.k_norm")
 
 
 class Unlike(Exception):
@@ -39,9 +39,9 @@ def compare_names(names: Set[str], layers: int) -> None:
     allowed = {f"{HEAD}.weight", f"{NORM}.bias"}  # no head where it is the embedding
     for place in (f"model.layers.{number}." for number in range(layers)):
         mlp = PLAIN_MLP if f"{place}{PLAIN_MLP[0]}.weight" in names else GATED_MLP
-        needed |= {f"{place}{name}.weight" for name in (*NEEDED_IN_LAYER, *mlp)}
-        allowed |= {f"{place}{name}.bias" for name in (*NEEDED_IN_LAYER, *mlp)}
-        allowed |= {f"{place}{name}.weight" for name in NORMS_OF_HEADS}
+        needed |= {f"{place}{name}.weight" for name in (*_NEEDED_IN_LAYER, *mlp)}
+        allowed |= {f"{place}{name}.bias" for name in (*_NEEDED_IN_LAYER, *mlp)}
+        allowed |= {f"{place}{name}.weight" for name in _NORMS_OF_HEADS}
     for name in sorted(needed - names or names - needed - allowed)[:1]:
         raise Unlike(f"it has {'no' if name in needed else 'a'} parameter {name}")
 
@@ -64,7 +64,8 @@ class Assembly:
     def layer(self, place: str, epsilon: float) -> Layer:
         """One block."""
         query_norm, key_norm = (
-            self.norm(f"{place}{name}", epsilon) if self.has(f"{place}{name}") else None for name in NORMS_OF_HEADS
+            self.norm(f"{place}{name}", epsilon) if self.has(f"{place}{name}") else None
+            for name in _NORMS_OF_HEADS
         )
         has_gate = self.has(f"{place}{GATED_MLP[0]}")
         *up, down = (f"{place}{name}" for name in (GATED_MLP if has_gate else PLAIN_MLP))

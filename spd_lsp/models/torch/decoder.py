@@ -116,7 +116,7 @@ class TorchDecoder:
     def read(self, new: Inputs, past: Past, count: int = 0) -> Tensor:
         """One pass over new positions, whose keys and values join the past. -> logits [W, V].
 
-        If tokens are asked for, only the R = `count` likeliest ones and those: see `likeliest`.
+        If tokens are asked for, only the R = `count` likeliest ones and those: see `_likeliest`.
         """
         heads, turned = self.query_heads, self.query_heads + self.key_heads
         x = self.superpose(new.ids, new.weights)  # [M, D]
@@ -126,14 +126,14 @@ class TorchDecoder:
         for layer, keys, values, window in zip(self.layers, past.keys, past.values, windows, strict=True):
             qkv = layer.queries_keys_values(layer.attention_norm(x))
             qkv = qkv.view(len(x), -1, self.head_width)  # [M, H + 2 G, C]
-            qk = rotate(self.normalise_heads(qkv[:, :turned], layer), cos, sin)
+            qk = _rotate(self.normalise_heads(qkv[:, :turned], layer), cos, sin)
             keys[new.rows, :, new.positions] = qk[:, heads:]
             values[new.rows, :, new.positions] = qkv[:, turned:]
             found = attend(qk[:, :heads], past.seen(keys), past.seen(values), new, unseen[window])
             x = x + layer.attention_out(found)
             x = x + layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
         logits = self.head(self.norm(x[new.wanted])).float()
-        return logits if new.asked is None else likeliest(logits, new, count)
+        return logits if new.asked is None else _likeliest(logits, new, count)
 
     def superpose(self, ids: Tensor, weights: Tensor) -> Tensor:
         """x~ = sum_i gamma_i z_i in single precision: [M, K] twice -> [M, D]."""
@@ -155,7 +155,7 @@ class TorchDecoder:
         return both[0].to(self.embedding.dtype), both[1].to(self.embedding.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (first half, second half) of a head by its position's angle: [M, H, C] -> the same shape."""
     halves = x.view(*x.shape[:2], 2, -1)  # [M, H, 2, C / 2]
     return torch.addcmul(halves * cos, halves.flip(2), sin).flatten(2)
@@ -204,7 +204,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, hidden: T
     return found if new.gathered is None else found[new.gathered]
 
 
-def likeliest(logits: Tensor, new: Inputs, count: int) -> Tensor:
+def _likeliest(logits: Tensor, new: Inputs, count: int) -> Tensor:
     """What is wanted of logits [W, V], side by side as numbers: [W, R + R + A + 1].
 
     The R largest, their ids, those of asked tokens, and the logarithm of the sum of exp(logit / tau).

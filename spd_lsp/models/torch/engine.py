@@ -26,13 +26,13 @@ from spd_lsp.models.torch.cuda_graphs import Capture, Frame, Shape, Work
 from spd_lsp.models.torch.decoder import Past, TorchDecoder
 from spd_lsp.models.torch.kv_cache import Stage, Text, Texts
 
-SHORT = 8  # tokens of a text up to which it is read with others' steps: what is typed between two requests
+_SHORT = 8  # tokens of a text up to which it is read with others' steps: what is typed between two requests
 MIXED = 16  # K of captured steps, as nobody asks for more drafts; it doubles where someone does
 ASKED, COUNT = 256, 32  # A and R of captured steps, likewise
 ROWS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)  # B of captured steps
 # Not cuDNN's, which prepares each new length for longer than it then takes.
-ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-ONE = np.ones(1, np.float32)
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+_ONE = np.ones(1, np.float32)
 
 
 @dataclass(eq=False)
@@ -83,7 +83,7 @@ class TorchRunner(Runner):
             text = self.empty()
             self.stage.admit([text], side_by_side=True)
             text.length = length - 1  # of whatever has stood in that row
-            step = [((0,), ONE)]
+            step = [((0,), _ONE)]
             self.forward(Asking(step, 1, [np.zeros(1, np.int64)]) if self.selects else step, text)
 
     def empty(self) -> Text:
@@ -144,7 +144,7 @@ class TorchRunner(Runner):
             return Share(one.cache, asking.mixtures, 1, True, asking)
         for row in one.ids:
             self.check(row)
-        mixtures = [((token,), ONE) for row in one.ids for token in row]
+        mixtures = [((token,), _ONE) for row in one.ids for token in row]
         return Share(one.cache, mixtures, len(one.ids[0]), one.last)
 
     def run_what_fits(self, group: Sequence[Share]) -> list[Floats]:
@@ -169,7 +169,7 @@ class TorchRunner(Runner):
                     share.cache.admit()
                 for text in share.texts:
                     text.crop(text.length)  # what a pass that broke off has left
-            recurs = self.capture is not None and recurring(group)
+            recurs = self.capture is not None and _recurring(group)
             shape = self.arrange(group, recurs)
             kept = self.frames.get(shape)
             frame = kept[0] if kept else Frame(shape, self.device)
@@ -180,7 +180,7 @@ class TorchRunner(Runner):
                 text.written = text.length + share.each
         rows = np.split(frame.fetch(logits)[: sum(counts)], np.cumsum(counts)[:-1])
         return [
-            trimmed(part, shape, share.asking, self.vocabulary) for part, share in zip(rows, group, strict=True)
+            _trimmed(part, shape, share.asking, self.vocabulary) for part, share in zip(rows, group, strict=True)
         ]
 
     def arrange(self, group: Sequence[Share], recurs: bool) -> Shape:
@@ -195,11 +195,11 @@ class TorchRunner(Runner):
         self.make_room(rows, length)
         self.stage.admit(texts, side_by_side=recurs or len(texts) > 1)
         first = 0 if recurs or len(texts) > 1 else texts[0].row or 0
-        few = wanted_of(group, self.vocabulary)
+        few = _wanted_of(group, self.vocabulary)
         if recurs and each == 1:
-            return Shape(rows, 1, rows, filled(mixed, MIXED), rows, first, length, *few)
+            return Shape(rows, 1, rows, _filled(mixed, MIXED), rows, first, length, *few)
         if recurs:
-            return Shape(rows, SHORT, rows * SHORT, mixed, rows, first, length)
+            return Shape(rows, _SHORT, rows * _SHORT, mixed, rows, first, length)
         new = sum(len(share.mixtures) for share in group)
         wanted = sum(len(share.texts) if share.last else len(share.mixtures) for share in group)
         return Shape(rows, each, new, mixed, wanted, first, length, *few)
@@ -234,7 +234,7 @@ class TorchRunner(Runner):
         past = Past(list(keys), list(values), shape.first, shape.rows, shape.length)
 
         def work() -> torch.Tensor:
-            with sdpa_kernel(ATTENTION):
+            with sdpa_kernel(_ATTENTION):
                 return decode(frame.inputs, past, shape.count)
 
         if not recurs or self.capture is None:
@@ -290,15 +290,15 @@ def groups(shares: Sequence[Share]) -> list[list[Share]]:
     """Which are read in one pass: short ones, by whether all logits are wanted; each long one is alone."""
     short: dict[bool, list[Share]] = {False: [], True: []}
     for share in shares:
-        if share.each <= SHORT:
+        if share.each <= _SHORT:
             short[share.asking is not None].append(share)
-    return [*([share] for share in shares if share.each > SHORT), *(group for group in short.values() if group)]
+    return [*([share] for share in shares if share.each > _SHORT), *(group for group in short.values() if group)]
 
 
-def recurring(group: Sequence[Share]) -> bool:
+def _recurring(group: Sequence[Share]) -> bool:
     """Whether a pass is of a kind that comes again and again: steps, or what one person has typed."""
     [share, *others] = group
-    typed = not others and len(share.texts) == 1 and share.last and share.each <= SHORT
+    typed = not others and len(share.texts) == 1 and share.last and share.each <= _SHORT
     return typed or all(share.each == 1 for share in group)
 
 
@@ -310,21 +310,21 @@ def rounded(length: int) -> int:
     return found
 
 
-def filled(count: int, least: int) -> int:
+def _filled(count: int, least: int) -> int:
     """The next of `least`, twice as many, four times as many ...: shapes are to recur."""
     while least < count:
         least *= 2
     return least
 
 
-def wanted_of(group: Sequence[Share], vocabulary: int) -> tuple[int, int]:
+def _wanted_of(group: Sequence[Share], vocabulary: int) -> tuple[int, int]:
     """A and R of a pass: what the share that asks for most wants; 0 and 0 for whole logits."""
     askings = [share.asking for share in group if share.asking]
     if not askings:
         return 0, 0
     most = max(len(ids) for asking in askings for ids in asking.asked)
     count = max(asking.count for asking in askings)
-    return filled(most, ASKED), min(filled(count, COUNT), vocabulary)
+    return _filled(most, ASKED), min(_filled(count, COUNT), vocabulary)
 
 
 def questions(group: Sequence[Share], shape: Shape, vocabulary: int) -> tuple[I64, list[float]]:
@@ -332,11 +332,13 @@ def questions(group: Sequence[Share], shape: Shape, vocabulary: int) -> tuple[I6
     asked = np.zeros((shape.wanted, shape.asked), np.int64)
     askings = [asking for share in group if (asking := share.asking)]
     for row, ids in enumerate(ids for asking in askings for ids in asking.asked):
-        asked[row, : len(ids)] = np.minimum(ids, vocabulary - 1)  # what is beyond is nobody's token: see `trimmed`
+        asked[row, : len(ids)] = np.minimum(
+            ids, vocabulary - 1
+        )  # what is beyond is nobody's token: see `_trimmed`
     return asked, [asking.temperature for asking in askings for _ in asking.asked]
 
 
-def trimmed(rows: Floats, shape: Shape, asking: Asking | None, vocabulary: int) -> Floats:
+def _trimmed(rows: Floats, shape: Shape, asking: Asking | None, vocabulary: int) -> Floats:
     """What one share wanted, of the columns of a pass: see `likeliest` in `torch_decoder`."""
     if asking is None:
         return rows

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-AT_HOME = 128  # positions; homes grow by as many at least
+_AT_HOME = 128  # positions; homes grow by as many at least
 
 
 class Stage:
@@ -130,7 +130,7 @@ class Text:
         if self.home is not None and self.home.shape[3] >= length:
             return
         stage = self.stage
-        shape = (2, stage.layers, stage.heads, -(-length // AT_HOME) * AT_HOME, stage.width)
+        shape = (2, stage.layers, stage.heads, -(-length // _AT_HOME) * _AT_HOME, stage.width)
         wider = torch.empty(shape, dtype=stage.dtype, device=stage.device)
         if self.home is not None:
             wider[..., : self.at_home, :] = self.home[..., : self.at_home, :]

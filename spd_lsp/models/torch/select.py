@@ -26,12 +26,12 @@ from spd_lsp.models.torch.cuda_graphs import Capture, CudaCapture
 from spd_lsp.models.torch.engine import TorchRunner
 from spd_lsp.models.transformers_engine import CausalModel
 
-USUAL = (1024, 1536)  # lengths up to which prompts are looked at, and which are captured before anybody waits
-OF_OWN = 8  # how many times as far as from itself the reference may be from another engine; measured: up to 3.5
-STEPS = 4  # of rounding that are allowed in any case; where up to 4 were measured, the reference strayed as well
+_USUAL = (1024, 1536)  # lengths up to which prompts are looked at, and which are captured before anybody waits
+_OF_OWN = 8  # how many times as far as from itself the reference may be from another engine; measured: up to 3.5
+_STEPS = 4  # of rounding that are allowed in any case; where up to 4 were measured, the reference strayed as well
 VOCABULARY, WIDTH = 64, 8  # of a small network, and of its heads
 FEW = 20, 60  # logits that choosing three drafts needs: likely tokens, and those that n-grams propose
-TRIALS = 5
+_TRIALS = 5
 
 
 def on_gpu(
@@ -42,13 +42,13 @@ def on_gpu(
 ) -> Runner:
     """The torch engine with the network's weights if it predicts what the reference predicts, or the reference."""
     try:
-        if found := unlikeness(network.config):
+        if found := _unlikeness(network.config):
             raise Unlike(found)
         engine = TorchRunner(convert(network), capture(network.device), report)
         found = mistake(engine, reference)
         if not found:
             engine.selects = quicker_to_select(engine)
-            engine.warm_up(USUAL)
+            engine.warm_up(_USUAL)
     except Unlike as reason:
         found = str(reason)
     except RuntimeError as error:  # of CUDA, or too little memory for a second engine
@@ -59,14 +59,14 @@ def on_gpu(
     return engine
 
 
-def unlikeness(config: Any) -> str:
+def _unlikeness(config: Any) -> str:
     """In what a small network of this kind differs from the torch decoder in single precision; "" if in nothing.
 
     It has as many layers and heads, since kinds may treat each in its own way.
     """
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(0)
-        network = small_network(config)
+        network = _small_network(config)
         for parameter in network.parameters():
             if parameter.dim() > 1:  # so large that attention and activations are far from linear
                 parameter.data.normal_(0, 2 * parameter.shape[-1] ** -0.5)
@@ -76,7 +76,7 @@ def unlikeness(config: Any) -> str:
     return f"in single precision, {differs}" if differs else ""
 
 
-def small_network(config: Any) -> Any:
+def _small_network(config: Any) -> Any:
     """The same kind with narrow heads and few tokens; raises `Unlike` for what cannot be made small."""
     small = copy.deepcopy(config)
     try:
@@ -98,7 +98,7 @@ def mistake(engine: TorchRunner, reference: Runner) -> str:
     ids = probe(len(engine.decoder.embedding))
     expected = whole(reference, ids)
     own = max(distance(logits, expected[places]) for _, places, logits in readings(reference, ids))
-    allowed = max(OF_OWN * own, STEPS * torch.finfo(engine.decoder.embedding.dtype).eps, ROUNDING)
+    allowed = max(_OF_OWN * own, _STEPS * torch.finfo(engine.decoder.embedding.dtype).eps, ROUNDING)
     for way, places, logits in readings(engine, ids):
         differs = distance(logits, expected[places])
         if not differs < allowed:  # not a number is a fault as well
@@ -115,7 +115,7 @@ def quicker_to_select(engine: TorchRunner, clock: Callable[[], float] = time.per
     ids, weights = probe(len(engine.decoder.embedding))[:SHORT], np.full(3, 1 / 3)
     theirs = np.arange(asked) % engine.vocabulary
     found: dict[bool, tuple[Floats, list[float]]] = {}
-    for _ in range(1 + TRIALS):  # the first is a warm-up: it captures
+    for _ in range(1 + _TRIALS):  # the first is a warm-up: it captures
         for selects in (False, True):
             engine.selects = selects
             engine.prefill(ids)

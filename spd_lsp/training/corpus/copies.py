@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-TELLING = 12  # characters: shorter lines stand everywhere
-FEWEST = 8  # telling lines: a file of fewer is no copy of anything but an equal file
-ALIKE = 0.9
+_TELLING = 12  # characters: shorter lines stand everywhere
+_FEWEST = 8  # telling lines: a file of fewer is no copy of anything but an equal file
+_ALIKE = 0.9
 
 
 class Copies:
@@ -28,7 +28,7 @@ class Copies:
             return "duplicate"
         lines = _telling_lines(content)
         shared = Counter(self._first[line] for line in lines if line in self._first)
-        if len(lines) >= FEWEST and shared and shared.most_common(1)[0][1] >= ALIKE * len(lines):
+        if len(lines) >= _FEWEST and shared and shared.most_common(1)[0][1] >= _ALIKE * len(lines):
             return "near duplicate"
         for line in lines:
             self._first.setdefault(line, len(self._files))
@@ -42,5 +42,5 @@ def _telling_lines(content: bytes) -> set[int]:
     return {
         int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little")
         for line in lines
-        if len(line) >= TELLING
+        if len(line) >= _TELLING
     }

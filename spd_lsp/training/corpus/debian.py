@@ -23,9 +23,9 @@ SUFFIXES = {
     "cpp": (".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".ipp"),
     "java": (".java",),
 }
-MACHINE_READABLE = re.compile(r"^Format:.*copyright-format", re.MULTILINE)
-STANZA = re.compile(r"\n[ \t]*\n")
-NAMED = re.compile(r"^(?P<field>[\w-]+):[ \t]*(?P<value>.*(?:\n[ \t].*)*)", re.MULTILINE)
+_MACHINE_READABLE = re.compile(r"^Format:.*copyright-format", re.MULTILINE)
+_STANZA = re.compile(r"\n[ \t]*\n")
+_NAMED = re.compile(r"^(?P<field>[\w-]+):[ \t]*(?P<value>.*(?:\n[ \t].*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def open_debian(requirement: str, archives: Path, language: str) -> Package:
         command = ["apt-get", "source", "-qq", "--download-only", requirement]
         described = fetched(command, requirement, into, "*.debian.tar.*", "apt-get with deb-src lines")[0]
         archive = min(into.glob("*.orig.tar.*[z2]"))
-    grants = read_grants(copyright_of(described))
+    grants = read_grants(_copyright_of(described))
     name, version = requirement.split("=")
     source = Source(
         name=name,
@@ -64,10 +64,10 @@ def open_debian(requirement: str, archives: Path, language: str) -> Package:
         sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
         language=language,
     )
-    return Package(source, lambda: permitted_files(archive, SUFFIXES[language], grants))
+    return Package(source, lambda: _permitted_files(archive, SUFFIXES[language], grants))
 
 
-def copyright_of(archive: Path) -> str:
+def _copyright_of(archive: Path) -> str:
     """What Debian writes about a package's licences."""
     found = unpacked(archive, lambda name: PurePosixPath(name).name == "copyright")
     return found[0][1].decode("utf-8", "replace") if found else ""
@@ -75,9 +75,9 @@ def copyright_of(archive: Path) -> str:
 
 def read_grants(text: str) -> list[Grant]:
     """The licence of each group of files, in order: the last that covers a file holds. Nothing of other forms."""
-    if not MACHINE_READABLE.search(text):
+    if not _MACHINE_READABLE.search(text):
         return []
-    stanzas = [{m["field"].lower(): m["value"] for m in NAMED.finditer(part)} for part in STANZA.split(text)]
+    stanzas = [{m["field"].lower(): m["value"] for m in _NAMED.finditer(part)} for part in _STANZA.split(text)]
     return [
         Grant(tuple(stanza["files"].split()), stanza["license"].splitlines()[0].strip())
         for stanza in stanzas
@@ -85,7 +85,7 @@ def read_grants(text: str) -> list[Grant]:
     ]
 
 
-def permitted_files(archive: Path, suffixes: tuple[str, ...], grants: list[Grant]) -> list[tuple[str, bytes]]:
+def _permitted_files(archive: Path, suffixes: tuple[str, ...], grants: list[Grant]) -> list[tuple[str, bytes]]:
     """Upstream's files with one of the suffixes whose licence is permissive, in a stable order."""
     return unpacked(archive, lambda name: name.endswith(suffixes) and is_permitted(name, grants))
 

@@ -39,7 +39,7 @@ def read_listing(path: Path) -> Listing:
     return listing
 
 
-def open_package(requirement: str, language: str, archives: Path) -> Package:
+def _open_package(requirement: str, language: str, archives: Path) -> Package:
     """Fetch a package from where its language's packages are, unless it is there."""
     match language:
         case "python":
@@ -58,7 +58,7 @@ def gather(listing: Path, archives: Path, corpus: Path, library: bool = True) ->
     copies, sources = Copies(), []
     for language, requirements in read_listing(listing).items():
         for requirement in requirements:
-            package = open_package(requirement, language, archives)
+            package = _open_package(requirement, language, archives)
             sources.append(keep(package, corpus / language / folder_name(requirement), copies))
             yield sources[-1]
     if library:
@@ -77,13 +77,13 @@ def keep(package: Package, folder: Path, copies: Copies) -> Source:
     """Write the files worth reading under folder; what is returned says how many were left out and why."""
     source = package.source
     if is_permissive(source.licence):
-        keep_files(source, package.read(), folder, copies)
+        _keep_files(source, package.read(), folder, copies)
     else:
         source.skipped = "its licence is not known to be permissive"
     return source
 
 
-def keep_files(source: Source, files: Files, folder: Path, copies: Copies) -> None:
+def _keep_files(source: Source, files: Files, folder: Path, copies: Copies) -> None:
     """Write the files worth reading under folder and note in source how many were left out and why."""
     left_out: Counter[str] = Counter()
     for name, raw in files:

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import re
 
-PERMISSIVE = re.compile(
+_PERMISSIVE = re.compile(
     r"\b(MIT|Expat|X11|BSD|0BSD|Apache|ISC|PSF|Python Software Foundation|Biopython License|Unlicense|Zlib)\b"
     r"|\b(Public[- ]Domain|BSL|Boost|CC0|curl|PostgreSQL|libpng|OpenSSL)\b"
     r"|Biopython-License|BSD-\d|MIT-CMU|HPND",
     re.IGNORECASE,
 )
-RESTRICTIVE = re.compile(
+_RESTRICTIVE = re.compile(
     r"\b(A?GPL|LGPL|General Public|[EM]PL|CDDL|SSPL|Artistic|CC-BY|BUSL|Commons Clause|Proprietary|non-?free)",
     re.IGNORECASE,
 )
-GRANTS = {  # how the licences that are often left unnamed begin
+_GRANTS = {  # how the licences that are often left unnamed begin
     "Permission is hereby granted, free of charge": "MIT",
     "Redistribution and use in source and binary forms": "BSD",
 }
-EITHER = re.compile(r"(?<!\s)\s+or\s+", re.IGNORECASE)
-BOTH = re.compile(r"(?<!\s)\s+and\s+|,", re.IGNORECASE)
+_EITHER = re.compile(r"(?<!\s)\s+or\s+", re.IGNORECASE)
+_BOTH = re.compile(r"(?<!\s)\s+and\s+|,", re.IGNORECASE)
 
 
 def is_permissive(licence: str) -> bool:
     """Whether one of the licences offered is permissive and names no other kind beside it."""
-    return any(PERMISSIVE.search(offer) and not RESTRICTIVE.search(offer) for offer in EITHER.split(licence))
+    return any(_PERMISSIVE.search(offer) and not _RESTRICTIVE.search(offer) for offer in _EITHER.split(licence))
 
 
 def is_wholly_permissive(licence: str) -> bool:
     """Whether one of the licences offered is permissive in all of its parts. Example: `GPL-2+ or ISC`."""
-    return any(all(map(is_permissive, BOTH.split(offer))) for offer in EITHER.split(licence))
+    return any(all(map(is_permissive, _BOTH.split(offer))) for offer in _EITHER.split(licence))
 
 
 def granted(text: str) -> str:
     """The licence that a licence's text grants, or nothing."""
     plain = " ".join(text.split())
-    return next((licence for words, licence in GRANTS.items() if words in plain), "")
+    return next((licence for words, licence in _GRANTS.items() if words in plain), "")

@@ -15,10 +15,10 @@ from typing import Any
 
 from spd_lsp.training.corpus.package import Package, Source, fetched, unpacked
 
-TYPESCRIPT = (".ts", ".tsx", ".mts")
-JAVASCRIPT = (".js", ".mjs", ".jsx")
-DECLARATIONS = (".d.ts", ".d.mts")
-BUILT = frozenset(
+_TYPESCRIPT = (".ts", ".tsx", ".mts")
+_JAVASCRIPT = (".js", ".mjs", ".jsx")
+_DECLARATIONS = (".d.ts", ".d.mts")
+_BUILT = frozenset(
     {"dist", "build", "umd", "cjs", "esm", "es", "es6", "esnext", "amd", "bundles", "out", "node_modules", "min"}
     | {"fesm2015", "fesm2022", "_esm", "_cjs", "commonjs", "output"}
 )
@@ -38,14 +38,14 @@ def describe(archive: Path) -> Source:
     return Source(
         name=str(facts["name"]),
         version=str(facts["version"]),
-        licence=licence_of(facts),
+        licence=_licence_of(facts),
         archive=archive.name,
         sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
         language="typescript",
     )
 
 
-def licence_of(facts: dict[str, Any]) -> str:
+def _licence_of(facts: dict[str, Any]) -> str:
     """The licence as package.json states it, in the new form or one of the old ones."""
     stated = facts.get("license") or facts.get("licenses") or ""
     parts = stated if isinstance(stated, list) else [stated]
@@ -54,19 +54,19 @@ def licence_of(facts: dict[str, Any]) -> str:
 
 def source_files(archive: Path) -> list[tuple[str, bytes]]:
     """The sources that a person wrote, as far as names tell, in a stable order."""
-    found = dict(unpacked(archive, lambda name: name.endswith(TYPESCRIPT + JAVASCRIPT)))
+    found = dict(unpacked(archive, lambda name: name.endswith(_TYPESCRIPT + _JAVASCRIPT)))
     return [(name, found[name]) for name in written(list(found))]
 
 
 def written(names: Sequence[str]) -> list[str]:
     """TypeScript of `src` folders, else what there is more of: other TypeScript, or JavaScript, of `src` first."""
-    kept = [name for name in names if not BUILT.intersection(folders(name)) and ".min." not in name]
-    typescript = [name for name in kept if name.endswith(TYPESCRIPT) and not name.endswith(DECLARATIONS)]
-    javascript = [name for name in kept if name.endswith(JAVASCRIPT)]
-    return in_src(typescript) or max(typescript, in_src(javascript) or javascript, key=len)
+    kept = [name for name in names if not _BUILT.intersection(folders(name)) and ".min." not in name]
+    typescript = [name for name in kept if name.endswith(_TYPESCRIPT) and not name.endswith(_DECLARATIONS)]
+    javascript = [name for name in kept if name.endswith(_JAVASCRIPT)]
+    return _in_src(typescript) or max(typescript, _in_src(javascript) or javascript, key=len)
 
 
-def in_src(names: Sequence[str]) -> list[str]:
+def _in_src(names: Sequence[str]) -> list[str]:
     """Those that lie in a folder `src`, at any depth."""
     return [name for name in names if "src" in folders(name)]
 

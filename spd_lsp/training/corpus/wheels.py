@@ -16,13 +16,13 @@ from spd_lsp.training.corpus.licences import granted
 from spd_lsp.training.corpus.package import Package, Source, fetched
 
 STANDARD_LIBRARY = "python-stdlib"
-LEFT_OUT_OF_LIB = frozenset({"site-packages", "test"})
+_LEFT_OUT_OF_LIB = frozenset({"site-packages", "test"})
 
 
 def open_wheel(requirement: str, archives: Path) -> Package:
     """A package's wheel, fetched unless it is there."""
     wheel = download(requirement, archives)
-    return Package(describe(wheel), lambda: wheel_files(wheel))
+    return Package(describe(wheel), lambda: _wheel_files(wheel))
 
 
 def download(requirement: str, folder: Path, python: str = "3.13") -> Path:
@@ -39,7 +39,7 @@ def describe(wheel: Path) -> Source:
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1)
         metadata = email.parser.Parser().parsestr(archive.read(name).decode("utf-8"))
-        licence = licence_of(metadata) or licence_granted(archive)
+        licence = licence_of(metadata) or _licence_granted(archive)
     return Source(
         name=str(metadata["Name"]),
         version=str(metadata["Version"]),
@@ -59,7 +59,7 @@ def licence_of(metadata: email.message.Message) -> str:
     return next((line.strip() for line in str(metadata["License"] or "").splitlines() if line.strip()), "")
 
 
-def licence_granted(archive: zipfile.ZipFile) -> str:
+def _licence_granted(archive: zipfile.ZipFile) -> str:
     """The licence that a wheel's licence file grants, when the metadata names none."""
     names = (name for name in archive.namelist() if ".dist-info/" in name and "LICEN" in name.upper())
     for name in names:
@@ -68,7 +68,7 @@ def licence_granted(archive: zipfile.ZipFile) -> str:
     return ""
 
 
-def wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
+def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
     """The Python files of a wheel, in a stable order."""
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
@@ -80,7 +80,7 @@ def standard_library() -> Package:
     """The interpreter's own library; its checksum covers every file's name and content, in order."""
     lib = Path(sysconfig.get_path("stdlib"))
     digest = hashlib.sha256()
-    for name, content in library_files(lib):
+    for name, content in _library_files(lib):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     source = Source(
         name=STANDARD_LIBRARY,
@@ -89,12 +89,12 @@ def standard_library() -> Package:
         archive=f"Lib of {platform.python_implementation()} {platform.python_version()}",
         sha256=digest.hexdigest(),
     )
-    return Package(source, lambda: library_files(lib))
+    return Package(source, lambda: _library_files(lib))
 
 
-def library_files(lib: Path) -> Iterator[tuple[str, bytes]]:
+def _library_files(lib: Path) -> Iterator[tuple[str, bytes]]:
     """The interpreter's own modules, without what was installed beside them and without its tests."""
     for path in sorted(lib.rglob("*.py")):
         name = path.relative_to(lib)
-        if name.parts[0] not in LEFT_OUT_OF_LIB:
+        if name.parts[0] not in _LEFT_OUT_OF_LIB:
             yield name.as_posix(), path.read_bytes()

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
-from spd_lsp.cli import check_tokens, main
+from spd_lsp.cli import main
+from spd_lsp.commands.wiring import check_tokens
 from spd_lsp.completion.tokenizer import Tokens
 from tests.conftest import STARTER
 

@@ -26,7 +26,7 @@ import asyncio, gc, json, os, socket, sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from spd_lsp.cli import load_completer, open_model
+from spd_lsp.commands.wiring import load_completer, open_model
 from spd_lsp.lsp.transport.serve import SharedModel, session
 from spd_lsp.lsp.server import create_server
 from spd_lsp.settings import Settings

@@ -1,4 +1,4 @@
-"""README tells the truth: its commands run, print what it shows, and its tables list what there is."""
+"""The documents tell the truth: README's commands print what it shows, and tables list what there is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from spd_lsp.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+USING = (ROOT / "spd_lsp" / "README.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "editors" / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "editors/README.md", "ngram_builders/README.md", "CHANGELOG.md",
+             "spd_lsp/README.md", "spd_lsp/evaluation/README.md"]  # fmt: skip
 CONSOLE = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
 
 
@@ -72,7 +76,7 @@ def test_the_console_blocks_print_what_they_show(shell):
 
 
 def test_the_settings_table_lists_every_setting_with_its_default():
-    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) \|$", README, flags=re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) \|$", SETTINGS, flags=re.MULTILINE)
     expected = [
         (
             re.sub(r"_(\w)", lambda m: m[1].upper(), field.name),
@@ -85,14 +89,15 @@ def test_the_settings_table_lists_every_setting_with_its_default():
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))
-def test_every_command_is_in_the_readme(command):
-    assert f"`spd-lsp {command}" in README
+def test_every_command_is_told_of(command):
+    assert f"`spd-lsp {command}" in USING
 
 
-def test_every_file_it_links_to_is_there():
-    links = re.findall(r"\]\((?!http)([^)#]+)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_that_a_document_links_to_is_there(document):
+    path = ROOT / document
+    links = re.findall(r"\]\((?!http)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

@@ -164,7 +164,7 @@ def _parse_value(arm: str, name: str, value: str) -> int | float | str:
     """A setting's value in its type; what the settings refuse is refused."""
     known = {f.name: f for f in dataclasses.fields(Settings)}
     if name not in known or name in ("decoder", "model", "device"):
-        raise UserError(f"arm {arm!r}: {name!r} is no setting of a decoder; see the settings in the README")
+        raise UserError(f"arm {arm!r}: {name!r} is no setting of a decoder; see the settings in editors/README.md")
     wanted = type(known[name].default)
     found: int | float | str = value
     if wanted in (int, float) and _NUMBER.fullmatch(value):

@@ -20,8 +20,8 @@ from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.models.checkpoint.hub import locate
 from tests.ngram_builders.small_tables import writer
 
-README_PATH = Path(__file__).parents[2] / "README.md"
-README = README_PATH.read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+USING = (ROOT / "spd_lsp" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -137,11 +137,9 @@ def test_a_repository_of_any_name_is_listed(teach, data, tmp_path):
     teach("cafe", roots=(folder,))
     command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(data), "ngrams", "list"]
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
-    printed = subprocess.run(command, env=strict, capture_output=True, check=True, cwd=README_PATH.parent).stdout
+    printed = subprocess.run(command, env=strict, capture_output=True, check=True, cwd=ROOT).stdout
     assert os.fsencode(folder) in printed
-    listed = subprocess.run(
-        [*command, "--json"], env=strict, capture_output=True, check=True, cwd=README_PATH.parent
-    )
+    listed = subprocess.run([*command, "--json"], env=strict, capture_output=True, check=True, cwd=ROOT)
     assert json.loads(listed.stdout.decode("ascii"))["domains"][0]["sources"] == [str(folder)]
 
 
@@ -251,7 +249,7 @@ def test_every_command_has_an_example_that_it_takes_and_a_place_in_the_readme(na
     example = shlex.split(f"{command.help}\n{command.epilog or ''}".split("Example: ")[1])
     assert example[:3] == ["spd-lsp", "ngrams", name]
     command.make_parser(command.context_class(command)).parse_args(example[3:])
-    rows = [line for line in README.splitlines() if line.startswith("| `spd-lsp ngrams")]
+    rows = [line for line in USING.splitlines() if line.startswith("| `spd-lsp ngrams")]
     assert f"`{name}`" in " ".join(rows).replace("spd-lsp ngrams ", "")
 
 

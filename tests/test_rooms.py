@@ -18,11 +18,6 @@ LONGEST = 400  # lines
 WORD = re.compile(r"\w+")
 
 
-def used_outside(path: Path) -> set[str]:
-    """Every name that other files import, look up on a module, or write in a program of their own."""
-    return set().union(*(names for other, names in USED.items() if other != path))
-
-
 def names_in(path: Path) -> set[str]:
     """What a file may use of others: imported names, attributes, and the words of its strings that are code."""
     names: set[str] = set()
@@ -39,6 +34,12 @@ def names_in(path: Path) -> set[str]:
 
 
 USED = {path: names_in(path) for path in EVERYWHERE}
+USERS = Counter(name for names in USED.values() for name in names)
+
+
+def is_used_outside(name: str, path: Path) -> bool:
+    """Whether another file imports a name, looks it up on a module, or writes it in a program of its own."""
+    return USERS[name] > (name in USED[path])
 
 
 def helpers(path: Path) -> list[str]:
@@ -55,8 +56,7 @@ def helpers(path: Path) -> list[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_what_only_its_own_file_uses_begins_with_an_underscore(package):
     files = [path for path in FILES if path.parts[len(ROOT.parts)] == package and path.name[0] != "_"]
-    shown = {str(path.relative_to(ROOT)): set(helpers(path)) - used_outside(path) for path in files}
-    assert {path: names for path, names in shown.items() if names} == {}
+    assert [(path.name, name) for path in files for name in helpers(path) if not is_used_outside(name, path)] == []
 
 
 def test_a_room_holds_no_more_files_than_one_can_hold_in_mind():

@@ -226,13 +226,13 @@ def test_what_is_no_library_is_done_without(
     ],
 )
 def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: str, after: str) -> None:
-    (tmp_path / "ngram_builders").mkdir()
+    (tmp_path / compile_kernel.PACKAGE).mkdir(parents=True)
     sources = {
         name: (ROOT / compile_kernel.PACKAGE / name).read_text(encoding="utf-8") for name in compile_kernel.SOURCES
     }
     assert sum(source.count(before) for source in sources.values()) == 1
     for name, source in sources.items():
-        (tmp_path / "ngram_builders" / name).write_text(source.replace(before, after), encoding="utf-8")
+        (tmp_path / compile_kernel.PACKAGE / name).write_text(source.replace(before, after), encoding="utf-8")
     path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path)
     assert path, failure
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,7 @@ LENGTH = 48
 def sources() -> list[str]:
     """Some real code: this project's own."""
     folder = Path(__file__).parents[2] / "ngram_builders"
-    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    return [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
 
 
 @pytest.fixture(scope="session")

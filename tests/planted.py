@@ -70,7 +70,7 @@ def lines(seed: int = 0) -> Mapping[str, tuple[str, str]]:
         "JSON web token": (f'cookie = "{jwt}"', jwt),
         "GitLab": (f"git clone https://oauth2:{gitlab}@gitlab.com/a/b", gitlab),
         "Hugging Face": (f'login("{hugging}")', hugging),
-        "npm": (f"//registry.npmjs.org/:_auth={npm}", npm),
+        "npm": (f"//packages.example.org/:_auth={npm}", npm),
         "generic key": (f'    "api_{"key"}": "{generic}",', generic),
         "framework's key": (f"SECRET_{'KEY'} = 'a{session}$'", session),
         "header": (f'curl -H "Authorization: Bea{"rer"} {bearer}" https://api', bearer),

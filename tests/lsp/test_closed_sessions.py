@@ -54,7 +54,7 @@ async def serve_one(make):
     await editor.start()
     await editor.ready()
     for number in range(3):
-        uri = f"{SCHEME}/work/{number}.py"
+        uri = f"{SCHEME}/code/{number}.py"
         editor.open(CODE, uri)
         assert await labels(editor, uri, LINE, 18)
     await editor.request("shutdown")

@@ -97,10 +97,3 @@ def test_every_editor_starts_the_same_command(file: str):
     assert '"spd-lsp"' in text and '"serve"' in text
     options = re.findall(r"drafts\W+(\d+)", text)
     assert all(parse_options({"drafts": int(number)})[1] == [] for number in options)
-
-
-def test_every_file_that_the_readme_names_is_there():
-    readme = (EDITORS / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)]+)\)", readme)
-    assert links
-    assert all((EDITORS / link).is_file() for link in links)

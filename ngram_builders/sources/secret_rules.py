@@ -54,9 +54,7 @@ _BARE = re.compile(
 )
 _URL = re.compile(r"://[^\s:@/\"'`<>{}$\\]{0,80}:(?P<value>[^\s@/\"'`<>{}$\\]{3,200})@[\w\[{%$<.-]")
 _HEADER = re.compile(r"\b(?P<name>bearer|basic)(?P<more>)\s{1,4}(?P<value>[\w.=+/~-]{16,2000})", re.IGNORECASE)
-_CURL = re.compile(
-    r"\bcurl\s.{0,200}?\s(?:-u|--user)[\s=]{0,4}[\"']?[^\s:\"'$<{]{1,80}:(?P<value>[^\s\"'$<{]{3,200})"
-)
+_CURL = re.compile(r"\s(?:-u|--user)[\s=]{0,4}[\"']?[^\s:\"'$<{]{1,80}:(?P<value>[^\s\"'$<{]{3,200})")
 LITERAL = re.compile(r"[\"'`](?P<value>[A-Za-z0-9+/_-]{32,128}={0,2})[\"'`]")
 # What a line must have before the patterns above are worth their time.
 _HAS_QUOTED = re.compile(r"[\"'`][^\"'`\s]{6,400}[\"'`]")
@@ -114,7 +112,8 @@ def values_in(line: str) -> Iterator[Secret]:
         yield from named(_BARE, line)
     if _HAS_HEADER.search(line):
         yield from named(_HEADER, line)
-        found = (one for one in _CURL.finditer(line) if _is_password(one["value"]))
+        called = line.find("curl")  # its options come behind it
+        found = (one for one in _CURL.finditer(line, max(0, called)) if called >= 0 and _is_password(one["value"]))
         yield from (_at_value(one, "password on a command line") for one in found)
 
 

@@ -23,7 +23,7 @@ from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
 from spd_lsp.commands.tune import tune
 from spd_lsp.commands.wiring import tell
-from spd_lsp.settings import Settings, unabbreviated
+from spd_lsp.settings import Settings, expand_home
 from spd_lsp.terminal import guard_output
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -72,7 +72,7 @@ def _give_up_output() -> None:
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
     """Complete code locally: several drafts for one model pass per token."""
-    ctx.obj = Settings(data_dir=data_dir and str(Path(unabbreviated(data_dir)).absolute()))
+    ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
 main.add_command(serve)

@@ -1,59 +1,58 @@
-"""Every setting, its default and its one-line meaning. Parsed once, then passed down, never changed."""
+"""Every setting with its default, bounds and description. Parsed once, then passed down, never changed."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HUGGING_FACE = re.compile(r"[\w.-]+/[\w.-]+")
-DEVICE = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
+HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
+DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 
 def _setting(
     default: Any,
-    meaning: str,
+    description: str,
     *,
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
-    expected: Callable[[str], str] = lambda value: "",
-    any_folder: bool = False,
+    is_valid: Callable[[str], bool] = lambda value: True,
+    allowed: str = "",
+    workspace: bool = False,
+    advanced: bool = False,
 ) -> Any:
-    """A dataclass field that carries its meaning and its bounds.
+    """A dataclass field with what documents, editors and validation need to know.
 
-    `expected` tells what a wrong text should have been; with `any_folder` a folder that is opened may set it.
+    allowed: what `is_valid` accepts, in words.
+    workspace: whether the folder that is open in the editor may set it.
+    advanced: whether editors send it inside the object `advanced`.
     """
-    bounds = {"low": low, "high": high, "choices": choices, "expected": expected}
-    return field(default=default, metadata={"meaning": meaning, "any_folder": any_folder, **bounds})
+    validation = {"low": low, "high": high, "choices": choices, "is_valid": is_valid, "allowed": allowed}
+    groups = {"workspace": workspace, "advanced": advanced}
+    return field(default=default, metadata={"description": description, **groups, **validation})
 
 
-def _expected_model(name: str) -> str:
-    """What a model's name should have been, if it can be none. An editor writes a folder in full."""
-    if name == "starter" or _is_there(name) or (HUGGING_FACE.fullmatch(name) and not is_path(name)):
-        return ""
-    return "`starter`, the full path of a folder that is there, or a Hugging Face id"
+def _is_model(name: str) -> bool:
+    """Whether a text can name a model. Editors must give folders in full."""
+    is_id = HUGGING_FACE_ID.fullmatch(name) is not None and not is_path(name)
+    return name == "starter" or is_id or _is_existing_folder(name)
 
 
-def _expected_device(name: str) -> str:
-    """What a device's name should have been, if there is none of that name."""
-    return "" if DEVICE.fullmatch(name) else "auto, cpu, cuda, mps, or cuda:0 and so on"
+def _is_data_folder(name: str) -> bool:
+    """Whether a text can name the data folder, which need not exist yet."""
+    folder = Path(expand_home(name))
+    is_free = folder.is_absolute() and "\0" not in name and not os.path.lexists(folder)
+    return not name or is_free or _is_existing_folder(name)
 
 
-def _expected_folder(name: str) -> str:
-    """What a data folder should have been, if it cannot be one; it need not be there yet."""
-    folder = Path(unabbreviated(name))
-    free = folder.is_absolute() and "\0" not in name and not os.path.lexists(folder)
-    return "" if not name or free or _is_there(name) else "the full path of a folder"
-
-
-def _is_there(name: str) -> bool:
-    """Whether this is a folder, written in full: an editor's relative paths would mean the folder that is open."""
-    folder = Path(unabbreviated(name))
+def _is_existing_folder(name: str) -> bool:
+    """Whether this is the full path of a folder; a relative one would depend on what the editor has open."""
+    folder = Path(expand_home(name))
     try:
         return folder.is_absolute() and folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
     except OSError:
@@ -62,72 +61,92 @@ def _is_there(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What a person can choose. `parse_options` reads it from an editor, the commands from their flags."""
+    """What a user can choose: in the editor's options, or with the flags of a command."""
 
-    enabled: bool = _setting(True, "offer completions", any_folder=True)
+    enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "`starter`, a folder's full path, or the Hugging Face id of any causal language model",
-        expected=_expected_model,
+        "`starter`, the full path of a model folder, or the Hugging Face id of a causal language model",
+        is_valid=_is_model,
+        allowed="`starter`, the full path of an existing folder, or a Hugging Face id",
     )
     device: str = _setting(
-        "auto", "`auto`, `cpu`, `cuda`, `cuda:1` and so on, or `mps`", expected=_expected_device
+        "auto",
+        "where the model runs: `auto`, `cpu`, `cuda`, `cuda:1` ..., or `mps`",
+        is_valid=lambda name: DEVICE_NAME.fullmatch(name) is not None,
+        allowed="auto, cpu, mps, cuda or cuda:N",
     )
-    drafts: int = _setting(3, "alternatives offered at once (k in the paper)", low=1, high=16, any_folder=True)
-    max_tokens: int = _setting(24, "longest draft, in tokens", low=1, high=512)
-    context_tokens: int = _setting(1024, "how much of the file the model sees, in tokens", low=64, high=32768)
+    drafts: int = _setting(3, "number of completions to offer (k in the paper)", low=1, high=16, workspace=True)
+    max_tokens: int = _setting(24, "maximum length of a completion, in tokens", low=1, high=512)
+    context_tokens: int = _setting(
+        1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
+    )
+    min_probability: float = _setting(
+        0.0, "hide completions below this probability of being exactly right", low=0.0, high=1.0
+    )
+    disabled_languages: tuple[str, ...] = _setting(
+        ("plaintext", "markdown", "csv", "tsv", "git-commit", "gitcommit", "git-rebase", "gitrebase", "dotenv"),
+        "language ids without completions",
+        workspace=True,
+    )
+    auto_rebuild: bool = _setting(True, "rebuild outdated n-gram tables in the background")
+    data_dir: str = _setting(
+        "",
+        "full path of the folder for n-gram tables; empty: the user's data folder",
+        is_valid=_is_data_folder,
+        allowed="the full path of a folder",
+    )
+
     decoder: str = _setting(
         "superposed",
         "how drafts are written: `superposed`, `verified` (read once more before they are ranked), or for "
         "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`",
         choices=("superposed", "verified", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
+        advanced=True,
     )
     streams: int = _setting(
         1,
-        "rows that `superposed` drafts share (g), all read in one pass a token: with 2, three drafts find about "
-        "what beam search finds, and take longer",
+        "groups that the drafts are split into (g), one row of the forward pass each: 2 is slower and closer to "
+        "beam search",
         low=1,
         high=16,
+        advanced=True,
     )
     interpolation: str = _setting(
-        "nested",
-        "how model and n-grams are combined: `nested` (candidates of both, mixed) or `paper` (its formula)",
-        choices=("nested", "paper"),
+        "linear",
+        "how n-grams and model are combined: `linear` (mixes candidates of both) or `paper` (its formula)",
+        choices=("linear", "paper"),
+        advanced=True,
     )
     ranking: str = _setting(
         "probability",
-        "what drafts are ranked by: the `probability` of the whole text, or the `mean` of its tokens (the paper)",
+        "rank drafts by the `probability` of the whole text, or by the `mean` per token as the paper does",
         choices=("probability", "mean"),
+        advanced=True,
     )
-    alpha: float = _setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0)
-    temperature: float = _setting(1.0, "sharpness of the model's distribution (tau)", low=0.001, high=10.0)
-    candidates: int = _setting(20, "tokens looked at in each step (r)", low=1, high=1000)
-    ngram_trust: float = _setting(
-        1.0, "factor on the odds of n-grams beside the model; below 1 for a strong model", low=0.0, high=100.0
+    alpha: float = _setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0, advanced=True)
+    temperature: float = _setting(
+        1.0, "softmax temperature of the model (tau)", low=0.001, high=10.0, advanced=True
     )
-    longest_order: int = _setting(9, "tokens of the longest n-grams that are asked", low=2, high=9)
-    least_probability: float = _setting(
-        0.0, "drafts that would be right more seldom are not offered, 0.05 is one of twenty", low=0.0, high=1.0
+    candidates: int = _setting(
+        20, "tokens of the model considered at each step (r)", low=1, high=1000, advanced=True
     )
+    ngram_weight: float = _setting(
+        1.0,
+        "factor on the odds of the n-grams against the model; use less than 1 for a strong model",
+        low=0.0,
+        high=100.0,
+        advanced=True,
+    )
+    max_order: int = _setting(6, "longest n-grams used, in tokens", low=2, high=6, advanced=True)
     reset_every: int = _setting(
-        0, "start again from the best draft after so many tokens; 0 never", low=0, high=512
-    )
-    languages_off: tuple[str, ...] = _setting(
-        ("plaintext", "markdown", "csv", "tsv", "git-commit", "gitcommit", "git-rebase", "gitrebase", "dotenv"),
-        "languages without completions",
-        any_folder=True,
-    )
-    refresh: bool = _setting(True, "build n-gram tables that fell far behind their files again in the background")
-    data_dir: str = _setting(
-        "",
-        "full path of the folder of the n-gram registry; empty for the user's data folder",
-        expected=_expected_folder,
+        0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
     )
 
     def __post_init__(self) -> None:
-        """Editors, variables and quotes keep the shell from writing `~` out, so it is done here."""
+        """Expand `~` here: in editor options, environment variables and quotes no shell has done it."""
         for name in ("model", "data_dir"):
-            object.__setattr__(self, name, unabbreviated(getattr(self, name)))
+            object.__setattr__(self, name, expand_home(getattr(self, name)))
 
 
 def is_path(name: str) -> bool:
@@ -135,82 +154,32 @@ def is_path(name: str) -> bool:
     return Path(name).is_absolute() or re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
 
 
-def unabbreviated(path: str) -> str:
-    """A path whose `~` is written out; one of an unknown user stays as it is. Example: `~/m` -> `/home/me/m`."""
+def expand_home(path: str) -> str:
+    """The path with a leading `~` expanded, unless its user is unknown. Example: `~/m` -> `/home/me/m`."""
     try:
         return str(Path(path).expanduser()) if path.startswith("~") else path
     except RuntimeError:
         return path
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What an editor's options say of one setting."""
-
-    key: str  # as it is written there
-    name: str  # of the field, empty if no setting is called so
-    value: Any
-    fault: str = ""
+def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None:
+    """Why a setting cannot have this value, or None. Example: `must be from 1 to 16, not 0`."""
+    expected = _expectation(setting, value)
+    return None if expected is None else f"must be {expected}, not {value!r}"
 
 
-def read_options(options: Mapping[str, object]) -> list[Said]:
-    """What options say, setting by setting. Both spellings are read: {"maxTokens": 8} and {"max_tokens": 8}."""
-    known = {f.name: f for f in dataclasses.fields(Settings)}
-    found = []
-    for key, value in options.items():
-        name = re.sub(r"(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), str(key))
-        if name not in known:
-            found.append(Said(key, "", value, "unknown"))
-        elif (problem := fault(known[name], value)) is not None:
-            found.append(Said(key, name, value, problem))
-        else:
-            found.append(Said(key, name, convert(value, known[name].default)))
-    return found
-
-
-def parse_options(options: object) -> tuple[Settings, list[str]]:
-    """Read an editor's options; what is unknown or wrong keeps its default and is named in the list."""
-    if options is None:
-        return Settings(), []
-    if not isinstance(options, Mapping):
-        return Settings(), [no_object(options)]
-    said = read_options(options)
-    return Settings(**{one.name: one.value for one in said if not one.fault}), [
-        objection(one, getattr(Settings(), one.name, None)) for one in said if one.fault
-    ]
-
-
-def no_object(options: object) -> str:
-    """What to tell of options that are none."""
-    return f"settings: expected an object, found {type(options).__name__}; they are as before"
-
-
-def objection(said: Said, used: object) -> str:
-    """What to tell of a setting that is not taken over."""
-    if not said.name:
-        return f"setting {said.key!r} is unknown; it is ignored"
-    return f"setting {said.key!r}: {said.fault}; {used!r} is used"
-
-
-def convert(value: Any, default: Any) -> Any:
-    """The value in the type of its default: an editor may write 1 where 1.0 is meant, and knows no tuples."""
-    return type(default)(value) if isinstance(default, (float, tuple)) else value
-
-
-def fault(known: dataclasses.Field[Any], value: object) -> str | None:
-    """What is wrong with this value for that setting, or None."""
-    wanted: type = type(known.default)
-    if wanted is tuple:
-        strings = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
-        return None if strings else f"expected a list of strings, found {value!r}"
-    fits = isinstance(value, (int, float) if wanted is float else wanted)
-    if not fits or isinstance(value, bool) != (wanted is bool):
-        return f"expected {wanted.__name__}, found {value!r}"
-    if known.metadata["choices"] and value not in known.metadata["choices"]:
-        return f"expected one of {', '.join(known.metadata['choices'])}, found {value!r}"
-    if isinstance(value, str) and (told := known.metadata["expected"](value)):
-        return f"expected {told}, found {value!r}"
-    low, high = known.metadata["low"], known.metadata["high"]
-    if isinstance(value, (int, float)) and low is not None and not low <= value <= high:
-        return f"expected {low} to {high}, found {value!r}"
+def _expectation(setting: dataclasses.Field[Any], value: object) -> str | None:
+    """What the value should have been, or None if it is valid."""
+    kind, about = type(setting.default), setting.metadata
+    if kind is tuple:
+        is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+        return None if is_list else "a list of strings"
+    if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (kind is bool):
+        return {bool: "true or false", int: "an integer", float: "a number"}.get(kind, "a string")
+    if about["choices"] and value not in about["choices"]:
+        return f"one of {', '.join(about['choices'])}"
+    if isinstance(value, str) and not about["is_valid"](value):
+        return str(about["allowed"])
+    if isinstance(value, (int, float)) and about["low"] is not None and not about["low"] <= value <= about["high"]:
+        return f"from {about['low']} to {about['high']}"
     return None

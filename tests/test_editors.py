@@ -13,15 +13,22 @@ from typing import Any
 import pytest
 
 import spd_lsp
-from editors.vscode.settings import OWN, camel, configuration, restricted
-from spd_lsp.lsp.options import ANY_FOLDER, EDITORS_OWN
-from spd_lsp.settings import Settings, parse_options
+from editors.vscode.settings import OWN, configuration, key, restricted
+from spd_lsp.lsp.options import CLIENT_KEYS, WORKSPACE_SETTINGS, Configuration
+from spd_lsp.settings import Settings
 
 EDITORS = Path(__file__).parents[1] / "editors"
 MANIFEST = json.loads((EDITORS / "vscode" / "package.json").read_text(encoding="utf-8"))
 PROPERTIES: dict[str, dict[str, Any]] = MANIFEST["contributes"]["configuration"]["properties"]
 TYPES = {"string": str, "integer": int, "number": float, "array": list, "boolean": bool}
-SERVERS = {key: value for key, value in PROPERTIES.items() if key not in OWN}
+SERVERS = {name: entry for name, entry in PROPERTIES.items() if name not in OWN}
+
+
+def problems_of(options: dict[str, Any]) -> list[str]:
+    """What the server says of options."""
+    configuration = Configuration(Settings())
+    configuration.set_options(options)
+    return configuration.take_problems()
 
 
 def test_the_manifest_is_what_its_generator_writes():
@@ -29,22 +36,22 @@ def test_the_manifest_is_what_its_generator_writes():
 
 
 def test_every_setting_of_the_server_is_in_the_manifest_and_no_other():
-    fields = {f"spd-lsp.{camel(field.name)}": field for field in dataclasses.fields(Settings)}
+    fields = {key(field): field for field in dataclasses.fields(Settings)}
     assert SERVERS.keys() == fields.keys()
-    for key, field in fields.items():
-        entry = SERVERS[key]
+    for name, field in fields.items():
+        entry = SERVERS[name]
         default = list(field.default) if isinstance(field.default, tuple) else field.default
         assert entry["default"] == default
         assert type(entry["default"]) is TYPES[entry["type"]]
-        assert field.metadata["meaning"][1:] in entry["markdownDescription"]
+        assert field.metadata["description"][1:] in entry["markdownDescription"]
         assert entry.get("minimum") == field.metadata["low"]
         assert entry.get("maximum") == field.metadata["high"]
 
 
 def test_a_folder_that_is_opened_sets_no_more_in_vs_code_than_in_other_editors():
     """Trusted or not: settings of the scope `machine` are not read from a workspace."""
-    of_folders = {key for key, entry in PROPERTIES.items() if entry.get("scope") != "machine"}
-    assert of_folders == {f"spd-lsp.{camel(name)}" for name in ANY_FOLDER}
+    of_folders = {name for name, entry in PROPERTIES.items() if entry.get("scope") != "machine"}
+    assert of_folders == {key(field) for field in dataclasses.fields(Settings) if field.name in WORKSPACE_SETTINGS}
     untrusted = MANIFEST["capabilities"]["untrustedWorkspaces"]
     assert untrusted["supported"] == "limited"
     assert untrusted["restrictedConfigurations"] == restricted(PROPERTIES)
@@ -53,12 +60,12 @@ def test_a_folder_that_is_opened_sets_no_more_in_vs_code_than_in_other_editors()
 
 
 def test_the_manifests_defaults_are_read_back_as_the_servers():
-    sent = {key.removeprefix("spd-lsp."): entry["default"] for key, entry in SERVERS.items()}
-    assert parse_options(sent) == (Settings(), [])
+    sent = {name.removeprefix("spd-lsp."): entry["default"] for name, entry in SERVERS.items()}
+    assert problems_of(sent) == []
 
 
 def test_the_server_leaves_the_extensions_own_settings_alone():
-    assert {key.split(".")[1] for key in OWN} == set(EDITORS_OWN)
+    assert {name.split(".")[1] for name in OWN} == set(CLIENT_KEYS)
 
 
 def test_versions_agree():
@@ -96,4 +103,4 @@ def test_every_editor_starts_the_same_command(file: str):
     text = (EDITORS / file).read_text(encoding="utf-8")
     assert '"spd-lsp"' in text and '"serve"' in text
     options = re.findall(r"drafts\W+(\d+)", text)
-    assert all(parse_options({"drafts": int(number)})[1] == [] for number in options)
+    assert all(problems_of({"drafts": int(number)}) == [] for number in options)

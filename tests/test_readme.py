@@ -79,9 +79,9 @@ def test_the_settings_table_lists_every_setting_with_its_default():
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) \|$", SETTINGS, flags=re.MULTILINE)
     expected = [
         (
-            re.sub(r"_(\w)", lambda m: m[1].upper(), field.name),
+            camel_case(field.name),
             json.dumps(field.default),
-            field.metadata["meaning"],
+            field.metadata["description"],
         )
         for field in dataclasses.fields(Settings)
     ]

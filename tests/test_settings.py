@@ -6,11 +6,35 @@ import dataclasses
 
 import pytest
 
-from spd_lsp.settings import Settings, parse_options
+from ngram_builders.ngrams import ORDERS
+from spd_lsp.lsp.options import Configuration
+from spd_lsp.settings import Settings
+
+
+def parse_options(options):
+    """The settings that an editor's options make, and what was wrong with them."""
+    configuration = Configuration(Settings())
+    configuration.set_options(options)
+    return configuration.merged(), configuration.take_problems()
 
 
 def test_no_options_are_the_defaults():
     assert parse_options(None) == (Settings(), [])
+
+
+def test_advanced_settings_stand_in_an_object_of_their_own():
+    assert parse_options({"advanced": {"maxOrder": 4, "reset_every": 8}})[0] == Settings(
+        max_order=4, reset_every=8
+    )
+    assert parse_options({"advanced.maxOrder": 4})[0] == Settings(max_order=4)
+    for options in ({"maxOrder": 4}, {"advanced": {"drafts": 4}}, {"advanced": {"advanced": {"maxOrder": 4}}}):
+        settings, (problem,) = parse_options(options)
+        assert settings == Settings()
+        assert problem.startswith("unknown setting")
+
+
+def test_the_longest_ngrams_used_are_the_longest_that_tables_hold():
+    assert Settings().max_order == ORDERS[-1]
 
 
 def test_both_spellings_are_read():
@@ -20,29 +44,29 @@ def test_both_spellings_are_read():
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"drafts": "three"}, "expected int, found 'three'"),
-        ({"drafts": True}, "expected int, found True"),
-        ({"refresh": 1}, "expected bool, found 1"),
-        ({"drafts": 0}, "expected 1 to 16, found 0"),
-        ({"alpha": 2}, "expected 0.0 to 1.0, found 2"),
-        ({"languagesOff": "python"}, "expected a list of strings"),
-        ({"interpolation": "guess"}, "expected one of nested, paper, found 'guess'"),
-        ({"colour": "red"}, "'colour' is unknown"),
-        ({"device": "meta"}, "expected auto, cpu, cuda, mps, or cuda:0 and so on, found 'meta'"),
-        ({"device": "cuda:one"}, "expected auto, cpu, cuda"),
-        ({"device": "CPU"}, "expected auto, cpu, cuda"),
-        ({"model": "mine"}, "expected `starter`, the full path of a folder that is there, or a Hugging Face id"),
-        ({"model": "./mine"}, "the full path of a folder"),
-        ({"model": "../mine"}, "the full path of a folder"),
-        ({"model": "/not/there"}, "a folder that is there"),
+        ({"drafts": "three"}, "'drafts' must be an integer, not 'three'; using 3"),
+        ({"drafts": True}, "must be an integer, not True"),
+        ({"autoRebuild": 1}, "must be true or false, not 1"),
+        ({"drafts": 0}, "must be from 1 to 16, not 0"),
+        ({"advanced": {"alpha": 2}}, "'advanced.alpha' must be from 0.0 to 1.0, not 2"),
+        ({"disabledLanguages": "python"}, "must be a list of strings"),
+        ({"advanced": {"interpolation": "guess"}}, "must be one of linear, paper, not 'guess'"),
+        ({"colour": "red"}, "unknown setting 'colour'"),
+        ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),
+        ({"device": "cuda:one"}, "must be auto, cpu"),
+        ({"device": "CPU"}, "must be auto, cpu"),
+        ({"model": "mine"}, "must be `starter`, the full path of an existing folder, or a Hugging Face id"),
+        ({"model": "./mine"}, "the full path of an existing folder"),
+        ({"model": "../mine"}, "the full path of an existing folder"),
+        ({"model": "/not/there"}, "an existing folder"),
         ({"model": "a/b/c"}, "or a Hugging Face id"),
-        ({"model": ""}, "expected `starter`"),
-        ({"dataDir": "tables"}, "expected the full path of a folder, found 'tables'"),
-        ({"dataDir": "./tables"}, "expected the full path of a folder"),
-        ({"dataDir": __file__}, "expected the full path of a folder"),
-        ({"dataDir": "/a\0b"}, "expected the full path of a folder"),
-        ({"temperature": float("nan")}, "expected 0.001 to 10.0"),
-        ([1], "expected an object, found list"),
+        ({"model": ""}, "must be `starter`"),
+        ({"dataDir": "tables"}, "must be the full path of a folder, not 'tables'"),
+        ({"dataDir": "./tables"}, "must be the full path of a folder"),
+        ({"dataDir": __file__}, "must be the full path of a folder"),
+        ({"dataDir": "/a\0b"}, "must be the full path of a folder"),
+        ({"advanced": {"temperature": float("nan")}}, "must be from 0.001 to 10.0"),
+        ([1], "must be an object, not list"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_default_kept(options, problem):
@@ -53,7 +77,7 @@ def test_what_is_wrong_is_named_and_the_default_kept(options, problem):
 
 
 def test_one_wrong_option_spares_the_others():
-    settings, problems = parse_options({"drafts": -1, "model": "owner/there", "temperature": 1})
+    settings, problems = parse_options({"drafts": -1, "model": "owner/there", "advanced": {"temperature": 1}})
     assert (settings.model, settings.temperature, len(problems)) == ("owner/there", 1.0, 1)
 
 
@@ -81,5 +105,5 @@ def test_a_path_without_a_known_home_stays_as_it_is(path):
     assert Settings(model=path).model == path
 
 
-def test_every_setting_says_what_it_means():
-    assert all(field.metadata["meaning"] for field in dataclasses.fields(Settings))
+def test_every_setting_has_a_description():
+    assert all(field.metadata["description"] for field in dataclasses.fields(Settings))

@@ -1,7 +1,7 @@
-"""Write the server's settings into the extension's manifest: `python editors/vscode/settings.py`.
+"""Generate the settings in the extension's package.json: `python editors/vscode/settings.py`.
 
-Comes in: the fields of Settings. Goes out: `contributes.configuration` of package.json, with the same defaults,
-bounds and meanings, and what a folder that is opened may not set, so that none of it is edited twice.
+In: the fields of Settings. Out: `contributes.configuration` with their defaults, bounds and descriptions, and
+`restrictedConfigurations`, so that nothing is written twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from spd_lsp.settings import Settings
 
 MANIFEST = Path(__file__).parent / "package.json"
-KINDS = {str: "string", int: "integer", float: "number", bool: "boolean"}
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 OWN = {
     "spd-lsp.serverCommand": {
@@ -24,8 +24,8 @@ OWN = {
         "default": [],
         "scope": "machine",
         "markdownDescription": (
-            'Command that runs spd-lsp, such as `["/home/me/venv/bin/spd-lsp"]`. '
-            "Empty: `spd-lsp` on the PATH, else `python3 -m spd_lsp`, never from a folder that is open."
+            'Command that starts spd-lsp, such as `["/home/me/venv/bin/spd-lsp"]`. '
+            "Empty: `spd-lsp` from the PATH, or else `python3 -m spd_lsp`; never a program inside an open folder."
         ),
     },
     "spd-lsp.serverAddress": {
@@ -33,8 +33,8 @@ OWN = {
         "default": "",
         "scope": "machine",
         "markdownDescription": (
-            "Unix socket or `HOST:PORT` of a server that runs already, for `spd-lsp connect`. "
-            "Empty: a server is started here."
+            "Unix socket or `HOST:PORT` of a running server to connect to with `spd-lsp connect`. "
+            "Empty: start a server."
         ),
     },
     "spd-lsp.trace.server": {
@@ -42,41 +42,49 @@ OWN = {
         "enum": ["off", "messages", "verbose"],
         "default": "off",
         "scope": "machine",
-        "markdownDescription": "Log the messages between VS Code and the server; `verbose` logs your code.",
+        "markdownDescription": "Log messages between VS Code and the server; `verbose` includes your code.",
     },
 }
 
 
 def configuration() -> dict[str, Any]:
-    """The manifest's section: what the extension reads itself, then every setting of the server."""
-    ours = {f"spd-lsp.{camel(field.name)}": schema(field) for field in dataclasses.fields(Settings)}
-    return {"title": "spd-lsp", "properties": OWN | ours}
+    """The manifest's `contributes.configuration`: the extension's own settings, then the server's."""
+    return {
+        "title": "spd-lsp",
+        "properties": OWN | {key(field): schema(field) for field in dataclasses.fields(Settings)},
+    }
 
 
 def restricted(properties: dict[str, Any]) -> list[str]:
-    """The settings that VS Code takes from a person only, never from a folder, trusted or not."""
-    return [key for key, entry in properties.items() if entry.get("scope") == "machine"]
+    """The settings that only the user may change, not the open folder, even when it is trusted."""
+    return [name for name, entry in properties.items() if entry.get("scope") == "machine"]
 
 
-def camel(name: str) -> str:
+def key(field: dataclasses.Field[Any]) -> str:
+    """A setting's name in VS Code. Example: `max_order` -> `spd-lsp.advanced.maxOrder`."""
+    group = "spd-lsp.advanced" if field.metadata["advanced"] else "spd-lsp"
+    return f"{group}.{camel_case(field.name)}"
+
+
+def camel_case(name: str) -> str:
     """Example: `max_tokens` -> `maxTokens`."""
-    return re.sub("_([a-z])", lambda found: found[1].upper(), name)
+    return re.sub("_([a-z])", lambda letter: letter[1].upper(), name)
 
 
 def schema(field: dataclasses.Field[Any]) -> dict[str, Any]:
-    """One setting in JSON schema."""
-    meaning = field.metadata["meaning"]
-    entry: dict[str, Any] = {} if field.metadata["any_folder"] else {"scope": "machine"}
-    entry |= {"markdownDescription": meaning[0].upper() + meaning[1:] + "."}
+    """One setting as JSON schema."""
+    description = field.metadata["description"]
+    entry: dict[str, Any] = {} if field.metadata["workspace"] else {"scope": "machine"}
+    entry |= {"markdownDescription": description[0].upper() + description[1:] + "."}
     if isinstance(field.default, tuple):
         return {"type": "array", "items": {"type": "string"}, "default": list(field.default), **entry}
     if field.metadata["low"] is not None:
         entry |= {"minimum": field.metadata["low"], "maximum": field.metadata["high"]}
-    return {"type": KINDS[type(field.default)], "default": field.default, **entry}
+    return {"type": TYPES[type(field.default)], "default": field.default, **entry}
 
 
 def main() -> None:
-    """Bring the manifest up to date."""
+    """Rewrite the settings in package.json."""
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     manifest["contributes"]["configuration"] = section = configuration()
     manifest["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"] = restricted(section["properties"])

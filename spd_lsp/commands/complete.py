@@ -46,7 +46,7 @@ def complete(
     path, source, cursor = _read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     language = editors_name(path)
-    if reason := refusal(path, language, settings.languages_off):
+    if reason := refusal(path, language, settings.disabled_languages):
         answer = Answer([], reason=reason)
     else:
         completer = load_completer(settings, tell, ngrams=ngrams)

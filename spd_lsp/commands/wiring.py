@@ -70,7 +70,7 @@ def load_completer(
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     again = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
-    rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.refresh else None
+    rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.auto_rebuild else None
     name = lasting(settings.model)
     rows = read_weights(registry.folder, name) or ROWS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)

@@ -160,11 +160,11 @@ class Completer:
 
     def judged(self, completions: Sequence[Completion], *, ngrams: bool) -> list[Completion]:
         """Those that are likely enough, with how often such a draft is right, if what ranks them tells that."""
-        if not completions or (self.settings.ranking, self.settings.interpolation) != ("probability", "nested"):
+        if not completions or (self.settings.ranking, self.settings.interpolation) != ("probability", "linear"):
             return list(completions)
         shares = shares_right([completion.probability for completion in completions], ngrams=ngrams)
         told = [replace(one, probability=share) for one, share in zip(completions, shares, strict=True)]
-        return [completion for completion in told if completion.probability >= self.settings.least_probability]
+        return [completion for completion in told if completion.probability >= self.settings.min_probability]
 
     @property
     def room(self) -> int:

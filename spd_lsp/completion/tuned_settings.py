@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.table.format import Weights
-from spd_lsp.settings import Settings, fault
+from spd_lsp.settings import Settings, invalid_reason
 
 Value = float | str
 Tuned = Mapping[str, Value]
@@ -53,7 +53,7 @@ def values(name: str, *found: Value | None) -> Coordinate:
 
 def nested(one: Coordinate) -> Coordinate:
     """The same, tried only where n-grams are nested."""
-    return dataclasses.replace(one, only="nested")
+    return dataclasses.replace(one, only="linear")
 
 
 # In the order in which they are walked. What a coordinate does not name is left as it is.
@@ -62,15 +62,15 @@ COORDINATES: tuple[Coordinate, ...] = (
         "smoothing",
         [
             dict.fromkeys([*PAPER, "alpha"]),
-            *({**PAPER, "alpha": alpha, FITTED: None, "ngram_trust": None} for alpha in _ALPHAS),
+            *({**PAPER, "alpha": alpha, FITTED: None, "ngram_weight": None} for alpha in _ALPHAS),
         ],
     ),
     nested(values(FITTED, None, "fitted")),
-    nested(values("ngram_trust", 0.5, 0.7, None, 1.4, 2.0)),
+    nested(values("ngram_weight", 0.5, 0.7, None, 1.4, 2.0)),
     dataclasses.replace(values("alpha", *_ALPHAS), only="paper"),
     values("temperature", 0.06, 0.3, 0.6, 0.8, None, 1.25),
     values("candidates", 9, 14, None, 40),
-    values("longest_order", 3, 4, 5, None),
+    values("max_order", 3, 4, 5, None),
     values("ranking", None, "mean"),
 )
 
@@ -116,7 +116,7 @@ def descend(
     for _ in range(rounds):
         before = way
         for coordinate in coordinates:
-            if coordinate.only and coordinate.only != way.get("interpolation", "nested"):
+            if coordinate.only and coordinate.only != way.get("interpolation", "linear"):
                 continue
             ways = _distinct([way, *(changed(way, value) for value in coordinate.values)])
             scores = score(ways)
@@ -182,8 +182,12 @@ def read_tuned(folder: Path, model: str) -> dict[str, Value]:
     found = _read_all(folder).get(model, {})
     known = {f.name: f for f in dataclasses.fields(Settings)}
     names = {name for one in COORDINATES for value in one.values for name in value} & set(known)
-    names |= {"least_probability"}
-    return {name: value for name, value in found.items() if name in names and fault(known[name], value) is None}
+    names |= {"min_probability"}
+    return {
+        name: value
+        for name, value in found.items()
+        if name in names and invalid_reason(known[name], value) is None
+    }
 
 
 def read_weights(folder: Path, model: str) -> Weights | None:

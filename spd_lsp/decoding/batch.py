@@ -61,7 +61,7 @@ def _row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: 
     """How each draft may go on by its own logits [N, V], mixed with the same n-grams as superposed drafts."""
     before = histories(start, live)  # [N, REACH]
     allowed = None if live[0].ids else start.allowed
-    if start.interpolation is not None and settings.interpolation == "nested":
+    if start.interpolation is not None and settings.interpolation == "linear":
         ids, logp_f = both_sides(logits, before, start.interpolation, settings, allowed)
         return np.broadcast_to(ids, logp_f.shape), logp_f
     rows = [likeliest(row if allowed is None else only(row, allowed), settings) for row in logits]

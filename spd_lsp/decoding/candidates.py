@@ -51,14 +51,14 @@ def of_all(
     logits: Floats, before: Histories, interpolation: Interpolation | None, settings: Settings, allowed: Ids | None
 ) -> tuple[Ids, Floats]:
     """Candidates from all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams."""
-    if interpolation is not None and settings.interpolation == "nested":
+    if interpolation is not None and settings.interpolation == "linear":
         return both_sides(logits, before, interpolation, settings, allowed)
     return _chosen_by_ngrams(*likeliest(logits, settings), before, interpolation, settings)
 
 
 def proposed(before: Histories, interpolation: Interpolation | None, settings: Settings) -> Ids:
     """Tokens whose logits `of_few` wants beside the likeliest: those that n-grams propose. -> [A]."""
-    if interpolation is None or settings.interpolation != "nested":
+    if interpolation is None or settings.interpolation != "linear":
         return _NO_IDS
     return interpolation.successors(before, settings.candidates)
 
@@ -68,7 +68,7 @@ def of_few(
 ) -> tuple[Ids, Floats]:
     """The same candidates from the few logits that a device has found: the R likeliest and those `proposed`."""
     tau = settings.temperature
-    if interpolation is None or settings.interpolation != "nested":
+    if interpolation is None or settings.interpolation != "linear":
         logp = log_softmax(said.logits / tau)
         return _chosen_by_ngrams(said.ids, logp, before, interpolation, settings)
     candidates, logits = _each_once((said.ids, said.logits), (asked, said.asked))  # [C] twice

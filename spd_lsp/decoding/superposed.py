@@ -123,7 +123,7 @@ def superpose(
 
 def first_step(logits: Floats, start: Start, settings: Settings, width: int = 0) -> Iterator[Draft]:
     """Draft i is the i-th most likely token after the prompt; the paper asks no n-grams yet (section 3.1)."""
-    if start.interpolation is not None and settings.interpolation == "nested":
+    if start.interpolation is not None and settings.interpolation == "linear":
         return next_step(logits, [Draft((), 0.0)], start, settings)
     # Twice as many as go on, if some are finished at once.
     ids = top_allowed(logits, 2 * (width or settings.drafts), start.allowed)  # [2k]

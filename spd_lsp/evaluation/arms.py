@@ -32,7 +32,7 @@ from spd_lsp.decoding.superposed import Drafts, Model, Start
 from spd_lsp.evaluation.length_penalty import penalised_beam
 from spd_lsp.evaluation.prior import PRIORS, Prior
 from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
-from spd_lsp.settings import Settings, fault
+from spd_lsp.settings import Settings, invalid_reason
 
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
 DRAWN = 20  # draws at a place, from which the expected score of fewer follows
@@ -169,8 +169,8 @@ def _parse_value(arm: str, name: str, value: str) -> int | float | str:
     found: int | float | str = value
     if wanted in (int, float) and _NUMBER.fullmatch(value):
         found = wanted(value) if wanted is float or value.lstrip("-").isdecimal() else float(value)
-    if (problem := fault(known[name], found)) is not None:
-        raise UserError(f"arm {arm!r}, setting {name}: {problem}; write another value")
+    if (problem := invalid_reason(known[name], found)) is not None:
+        raise UserError(f"arm {arm!r}: {name} {problem}")
     return found
 
 

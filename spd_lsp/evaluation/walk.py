@@ -176,7 +176,7 @@ def walk_grid(session: Session, cursors: Sequence[Cursor]) -> Outcome:
     if kept.get(FITTED):
         kept[FITTED] = ways.fitted()
     if least and _worth_of(judged, best, k, least) > _worth_of(judged, best, k, 0.0):
-        kept["least_probability"] = least
+        kept["min_probability"] = least
     tables = [
         _judged_table(judged, walk, differ, k),
         _grid_table(walk, k),

@@ -1,96 +1,119 @@
-"""What an editor wants of the server, put together from all the places where it may say so.
+"""The settings in use, merged from the command's flags, the editor's options and its configuration.
 
-In: the options that the editor's own program sends, its configuration, the command's flags. Out: one Settings and
-what was wrong. Knows neither how the editor was asked nor what the settings are for.
+In: plain objects as an editor sends them. Out: one Settings, and what was invalid. Knows nothing of LSP messages.
 
-Editors put a configuration together from a person's files and those of the folder that is open, such as
-`.vscode/settings.json` and `.dir-locals.el`, and do not tell them apart. So it may set what any folder may.
+Editors merge a user's configuration with that of the open folder, such as `.vscode/settings.json` or
+`.dir-locals.el`, and do not say which is which. So the configuration may set only what any folder may set.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from spd_lsp.settings import Settings, no_object, objection, read_options
+from spd_lsp.settings import Settings, invalid_reason
 
 SECTION = "spd-lsp"
-EDITORS_OWN = ("serverCommand", "serverAddress", "trace")  # keys that the editor's side reads itself
-_OPENED_WITH = ("model", "device", "data_dir", "refresh")  # what a completer is made of; the rest it is told
-ANY_FOLDER = tuple(field.name for field in dataclasses.fields(Settings) if field.metadata["any_folder"])
+CLIENT_KEYS = ("serverCommand", "serverAddress", "trace")  # settings of the VS Code extension itself
+_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+WORKSPACE_SETTINGS = tuple(name for name, field in _FIELDS.items() if field.metadata["workspace"])
+_NEED_RELOAD = ("model", "device", "data_dir", "auto_rebuild")  # fixed once a completer is made
 
 
 class Configuration:
-    """The configuration over the options of the editor's own program, the flags over both."""
+    """Flags override the configuration, which overrides the editor's options."""
 
-    def __init__(self, given: Settings, fixed: Sequence[str] = ()) -> None:
-        """`given` counts where it differs from the defaults, and in the fields named `fixed`."""
-        plain, ours = dataclasses.asdict(Settings()), dataclasses.asdict(given)
-        self.flags = {key: value for key, value in ours.items() if key in fixed or value != plain[key]}
+    def __init__(self, settings: Settings, fixed: Sequence[str] = ()) -> None:
+        """The flags are those settings that differ from their defaults, and those named `fixed`."""
+        self.flags = {
+            name: getattr(settings, name)
+            for name, field in _FIELDS.items()
+            if name in fixed or getattr(settings, name) != field.default
+        }
         self.options: dict[str, Any] = {}
-        self.configured: dict[str, Any] = {}
+        self.workspace: dict[str, Any] = {}
         self.problems: list[str] = []
 
-    def start(self, options: object) -> None:
-        """Take over the options of the editor's own program; a value that is wrong leaves the one before."""
-        self.options = self.valid(options, self.options)
+    def set_options(self, options: object) -> None:
+        """Replace the options from the user's own editor; an invalid value keeps the previous one."""
+        self.options = self._validated(options, self.options, _FIELDS)
 
-    def send(self, settings: object) -> None:
-        """Take over what an editor sends of all its settings: our section of it."""
-        self.configure(settings.get(SECTION) if isinstance(settings, Mapping) else None)
-
-    def configure(self, section: object) -> None:
-        """Take over our section of the configuration, as far as any folder may set it."""
-        self.configured = self.valid(section, self.configured, ANY_FOLDER)
-
-    def valid(
-        self, options: object, before: Mapping[str, Any], allowed: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """What may be used of options; for the rest, what was used of those before."""
-        if not isinstance(options, Mapping):
-            if options:  # Lua writes an empty object as an empty list
-                self.problems.append(no_object(options))
-            return dict(before) if options else {}
-        used, refused = self.merged(), []
-        chosen: dict[str, Any] = {}
-        for one in read_options({k: v for k, v in options.items() if v is not None and k not in EDITORS_OWN}):
-            if one.name in self.flags:
-                continue
-            if one.name and allowed is not None and one.name not in allowed:
-                refused += [one.key] if one.value != getattr(used, one.name) else []
-            elif one.fault:
-                self.problems.append(objection(one, getattr(used, one.name, None)))
-                chosen |= {one.name: before[one.name]} if one.name in before else {}
-            else:
-                chosen[one.name] = one.value
-        if refused:
-            self.problems.append(_not_for_folders(refused))
-        return chosen
+    def set_configuration(self, section: object) -> None:
+        """Replace our section of the configuration, as far as any folder may set it."""
+        self.workspace = self._validated(section, self.workspace, WORKSPACE_SETTINGS)
 
     def merged(self) -> Settings:
-        """What all of it comes to."""
-        return Settings(**{**self.options, **self.configured, **self.flags})
+        """The settings in use."""
+        return Settings(**{**self.options, **self.workspace, **self.flags})
 
-    def settings(self) -> tuple[Settings, list[str]]:
-        """What all of it comes to, and what of it was unknown or wrong since this was asked."""
+    def take_problems(self) -> list[str]:
+        """What was invalid since the last call."""
         problems, self.problems = self.problems, []
-        return self.merged(), problems
+        return problems
+
+    def _validated(self, options: object, before: Mapping[str, Any], settable: Collection[str]) -> dict[str, Any]:
+        """The valid values of an object, those that may not be set here left out."""
+        if not isinstance(options, Mapping):
+            if options:  # Lua encodes an empty object as an empty list
+                self.problems.append(f"settings must be an object, not {type(options).__name__}; ignored")
+            return dict(before) if options else {}
+        used, refused = self.merged(), []
+        valid: dict[str, Any] = {}
+        for key, value in _flattened(options):
+            name = _field_name(key)
+            if name is None:
+                self.problems.append(f"unknown setting {key!r} ignored")
+            elif name in self.flags:
+                continue
+            elif name not in settable:
+                refused += [key] if value != getattr(used, name) else []
+            elif reason := invalid_reason(_FIELDS[name], value):
+                self.problems.append(f"setting {key!r} {reason}; using {getattr(used, name)!r}")
+                valid |= {name: before[name]} if name in before else {}
+            else:
+                valid[name] = _converted(value, _FIELDS[name].default)
+        if refused:
+            self.problems.append(_not_for_folders(refused))
+        return valid
+
+
+def _flattened(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Keys and values. Example: {"drafts": 3, "advanced": {"alpha": 0.5}} -> drafts 3, advanced.alpha 0.5."""
+    for key, value in options.items():
+        if key == "advanced" and isinstance(value, Mapping):
+            yield from _flattened({f"advanced.{name}": inner for name, inner in value.items()})
+        elif value is not None and key not in CLIENT_KEYS:
+            yield str(key), value
+
+
+def _field_name(key: str) -> str | None:
+    """The setting that a key stands for, in either spelling. Example: `advanced.maxOrder` -> `max_order`."""
+    group, _, own_key = key.rpartition(".")
+    name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), own_key)
+    is_known = name in _FIELDS and group == ("advanced" if _FIELDS[name].metadata["advanced"] else "")
+    return name if is_known else None
+
+
+def _converted(value: Any, default: Any) -> Any:
+    """The value in its setting's type: JSON has no tuples, and editors write 1 for 1.0."""
+    return type(default)(value) if isinstance(default, (float, tuple)) else value
 
 
 def _not_for_folders(keys: Sequence[str]) -> str:
-    """What to tell of settings that may be those of the folder that is open."""
+    names, settable = ", ".join(map(repr, keys)), ", ".join(WORKSPACE_SETTINGS)
     return (
-        f"{', '.join(map(repr, keys))} of the configuration may come from the folder that is open, which may not "
-        "choose it; set it in the editor's initializationOptions (Neovim: init_options)"
+        f"{names} ignored: this configuration may come from the open folder, which may only set {settable}; "
+        "use the editor's initializationOptions (Neovim: init_options)"
     )
 
 
-def opens_anew(before: Settings | None, now: Settings) -> bool:
-    """Whether there is no completer, or one with another model or other tables, so that one must be made."""
-    return before is None or any(getattr(before, name) != getattr(now, name) for name in _OPENED_WITH)
+def needs_reload(before: Settings | None, now: Settings) -> bool:
+    """Whether a completer must be made: there is none, or its model or tables are others."""
+    return before is None or any(getattr(before, name) != getattr(now, name) for name in _NEED_RELOAD)
 
 
-def opened_as(before: Settings, now: Settings) -> Settings:
-    """The settings as they are now, with model and tables as they were before."""
-    return dataclasses.replace(now, **{name: getattr(before, name) for name in _OPENED_WITH})
+def with_model_of(before: Settings, now: Settings) -> Settings:
+    """The new settings, but with the model and tables of those before."""
+    return dataclasses.replace(now, **{name: getattr(before, name) for name in _NEED_RELOAD})

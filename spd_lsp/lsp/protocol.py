@@ -127,7 +127,10 @@ class SpdProtocol(LanguageServerProtocol):
             fault = JsonRpcInvalidRequest("expected a string as the method, and a string or a number as the id")
             return Malformed(msg_id, method if fits else "", fault, asked is not None)
         try:
-            return self._converter.structure(data, self._message_type(data))
+            params, message = data.get("params"), self._converter.structure(data, self._message_type(data))
+            if isinstance(message, JsonRPCNotification):
+                message.params = params  # pygls replaces objects by named tuples, which loses keys
+            return message
         except Exception as error:
             log.warning("malformed %s: %s", method or "reply", type(error).__name__)
             return Malformed(

@@ -52,11 +52,11 @@ def place_in(document: LspDocument, cursor: int) -> Place:
     return Place(position, document.line_before(cursor), document.language_id or "")
 
 
-def counted(documents: Iterable[LspDocument], languages_off: Collection[str]) -> Iterator[Open]:
+def counted(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[Open]:
     """The open documents whose n-grams may be counted, as they are now."""
     for document in documents:
         path, secret = judged(document.uri)
-        if not secret and document.language_id not in languages_off:
+        if not secret and document.language_id not in disabled_languages:
             yield Open(document.uri, path, document.language_id or None, document.source)
 
 

@@ -23,7 +23,7 @@ from spd_lsp.lsp.completion_items import Client, inline_items, menu_items
 from spd_lsp.lsp.documents import LspDocument, place_of
 from spd_lsp.lsp.exclusions import refusal
 from spd_lsp.lsp.idle_worker import Upkeep
-from spd_lsp.lsp.options import SECTION, Configuration, opened_as, opens_anew
+from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.prefetch import ReadAhead
 from spd_lsp.lsp.protocol import SpdProtocol, progress, reply_to, trail
 from spd_lsp.lsp.request import Question, counted, place_in, question, with_selected
@@ -77,12 +77,12 @@ class SpdServer(LanguageServer):
     async def configure(self) -> None:
         """Read the options again; load again only what was made with others, or had failed to load."""
         before = self.settings
-        self.settings, problems = self.configuration.settings()
-        for problem in problems:
+        self.settings = self.configuration.merged()
+        for problem in self.configuration.take_problems():
             self.show_once(problem, types.MessageType.Warning)
         if not self.settings.enabled and self.opened is None:
             self.status = Status("normal", OFF)
-        elif opens_anew(self.opened, self.settings) or (self.status.kind == "error" and self.settings != before):
+        elif needs_reload(self.opened, self.settings) or (self.status.kind == "error" and self.settings != before):
             await self.reload()
         elif self.settings != before:
             self.adopt()
@@ -106,7 +106,7 @@ class SpdServer(LanguageServer):
             if problem and cancel.reason is None and self.worked:
                 self.show_once(f"{problem}; completions go on with what was there before")
                 problem = await loop.run_in_executor(
-                    self.worker, self._load, opened_as(self.worked, self.settings), report
+                    self.worker, self._load, with_model_of(self.worked, self.settings), report
                 )
         if cancel.reason is None:
             self.status = Status("error", problem) if problem else Status("normal", READY)
@@ -187,7 +187,7 @@ class SpdServer(LanguageServer):
         """Have the worker hear of the documents that changed, and do what is left to do."""
         if not self.settings.enabled:
             return
-        self.inbox.look(counted(self.protocol.documents(), self.settings.languages_off))
+        self.inbox.look(counted(self.protocol.documents(), self.settings.disabled_languages))
         self.upkeep.nudge()
 
     def _tidy(self, seconds: float) -> bool:
@@ -228,7 +228,7 @@ class SpdServer(LanguageServer):
         """Why this document gets no completion now, or nothing."""
         if not self.settings.enabled:
             return OFF
-        if reason := refusal(place_of(document.uri), document.language_id, self.settings.languages_off):
+        if reason := refusal(place_of(document.uri), document.language_id, self.settings.disabled_languages):
             return reason
         if self.status.kind == "error":
             return self.status.message
@@ -288,7 +288,7 @@ def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
     """Take over what the client says of itself."""
     ls.protocol.adopt_workspace()
     ls.client, ls.editor = Client.of(params), visible(params.process_id)
-    ls.configuration.start(params.initialization_options)
+    ls.configuration.set_options(params.initialization_options)
 
 
 async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
@@ -306,13 +306,14 @@ async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
 async def _did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
     """Use the new configuration."""
     if not await _pull(ls):
-        ls.configuration.send(params.settings)
+        settings = params.settings
+        ls.configuration.set_configuration(settings.get(SECTION) if isinstance(settings, dict) else None)
     await ls.configure()
 
 
 async def _did_change_options(ls: SpdServer, params: Any) -> None:
     """Use the editor's own options in place of those that it started with."""
-    ls.configuration.start(params._asdict() if hasattr(params, "_asdict") else params)
+    ls.configuration.set_options(params)
     await ls.configure()
 
 
@@ -324,7 +325,7 @@ async def _pull(ls: SpdServer) -> bool:
     wanted = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
     values = await reply_to(ls.workspace_configuration_async(wanted))
     if values:
-        ls.configuration.configure(values[0])
+        ls.configuration.set_configuration(values[0])
     return True
 
 

@@ -29,7 +29,7 @@ from spd_lsp.models.checkpoint.validate import (
 from spd_lsp.models.oom_fallback import Retreating
 from spd_lsp.models.threads import Threads, counts_below
 from spd_lsp.models.transformers_engine import CausalModel
-from spd_lsp.settings import DEVICE
+from spd_lsp.settings import DEVICE_NAME
 
 CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before any choice
 
@@ -147,7 +147,7 @@ def choose_device(name: str) -> torch.device:
     }
     if name == "auto":
         return torch.device(next(kind for kind, there in available.items() if there))
-    if not (DEVICE.fullmatch(name) and available.get(name.split(":")[0], False)):
+    if not (DEVICE_NAME.fullmatch(name) and available.get(name.split(":")[0], False)):
         there = ", ".join(kind for kind, ok in available.items() if ok)
         raise UserError(f"device {name!r} is not available here, found: {there}; use --device auto")
     return torch.device(name)

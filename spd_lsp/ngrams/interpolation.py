@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ngram_builders.arrays import Floats, Ids
 from ngram_builders.counting.token_cache import read_contents
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import HIGHEST_ORDER
+from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
 from ngram_builders.registry.domains import WEIGHT, Domain
 from ngram_builders.registry.fits import read_fits
 from ngram_builders.registry.model_match import covers, passed_over
@@ -68,7 +68,7 @@ class Mixture:
 
         Example: trust 2, a row that gives them a half in all -> two thirds, shared among orders as before.
         """
-        if trust == 1 and longest > LONGEST:
+        if trust == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
         other.rows = trust * self.rows / (self.rest + trust * self.rows.sum(axis=1, keepdims=True))
@@ -153,7 +153,7 @@ def last_tokens(histories: Histories, n: int) -> Ids:
 
 def believed(mixture: Mixture | None, settings: Settings) -> Mixture | None:
     """A mixture as the settings want it heard."""
-    return mixture and mixture.believed(settings.ngram_trust, settings.longest_order)
+    return mixture and mixture.believed(settings.ngram_weight, settings.max_order)
 
 
 class Domains:

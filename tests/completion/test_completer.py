@@ -176,12 +176,12 @@ def test_drafts_that_are_too_unlikely_are_not_offered(completer):
         completer.model,
         completer.tokens,
         completer.domains,
-        replace(completer.settings, least_probability=least),
+        replace(completer.settings, min_probability=least),
     )
     offered = choosy.complete(source, len(source), "python", forced=True).completions
     assert offered == [completion for completion in every if completion.probability >= least]
     assert 0 < len(offered) < len(every)
-    choosy.settings = replace(completer.settings, least_probability=1.0)
+    choosy.settings = replace(completer.settings, min_probability=1.0)
     assert "too unlikely" in choosy.complete(source, len(source), "python", forced=True).reason
 
 

@@ -115,8 +115,8 @@ def test_alpha_is_walked_with_the_paper_s_formula_only_and_trust_without_it():
         walk = descend(lambda ways: [(float(best in str(way)),) for way in ways], rounds=1)
         return {step.coordinate for step in walk.steps}
 
-    assert "alpha" not in names("nothing") and "ngram_trust" in names("nothing")
-    assert "alpha" in names("paper") and "ngram_trust" not in names("paper")
+    assert "alpha" not in names("nothing") and "ngram_weight" in names("nothing")
+    assert "alpha" in names("paper") and "ngram_weight" not in names("paper")
 
 
 def test_the_threshold_leaves_out_what_costs_more_than_it_saves():

@@ -51,7 +51,7 @@ def test_every_decoder_is_a_setting(name):
 
 
 @every_decoder
-@pytest.mark.parametrize("rule", ["nested", "paper"])
+@pytest.mark.parametrize("rule", ["linear", "paper"])
 def test_every_decoder_begins_with_an_allowed_token(name, rule):
 
     start = Start([1, 2], never, allowed=np.array([11, 12]))

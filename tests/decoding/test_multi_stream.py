@@ -48,7 +48,7 @@ CASES = {
     "tau": st.sampled_from([0.5, 1.0, 3.0]),
     "stop": st.sampled_from([at_three, never]),
     "asks": st.booleans(),
-    "rule": st.sampled_from(["nested", "paper"]),
+    "rule": st.sampled_from(["linear", "paper"]),
     "ranking": st.sampled_from(["mean", "probability"]),
 }
 
@@ -85,7 +85,7 @@ def test_one_stream_is_superposed_decoding(seed, **drawn):
 @given(**CASES)
 def test_as_many_streams_as_drafts_are_beam_search(seed, **drawn):
     start, chosen = case(seed, **drawn)
-    both = start.interpolation is not None and chosen.interpolation == "nested"
+    both = start.interpolation is not None and chosen.interpolation == "linear"
     assume(
         both or chosen.ranking == "mean"
     )  # else beam search looks at more first tokens that end a draft at once

@@ -110,7 +110,7 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     first = sorted(p, key=lambda i: -p[i])[: 2 * k]
     live, finished = keep({(i,): math.log(p[i]) for i in first})
     finished = finished[:k]
-    if settings.interpolation == "nested":
+    if settings.interpolation == "linear":
         live, finished = keep(nested_options(model.prefill(prompt), [((), 0.0)], history))
         finished = finished[:k]
     for _ in range(settings.max_tokens - 1):
@@ -119,7 +119,7 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
         shares = [math.exp(score - live[0][1]) for _, score in live]
         gamma = [share / sum(shares) for share in shares]
         logits = model.step([ids[-1] for ids, _ in live], np.array(gamma))
-        if settings.interpolation == "nested":
+        if settings.interpolation == "linear":
             live, done = keep(nested_options(logits, live, history))
             finished = sorted([*finished, *done], key=lambda d: -worth(d))[:k]
             continue
@@ -149,12 +149,12 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     candidates=st.integers(2, 20),
     tau=st.sampled_from([0.3, 1.0, 2.0]),
     alpha=st.sampled_from([0.2, 0.54]),
-    asked=st.sampled_from(["nothing", "paper", "nested"]),
+    asked=st.sampled_from(["nothing", "paper", "linear"]),
     ranking=st.sampled_from(["mean", "probability"]),
     model=st.sampled_from([TinyModel, SelectingModel]),
 )
 def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking, model):
-    rule = "nested" if asked == "nested" else "paper"
+    rule = "linear" if asked == "linear" else "paper"
     settings = Settings(
         drafts=k,
         candidates=candidates,
@@ -221,7 +221,7 @@ def test_the_same_input_gives_the_same_drafts():
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize("interpolation", ["paper", "nested"])
+@pytest.mark.parametrize("interpolation", ["paper", "linear"])
 @pytest.mark.parametrize("seed", range(5))
 def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
     settings = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
@@ -241,11 +241,11 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
         settings = Settings(interpolation=rule, drafts=1, candidates=3, max_tokens=1)
         return superpose(TinyModel(1), Start([1, 2], never, [2], counts), settings).best[0].ids[0]
 
-    assert first_token("nested") == unlikely
+    assert first_token("linear") == unlikely
     assert first_token("paper") == int(np.argmax(logits))
 
 
-@pytest.mark.parametrize("rule", ["nested", "paper"])
+@pytest.mark.parametrize("rule", ["linear", "paper"])
 def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
     start = Start([1, 2], never, [2], Counts(3), np.array([11, 12]))
     found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))

@@ -29,7 +29,7 @@ from spd_lsp.settings import Settings
 )
 def test_what_is_off_as_the_settings_come_and_what_may_hold_secrets(name: str, why: str):
     path = PurePath(name)
-    assert refusal(path, editors_name(path), Settings().languages_off) == why
+    assert refusal(path, editors_name(path), Settings().disabled_languages) == why
 
 
 def test_a_person_may_switch_any_language_on_or_off_but_no_secrets():

@@ -1,4 +1,4 @@
-"""Which of an editor's many words on a setting counts, and what of it needs a completer made anew."""
+"""Which source of a setting wins, what an open folder may set, and what makes the server reload the model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from spd_lsp.lsp.options import ANY_FOLDER, Configuration, opens_anew
+from spd_lsp.lsp.options import WORKSPACE_SETTINGS, Configuration, needs_reload
 from spd_lsp.settings import Settings
 
-ANEW = {"model": "owner/mine", "device": "cuda", "data_dir": "/data", "refresh": False}
+RELOADING = {"model": "owner/mine", "device": "cuda", "data_dir": "/data", "auto_rebuild": False}
 OTHERS = {
     "model": "owner/mine",
     "device": "cpu",
     "data_dir": "/data",
-    "refresh": False,
+    "auto_rebuild": False,
     "decoder": "beam",
     "streams": 2,
     "max_tokens": 8,
@@ -25,81 +25,102 @@ OTHERS = {
     "alpha": 0.5,
     "temperature": 0.5,
     "candidates": 5,
-    "ngram_trust": 0.5,
-    "longest_order": 3,
-    "least_probability": 0.5,
+    "ngram_weight": 0.5,
+    "max_order": 3,
+    "min_probability": 0.5,
     "reset_every": 3,
     "enabled": False,
     "drafts": 7,
-    "languages_off": ("python",),
+    "disabled_languages": ("python",),
 }
 
 
-def test_flags_count_more_than_the_configuration_and_it_more_than_the_first_options():
-    said = Configuration(Settings(device="cpu"), fixed=("model",))
-    said.start({"drafts": 2, "alpha": 0.25, "device": "cuda"})
-    said.send({"spd-lsp": {"drafts": 5, "model": "o/mine", "serverCommand": ["x"]}, "other": {"drafts": 7}})
-    assert said.settings() == (Settings(device="cpu", drafts=5, alpha=0.25), [])
+ADVANCED = {field.name for field in dataclasses.fields(Settings) if field.metadata["advanced"]}
 
 
-def test_what_an_opened_folder_may_set_is_a_short_list():
-    assert set(ANY_FOLDER) == {"enabled", "drafts", "languages_off"}
+def options_with(name: str, value: Any) -> dict[str, Any]:
+    """An editor's options that set one setting."""
+    return {"advanced": {name: value}} if name in ADVANCED else {name: value}
+
+
+def test_flags_override_the_configuration_which_overrides_the_options():
+    configuration = Configuration(Settings(device="cpu"), fixed=("model",))
+    configuration.set_options({"drafts": 2, "advanced": {"alpha": 0.25}, "device": "cuda"})
+    configuration.set_configuration({"drafts": 5, "model": "o/mine", "serverCommand": ["x"]})
+    assert configuration.merged() == Settings(device="cpu", drafts=5, alpha=0.25)
+    assert configuration.take_problems() == []
+
+
+def test_an_open_folder_may_set_three_settings():
+    assert set(WORKSPACE_SETTINGS) == {"enabled", "drafts", "disabled_languages"}
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Settings)])
-def test_a_configuration_sets_what_any_folder_may_and_the_editors_own_options_set_all(name: str):
+def test_the_configuration_sets_what_any_folder_may_and_the_options_set_everything(name: str):
     assert OTHERS[name] != getattr(Settings(), name)
-    chosen = dataclasses.replace(Settings(), **{name: OTHERS[name]})
-    said = Configuration(Settings())
-    said.configure({name: OTHERS[name]})
-    settings, problems = said.settings()
-    if name in ANY_FOLDER:
-        assert (settings, problems) == (chosen, [])
+    options, chosen = options_with(name, OTHERS[name]), dataclasses.replace(Settings(), **{name: OTHERS[name]})
+    configuration = Configuration(Settings())
+    configuration.set_configuration(options)
+    if name in WORKSPACE_SETTINGS:
+        assert (configuration.merged(), configuration.take_problems()) == (chosen, [])
     else:
-        assert settings == Settings()
-        (problem,) = problems
-        assert problem.startswith(f"'{name}' of the configuration may come from the folder that is open")
-        assert "set it in the editor's initializationOptions" in problem
-    said.start({name: OTHERS[name]})
-    assert said.settings() == (chosen, [])
+        assert configuration.merged() == Settings()
+        (problem,) = configuration.take_problems()
+        assert f"{name}' ignored: this configuration may come from the open folder" in problem
+        assert "use the editor's initializationOptions" in problem
+    configuration.set_options(options)
+    assert (configuration.merged(), configuration.take_problems()) == (chosen, [])
 
 
-def test_what_agrees_with_the_settings_in_use_is_not_mentioned():
-    """VS Code sends all of its configuration, that which a person chose included."""
-    said = Configuration(Settings())
-    said.start({"temperature": 0.5})
-    said.configure({"temperature": 0.5, "model": "starter", "drafts": 4})
-    assert said.settings() == (Settings(temperature=0.5, drafts=4), [])
+def test_a_configuration_that_agrees_with_the_settings_in_use_is_not_reported():
+    """Some editors send all of their configuration, including what the user chose."""
+    configuration = Configuration(Settings())
+    configuration.set_options({"advanced": {"temperature": 0.5}})
+    configuration.set_configuration({"advanced": {"temperature": 0.5}, "model": "starter", "drafts": 4})
+    assert configuration.merged() == Settings(temperature=0.5, drafts=4)
+    assert configuration.take_problems() == []
 
 
 @pytest.mark.parametrize(
-    ("take", "name", "value", "wrong"),
-    [("start", "device", "cpu", "meta"), ("start", "candidates", 5, 0), ("configure", "drafts", 5, "many")],
+    ("method", "name", "value", "invalid"),
+    [
+        ("set_options", "device", "cpu", "meta"),
+        ("set_options", "candidates", 5, 0),
+        ("set_configuration", "drafts", 5, "many"),
+    ],
 )
-def test_a_wrong_value_leaves_the_one_before_and_a_missing_one_is_the_default(
-    take: str, name: str, value: Any, wrong: Any
+def test_an_invalid_value_keeps_the_previous_one_and_a_missing_one_is_the_default(
+    method: str, name: str, value: Any, invalid: Any
 ):
-    said = Configuration(Settings())
-    getattr(said, take)({name: value})
-    getattr(said, take)({name: wrong})
-    settings, (problem,) = said.settings()
-    assert getattr(settings, name) == value
-    assert problem.endswith(f"found {wrong!r}; {value!r} is used")
-    getattr(said, take)({})
-    assert said.settings() == (Settings(), [])
+    configuration = Configuration(Settings())
+    replace = getattr(configuration, method)
+    replace(options_with(name, value))
+    replace(options_with(name, invalid))
+    assert getattr(configuration.merged(), name) == value
+    (problem,) = configuration.take_problems()
+    assert problem.endswith(f"not {invalid!r}; using {value!r}")
+    replace({})
+    assert (configuration.merged(), configuration.take_problems()) == (Settings(), [])
 
 
-def test_what_is_no_object_is_named_and_an_empty_list_is_an_empty_object():
-    said = Configuration(Settings())
-    said.start([])
-    said.configure([1])
-    settings, (problem,) = said.settings()
-    assert settings == Settings()
-    assert "expected an object" in problem
+def test_null_is_no_value():
+    configuration = Configuration(Settings())
+    configuration.set_options({"drafts": None, "advanced": {"alpha": None}})
+    configuration.set_options({"advanced": None})
+    assert (configuration.merged(), configuration.take_problems()) == (Settings(), [])
+
+
+def test_settings_that_are_not_an_object_are_reported_but_an_empty_list_is_an_empty_object():
+    configuration = Configuration(Settings())
+    configuration.set_options([])
+    configuration.set_configuration([1])
+    assert configuration.merged() == Settings()
+    (problem,) = configuration.take_problems()
+    assert "must be an object" in problem
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Settings)])
-def test_only_what_chooses_model_and_tables_opens_anew(field: str):
-    other = dataclasses.replace(Settings(), **{field: ANEW.get(field, "something else")})
-    assert opens_anew(Settings(), other) == (field in ANEW)
-    assert opens_anew(None, other)
+def test_only_what_chooses_model_and_tables_reloads(field: str):
+    other = dataclasses.replace(Settings(), **{field: RELOADING.get(field, "something else")})
+    assert needs_reload(Settings(), other) == (field in RELOADING)
+    assert needs_reload(None, other)

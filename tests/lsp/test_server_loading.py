@@ -131,7 +131,7 @@ async def test_flags_win_over_the_configuration_and_it_over_the_initial_options(
     async with session(loads, Settings(device="cpu")) as editor:
         mine = {"drafts": 5, "maxTokens": None, "serverCommand": [], "trace": {"server": "off"}}
         editor.replies["workspace/configuration"] = [mine]
-        await editor.start(PULLS, initializationOptions={"drafts": 2, "alpha": 0.25})
+        await editor.start(PULLS, initializationOptions={"drafts": 2, "advanced": {"alpha": 0.25}})
         await editor.ready()
         assert loads.settings == [Settings(device="cpu", drafts=5, alpha=0.25)]
         assert not editor.told("window/showMessage")
@@ -156,7 +156,7 @@ async def test_options_that_are_no_object_are_named():
     async with session(loads) as editor:
         await editor.start(initializationOptions=[1, 2])
         await editor.ready()
-        assert "expected an object" in editor.told("window/showMessage")[0]["message"]
+        assert "must be an object" in editor.told("window/showMessage")[0]["message"]
         assert loads.settings == [Settings()]
 
 
@@ -183,13 +183,19 @@ async def test_a_client_that_cannot_be_asked_sends_its_settings():
     loads = Loads()
     async with session(loads) as editor:
         await opened(editor)
-        settings = {"spd-lsp": {"languagesOff": ["python"]}, "other": {"x": 1}}
+        settings = {"spd-lsp": {"disabledLanguages": ["python"]}, "other": {"x": 1}}
         editor.notify("workspace/didChangeConfiguration", {"settings": settings})
         assert texts(await editor.request(COMPLETION, at(0, 4))) == []
         assert (await editor.status())["reason"] == "completions are off for python"
 
 
-HOSTILE = {"model": "evil/model", "device": "meta", "dataDir": "/tmp", "decoder": "beam", "contextTokens": 32768}
+HOSTILE = {
+    "model": "evil/model",
+    "device": "meta",
+    "dataDir": "/tmp",
+    "advanced.streams": 2,
+    "contextTokens": 32768,
+}
 
 
 @pytest.mark.parametrize("pulled", [True, False])
@@ -209,7 +215,7 @@ async def test_what_a_folder_may_not_choose_is_not_used_and_told_once(pulled: bo
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         (told,) = editor.told("window/showMessage")
         assert all(f"'{key}'" in told["message"] for key in HOSTILE)
-        assert "set it in the editor's initializationOptions" in told["message"]
+        assert "use the editor's initializationOptions" in told["message"]
         assert loads.settings == [Settings(drafts=5) if pulled else Settings()]
 
 
@@ -221,7 +227,7 @@ async def test_a_wrong_device_of_the_editor_itself_is_told_and_completions_go_on
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         (told,) = editor.told("window/showMessage")
-        assert "found 'meta'; 'auto' is used" in told["message"]
+        assert "not 'meta'; using 'auto'" in told["message"]
         assert loads.settings == [Settings(drafts=4)]
 
 
@@ -230,9 +236,9 @@ async def test_the_editors_own_program_changes_what_it_started_with():
     async with session(loads) as editor:
         await editor.start(initializationOptions={"drafts": 4})
         await editor.ready()
-        editor.notify("spd-lsp/options", {"drafts": 4, "model": "owner/mine", "languagesOff": ["go"]})
+        editor.notify("spd-lsp/options", {"drafts": 4, "model": "owner/mine", "disabledLanguages": ["go"]})
         await until(lambda: len(loads.settings) == 2)
-        assert loads.settings[1] == Settings(drafts=4, model="owner/mine", languages_off=("go",))
+        assert loads.settings[1] == Settings(drafts=4, model="owner/mine", disabled_languages=("go",))
         editor.notify("spd-lsp/options", None)
         await until(lambda: len(loads.settings) == 3)
         assert loads.settings[2] == Settings()
@@ -255,7 +261,12 @@ async def test_where_completions_are_off_no_model_is_loaded_until_they_are_on():
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
-OTHER_SETTINGS = {"drafts": 5, "temperature": 0.5, "leastProbability": 0.2, "decoder": "beam", "maxTokens": 8}
+OTHER_SETTINGS = {
+    "drafts": 5,
+    "minProbability": 0.2,
+    "maxTokens": 8,
+    "advanced": {"temperature": 0.5, "streams": 2},
+}
 
 
 async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothing():
@@ -274,7 +285,7 @@ async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothi
         assert await result(old) is None
         fake.turns.release(99)
         assert texts(await result(new)) == ["one", "two"], "nobody waits for a model"
-        chosen = Settings(drafts=5, temperature=0.5, least_probability=0.2, decoder="beam", max_tokens=8)
+        chosen = Settings(drafts=5, temperature=0.5, min_probability=0.2, streams=2, max_tokens=8)
         assert (fake.adopted, loaded) == ([chosen], [Settings()])
 
 
@@ -324,7 +335,7 @@ async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
 
     async with session(load) as editor:
         await opened(editor)
-        editor.notify("spd-lsp/options", {"device": "cuda", "alpha": 0.25})
+        editor.notify("spd-lsp/options", {"device": "cuda", "advanced": {"alpha": 0.25}})
         await until(lambda: len(tries) == 3)
         await editor.ready()
         assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
@@ -337,7 +348,9 @@ async def test_switching_a_language_off_needs_no_new_model():
     loads = Loads()
     async with session(loads) as editor:
         await opened(editor)
-        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"languagesOff": ["python"]}}})
+        editor.notify(
+            "workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"disabledLanguages": ["python"]}}}
+        )
         assert texts(await editor.request(COMPLETION, at(0, 4))) == []
         assert len(loads.settings) == 1
 

@@ -37,12 +37,12 @@ def selecting():
     return engine
 
 
-@pytest.mark.parametrize("decoding", ["nested", "paper", "no n-grams"])
+@pytest.mark.parametrize("decoding", ["linear", "paper", "no n-grams"])
 @pytest.mark.parametrize("tau", [1.0, 0.5])
 def test_the_starters_drafts_are_the_same(tokens, selecting, decoding, tau):
     domains = Domains(None, tokens.fingerprint, {"python": STARTER / "python.ngt"})
     mixture = None if decoding == "no n-grams" else domains.serving(None, "python")
-    rule = "paper" if decoding == "paper" else "nested"
+    rule = "paper" if decoding == "paper" else "linear"
     settings = Settings(drafts=3, max_tokens=8, temperature=tau, interpolation=rule)
     whole = load(STARTER, "cpu", lambda text: None)
     for code in CODE:

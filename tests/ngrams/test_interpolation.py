@@ -220,15 +220,15 @@ def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
     by_order, _ = mixture.by_order(histories, candidates)
     plain = mixture.nest(histories, candidates, p)
-    doubled = mixture.believed(2.0, 9).nest(histories, candidates, p)
+    doubled = mixture.believed(2.0, 6).nest(histories, candidates, p)
     rows = mixture.rows[2]
     said = rows @ by_order[0] / rows.sum()  # of n-grams alone
     odds = rows.sum() / (1 - rows.sum())
     assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))
     assert doubled[0] == pytest.approx((p + 2 * odds * said) / (1 + 2 * odds))
     assert doubled[1] == pytest.approx(p)  # of an unseen context nobody knows more
-    assert mixture.believed(0.0, 9).nest(histories, candidates, p)[0] == pytest.approx(p)
-    assert mixture.believed(1.0, 9) is mixture
+    assert mixture.believed(0.0, 6).nest(histories, candidates, p)[0] == pytest.approx(p)
+    assert mixture.believed(1.0, 6) is mixture
 
 
 def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.network import opened_network
 from spd_lsp.models.checkpoint.shards import demand_own_files
-from spd_lsp.settings import HUGGING_FACE, is_path, unabbreviated
+from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_path
 
 STARTER = "starter"
 _LARGEST = 128 << 20  # bytes of a description or tokenizer; that of 260,000 tokens has 35 MB
@@ -35,7 +35,7 @@ def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Pat
 
 def lasting(model: str) -> str:
     """A model's name that means the same wherever it is used: folders in full."""
-    return str(Path(unabbreviated(model)).resolve()) if is_path(model) else model
+    return str(Path(expand_home(model)).resolve()) if is_path(model) else model
 
 
 def find(model: str, report: Callable[[str], None]) -> Path:
@@ -43,10 +43,10 @@ def find(model: str, report: Callable[[str], None]) -> Path:
     if model == STARTER:
         return complete(Path(str(files("spd_lsp") / "starter")), model)
     if is_path(model):
-        folder = Path(unabbreviated(model))
+        folder = Path(expand_home(model))
         if folder.is_dir():
             return complete(folder, model)
-    elif HUGGING_FACE.fullmatch(model):  # whatever folder of that name the working folder has
+    elif HUGGING_FACE_ID.fullmatch(model):  # whatever folder of that name the working folder has
         return complete(download(model, report), model)
     raise UserError(
         f"expected a model's folder, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`; "

@@ -99,9 +99,8 @@ class Settings:
 
     decoder: str = _setting(
         "superposed",
-        "how drafts are written: `superposed`, `verified` (read once more before they are ranked), or for "
-        "comparison `greedy`, `nucleus`, `beam`, `branches` (of the first token), `nucleus-superposed`",
-        choices=("superposed", "verified", "greedy", "nucleus", "beam", "branches", "nucleus-superposed"),
+        "how drafts are written: `superposed`, or `rescored` (reads each draft once more before ranking them)",
+        choices=("superposed", "rescored"),
         advanced=True,
     )
     streams: int = _setting(

@@ -18,7 +18,7 @@ from spd_lsp.progress import Report, resumable
 if TYPE_CHECKING:
     from spd_lsp.evaluation.session import Session
 
-_ARMS = "superposed,superposed:streams=2,verified,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
+_ARMS = "superposed,superposed:streams=2,rescored,greedy,nucleus,beam,branches,nucleus-superposed,paper,no-lm"
 _DIFFERENT_PRIORS = ("superposed@built-in", "superposed@repository")
 
 

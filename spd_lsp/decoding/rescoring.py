@@ -23,7 +23,7 @@ from spd_lsp.settings import Settings
 CHOICE = 2  # drafts that are written and read for each that is shown
 
 
-def verified(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
+def rescored(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
     """Superposed drafts, ranked by what the model says of each alone. One pass more, with resets two.
 
     The model's part is taken at temperature 1, whatever the drafts were written with. What other ways to end the

@@ -25,12 +25,12 @@ from spd_lsp.completion.completer import HISTORY, BoundedModel, Completer
 from spd_lsp.completion.context import trim
 from spd_lsp.completion.postprocess import Place, rank, shown
 from spd_lsp.completion.tokenizer import Prompt, Tokens
-from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.hypotheses import worth
-from spd_lsp.decoding.sampling import Chance, nucleus, sample
 from spd_lsp.decoding.superposed import Drafts, Model, Start
+from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.length_penalty import penalised_beam
 from spd_lsp.evaluation.prior import PRIORS, Prior
+from spd_lsp.evaluation.sampling import Chance, nucleus, sample
 from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
 from spd_lsp.settings import Settings, invalid_reason
 

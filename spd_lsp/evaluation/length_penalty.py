@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spd_lsp.decoding.batch import EMPTY, Batch, Check, longest
-from spd_lsp.decoding.beam import select_rows
 from spd_lsp.decoding.hypotheses import Draft, ranked
 from spd_lsp.decoding.superposed import Drafts, Model, Start
+from spd_lsp.evaluation.beam_search import EMPTY, Batch, Check, longest, select_rows
 from spd_lsp.settings import Settings
 
 

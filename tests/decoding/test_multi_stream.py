@@ -11,10 +11,10 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.beam import beam
 from spd_lsp.decoding.hypotheses import Draft
 from spd_lsp.decoding.multi_stream import Stream, followed, own_share, parted, streams
 from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
 from tests.decoding.test_superposed import Counts

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.beam import beam
 from spd_lsp.decoding.candidates import LEAST, LOG_DELTA, LOG_FLOOR
 from spd_lsp.decoding.hypotheses import Draft
 from spd_lsp.decoding.multi_stream import streams
-from spd_lsp.decoding.rescoring import verified
+from spd_lsp.decoding.rescoring import rescored
 from spd_lsp.decoding.superposed import FEW, Start, best_first, select, superpose, superposition
+from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.models.logits import top
 from spd_lsp.models.topk import chosen
 from spd_lsp.settings import Settings
@@ -252,7 +252,7 @@ def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
 
-@pytest.mark.parametrize("decode", [superpose, streams, beam, verified])
+@pytest.mark.parametrize("decode", [superpose, streams, beam, rescored])
 @pytest.mark.parametrize("counts", [Counts(3), None])
 def test_what_a_person_has_typed_is_given(decode, counts):
     """One of the tokens that go on from there follows for certain: their probabilities add up to one."""

@@ -9,11 +9,11 @@ from ngram_builders.errors import UserError
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import trim
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.sampling import Chance
 from spd_lsp.evaluation.arms import KINDS, Asker, BestAlone, parse_arm, parse_arms
 from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import PackagePrior
 from spd_lsp.evaluation.quality import gap
+from spd_lsp.evaluation.sampling import Chance
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -81,7 +81,7 @@ def test_what_cannot_be_meant_is_refused(text, told):
         parse_arm(text)
 
 
-@pytest.mark.parametrize("kind", ["superposed", "beam"])
+@pytest.mark.parametrize("kind", ["superposed", "rescored"])
 def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
     (package,) = read_packages([repository])
     prior = PackagePrior(package, tokens, {})

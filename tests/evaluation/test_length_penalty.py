@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.decoding.beam import beam
 from spd_lsp.decoding.hypotheses import Draft
 from spd_lsp.decoding.superposed import Start
+from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.evaluation.length_penalty import penalised_beam, worth
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel

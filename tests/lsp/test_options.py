@@ -16,7 +16,7 @@ OTHERS = {
     "device": "cpu",
     "data_dir": "/data",
     "auto_rebuild": False,
-    "decoder": "beam",
+    "decoder": "rescored",
     "streams": 2,
     "max_tokens": 8,
     "context_tokens": 64,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.decoding.rescoring import verified
+from spd_lsp.decoding.rescoring import rescored
 from spd_lsp.decoding.superposed import Start, superpose
 from spd_lsp.models import open_checkpoint as opening
 from spd_lsp.models.batch_scheduler import SharedEngine
@@ -64,7 +64,7 @@ def retreating(decoder, last, said):
     return Retreating(RunsOut(decoder, last), torch.OutOfMemoryError, lambda: NumpyRunner(decoder), said.append)
 
 
-@pytest.mark.parametrize("decode", [superpose, verified])
+@pytest.mark.parametrize("decode", [superpose, rescored])
 @pytest.mark.parametrize("last", range(0, 9, 2))
 def test_drafts_are_the_same_wherever_memory_runs_out(decoder, last, decode):
     said = []

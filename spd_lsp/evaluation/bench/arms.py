@@ -1,6 +1,6 @@
 """The contenders: each writes k drafts of N tokens after the same prompt, read with an empty cache.
 
-`superposed` and `verified` (the same, and all drafts read once more at the end) ask n-grams; the others do not,
+`superposed` and `rescored` (the same, and all drafts read once more at the end) ask n-grams; the others do not,
 and so are at their fastest. `greedy` is a bare loop over one row.
 Those named after transformers are its `generate`, batched, with its own cache. `llama.cpp` is that library, where
 it is installed, with k rows that begin with the likeliest tokens and go on greedily. The others drive this
@@ -21,10 +21,10 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import Histories, Interpolation
-from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
+from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.models.topk import Likeliest
 from spd_lsp.settings import Settings
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 HISTORY = 16  # ids before the drafts that n-grams can reach back to
-_WITH_NGRAMS = ("superposed", "verified")
+_WITH_NGRAMS = ("superposed", "rescored")
 _TOP_P = 0.9  # of nucleus sampling, as in `sampling`
 WHOLE = np.ones(1)
 LLAMA_CPP = "llama.cpp"
@@ -248,7 +248,7 @@ def reading(contest: Contest) -> Run:
 
 ARMS: dict[str, Callable[[Contest, int], Run]] = {
     "superposed": lambda contest, k: decode("superposed", contest, k),
-    "verified": lambda contest, k: decode("verified", contest, k),
+    "rescored": lambda contest, k: decode("rescored", contest, k),
     "greedy": lambda contest, k: greedy(contest),
     "nucleus": lambda contest, k: decode("nucleus", contest, k),
     "beam": lambda contest, k: decode("beam", contest, k),

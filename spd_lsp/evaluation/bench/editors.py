@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, never
 from spd_lsp.evaluation.bench.moments import Moment, now
 from spd_lsp.evaluation.bench.prefixes import TYPED
+from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.models.batch_scheduler import SharedEngine
 from spd_lsp.settings import Settings
 

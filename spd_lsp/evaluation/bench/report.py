@@ -29,7 +29,7 @@ _SHARED = (
 )
 NAMES = {
     "superposed": "superposed decoding",
-    "verified": "superposed, then verified",
+    "rescored": "superposed, then rescored",
     "greedy": "greedy, one draft",
     "branches": "likeliest first tokens, batched",
     "nucleus": "nucleus, batched",
@@ -42,7 +42,7 @@ NAMES = {
 }
 _STYLES = {
     "superposed": "o-",
-    "verified": "v-",
+    "rescored": "v-",
     "nucleus": "s--",
     "beam": "^--",
     "transformers nucleus": "s:",

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, forget, never, run
+from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.gpu.subject import Subject
 from spd_lsp.models.base import CHUNK, Pass, Runner
 from spd_lsp.models.batch_scheduler import SharedEngine

@@ -20,9 +20,9 @@ import numpy as np
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.superposed import Model, Start
 from spd_lsp.evaluation.bootstrap import Interval, means
+from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.paper.coverage import coverage
 from spd_lsp.evaluation.paper.drafting import NUCLEUS, PLAIN, Way, samples
 from spd_lsp.evaluation.paper.passages import some_of

@@ -16,9 +16,9 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.decoders import DECODERS
 from spd_lsp.decoding.superposed import Drafts, Model, Start
 from spd_lsp.evaluation.arms import FlatModel
+from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.paper.passages import Passage, Source
 from spd_lsp.ngrams.interpolation import LONGEST, Mixture
 from spd_lsp.settings import Settings
@@ -102,7 +102,7 @@ class Writer:
 
 def samples(model: Model, start: Start, settings: Settings) -> Drafts:
     """k nucleus samples, the same text as often as it was drawn: a mean over them is that of one sample."""
-    from spd_lsp.decoding.sampling import sample
+    from spd_lsp.evaluation.sampling import sample
 
     drawn, batch = sample(model, start, settings, lambda: None)
     longest = max(len(draft.ids) for draft in drawn)

@@ -32,7 +32,7 @@ def test_each_contender_gives_its_times_and_counts(name, contest):
     assert found.tokens == TOKENS
     assert found.first.wall > 0
     assert found.rest.wall > 0
-    if name == "verified":
+    if name == "rescored":
         assert found.passes == TOKENS + 1
         assert found.rows > TOKENS
     elif name != "reading":
@@ -48,7 +48,7 @@ def test_one_superposed_draft_without_ngrams_costs_the_passes_of_greedy(contest)
 
 def test_only_superposed_decoding_asks_ngrams(contest):
     shares = {name: run(name, 3, contest).ngrams.wall for name in ARMS if name != LLAMA_CPP}
-    assert [name for name, seconds in shares.items() if seconds] == ["superposed", "verified"]
+    assert [name for name, seconds in shares.items() if seconds] == ["superposed", "rescored"]
 
 
 def test_what_the_model_and_ngrams_take_is_a_part_of_the_whole(contest):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.sampling import Chance, draw, nucleus, nucleus_superposed
 from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.evaluation.sampling import Chance, draw, nucleus, nucleus_superposed
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.beam import beam, branches
 from spd_lsp.decoding.superposed import Start
+from spd_lsp.evaluation.beam_search import beam, branches
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel

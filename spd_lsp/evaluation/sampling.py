@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.decoding.batch import EMPTY, Batch, Check, grow, longest
 from spd_lsp.decoding.hypotheses import Draft, ranked
 from spd_lsp.decoding.superposed import Drafts, Model, Start, superpose
+from spd_lsp.evaluation.beam_search import EMPTY, Batch, Check, grow, longest
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 

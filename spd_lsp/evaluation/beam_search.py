@@ -1,0 +1,148 @@
+"""Beam search, and branches of the first token: each draft reads its own tokens, k rows a pass.
+
+For comparison with `superpose`: the same signature, n-grams and stop rule, and batched, which is their best.
+
+Legend: N rows, C candidate tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ngram_builders.arrays import Floats, Ids
+from spd_lsp.decoding.candidates import both_sides, fuse, likeliest
+from spd_lsp.decoding.hypotheses import Draft, ranked, settled
+from spd_lsp.decoding.superposed import FEW, Drafts, Model, Start, histories
+from spd_lsp.settings import Settings
+
+Check = Callable[[], None]
+Options = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
+
+EMPTY = Draft((), 0.0)
+_WHOLE = np.ones(1)  # a row's token is not mixed with others
+
+
+class Batch:
+    """Rows that go on from one prompt, and what they took."""
+
+    def __init__(self, model: Model, start: Start, settings: Settings, check: Check) -> None:
+        self.model = model
+        self.start = start
+        self.settings = settings
+        self.check = check
+        self.passes = 0
+        self.rows = 0  # positions read after the prompt
+
+    @property
+    def full(self) -> bool:
+        """Whether drafts are as long as they may become."""
+        return self.passes >= self.settings.max_tokens
+
+    def begin(self) -> Options:
+        """Read the prompt: how the one row that all drafts share may go on, [1, C]."""
+        self.check()
+        logits = self.model.prefill(self.start.prompt, self.check)
+        self.passes = 1
+        return _row_options(logits[None], [EMPTY], self.start, self.settings)
+
+    def go_on(self, live: Sequence[Draft], parents: Sequence[int]) -> Options:
+        """Read the last token of each draft, which grew from row parents[i] of the step before. -> [N, C]."""
+        self.check()
+        logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)
+        self.passes += 1
+        self.rows += len(live)
+        return _row_options(logits, live, self.start, self.settings)
+
+
+def _row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Options:
+    """How each draft may go on by its own logits [N, V], mixed with the same n-grams as superposed drafts."""
+    before = histories(start, live)  # [N, REACH]
+    allowed = None if live[0].ids else start.allowed
+    if start.interpolation is not None and settings.interpolation == "linear":
+        ids, logp_f = both_sides(logits, before, start.interpolation, settings, allowed)
+        return np.broadcast_to(ids, logp_f.shape), logp_f
+    rows = [likeliest(row if allowed is None else _only(row, allowed), settings) for row in logits]
+    if start.interpolation is not None and live[0].ids:  # the first token asks no n-grams (section 3.1)
+        asked = [start.interpolation(before[i : i + 1], ids)[0] for i, (ids, _) in enumerate(rows)]
+        rows = [(ids, fuse(logp, p[None], settings.alpha)[0]) for (ids, logp), p in zip(rows, asked, strict=True)]
+    return np.stack([ids for ids, _ in rows]), np.stack([logp for _, logp in rows])
+
+
+def _only(logits: Floats, allowed: Ids) -> Floats:
+    """Logits [V] in which no other token can be chosen."""
+    masked = np.full_like(logits, -np.inf)
+    masked[allowed] = logits[allowed]
+    return masked
+
+
+def grow(live: Sequence[Draft], options: Options, row: int, at: int) -> Draft:
+    """A row's draft with one of its options."""
+    ids, logp_f = options
+    return Draft((*live[row].ids, int(ids[row, at])), live[row].score + float(logp_f[row, at]))
+
+
+def longest(drafts: Sequence[Draft]) -> int:
+    """Tokens of the longest draft."""
+    return max(len(draft.ids) for draft in drafts)
+
+
+def beam(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+    """The k best drafts that beam search finds, ranked as superposed drafts are."""
+    k, by = settings.drafts, settings.ranking
+    batch = Batch(model, start, settings, check)
+    options = batch.begin()
+    live, parents, ended = select_rows(options, [EMPTY], start, settings)
+    finished = ranked(ended, by, start.reads)
+    while not batch.full and not settled(live, finished, k, by):
+        options = batch.go_on(live, parents)
+        live, parents, ended = select_rows(options, live, start, settings)
+        finished = ranked([*finished, *ended], by, start.reads)
+    best = ranked([*finished[:k], *live], by, start.reads)[:k]
+    return Drafts(best, batch.passes, longest([*finished, *live]), rows=batch.rows, spare=finished[k:])
+
+
+def select_rows(
+    options: Options, live: Sequence[Draft], start: Start, settings: Settings
+) -> tuple[list[Draft], list[int], list[Draft]]:
+    """The best k of all rows that go on, the row each grew from, and the finished ones met on the way to them."""
+    k = settings.drafts
+    few = 0 if settings.ranking == "mean" else FEW * k  # as in `superposed.select`
+    scores = np.array([draft.score for draft in live])[:, None] + options[1]  # [N, C]
+    going: list[Draft] = []
+    parents: list[int] = []
+    finished: list[Draft] = []
+    for seen, place in enumerate(np.argsort(-scores, axis=None, kind="stable").tolist()):
+        row, at = divmod(place, scores.shape[1])
+        if (len(going) == k and seen >= few) or scores[row, at] == -np.inf:
+            break
+        draft = grow(live, options, row, at)
+        if start.stop(draft.ids):
+            finished.append(draft)
+        elif len(going) < k:
+            going.append(draft)
+            parents.append(row)
+    return going, parents, finished
+
+
+def branches(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+    """A draft for each of the k likeliest first tokens, finished greedily, best first."""
+    batch = Batch(model, start, settings, check)
+    options = batch.begin()
+    firsts = np.argsort(-options[1][0], kind="stable")[: settings.drafts]
+    drafts = [grow([EMPTY], options, 0, int(at)) for at in firsts if np.isfinite(options[1][0, at])]
+    parents = [0] * len(drafts)
+    finished: list[Draft] = []
+    while True:
+        ends = [start.stop(draft.ids) for draft in drafts]
+        finished += [draft for draft, ended in zip(drafts, ends, strict=True) if ended]
+        parents = [row for row, ended in zip(parents, ends, strict=True) if not ended]
+        drafts = [draft for draft, ended in zip(drafts, ends, strict=True) if not ended]
+        if not drafts or batch.full:
+            break
+        options = batch.go_on(drafts, parents)
+        drafts = [grow(drafts, options, row, int(at)) for row, at in enumerate(options[1].argmax(axis=1))]
+        parents = list(range(len(drafts)))
+    found = ranked([*finished, *drafts], settings.ranking, start.reads)
+    return Drafts(found, batch.passes, longest(found), rows=batch.rows)

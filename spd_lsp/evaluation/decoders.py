@@ -1,0 +1,31 @@
+"""All decoders by name: the two of the product, and those they are compared with.
+
+All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass `superposed`
+reads one position per stream, `greedy` one, the others one per unfinished draft; `rescored` adds one pass over all
+drafts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spd_lsp.decoding import decoders
+from spd_lsp.decoding.superposed import Drafts, Model, Start, superpose
+from spd_lsp.evaluation.beam_search import Check, beam, branches
+from spd_lsp.evaluation.sampling import nucleus, nucleus_superposed
+from spd_lsp.settings import Settings
+
+
+def _greedy(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+    """One draft, the most likely token at each step."""
+    return superpose(model, start, replace(settings, drafts=1), check)
+
+
+DECODERS: dict[str, decoders.Decoder] = {
+    **decoders.DECODERS,
+    "greedy": _greedy,
+    "nucleus": nucleus,
+    "beam": beam,
+    "branches": branches,
+    "nucleus-superposed": nucleus_superposed,
+}

@@ -1,0 +1,71 @@
+"""Decoders: all take and give the same; each costs what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spd_lsp.decoding.superposed import Start
+from spd_lsp.evaluation.decoders import DECODERS
+from spd_lsp.settings import Settings
+from tests.conftest import TinyModel
+
+every_decoder = pytest.mark.parametrize("name", sorted(DECODERS))
+
+
+def never(ids):
+    return False
+
+
+@every_decoder
+def test_every_decoder_counts_its_passes_and_keeps_to_the_length(name):
+    model = TinyModel(1)
+    found = DECODERS[name](model, Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
+    assert found.passes == model.passes
+    assert 1 <= len(found.best) <= 3
+    assert all(len(draft.ids) == 6 for draft in found.best)
+
+
+@every_decoder
+def test_every_decoder_gives_the_same_for_the_same(name):
+    def run():
+        return DECODERS[name](TinyModel(1), Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
+
+    assert run() == run()
+
+
+@every_decoder
+def test_every_decoder_can_be_stopped(name):
+    def check():
+        raise KeyboardInterrupt
+
+    model = TinyModel(1)
+    with pytest.raises(KeyboardInterrupt):
+        DECODERS[name](model, Start([1, 2], never), Settings(), check)
+    assert model.passes == 0
+
+
+@every_decoder
+@pytest.mark.parametrize("rule", ["linear", "paper"])
+def test_every_decoder_begins_with_an_allowed_token(name, rule):
+
+    start = Start([1, 2], never, allowed=np.array([11, 12]))
+    chosen = Settings(drafts=3, max_tokens=4, interpolation=rule)
+    found = DECODERS[name](TinyModel(), start, chosen, lambda: None)
+    assert {draft.ids[0] for draft in found.best} <= {11, 12}
+
+
+def test_passes_and_positions_of_each():
+    found = {
+        name: decode(TinyModel(1), Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
+        for name, decode in DECODERS.items()
+    }
+    assert {name: (drafts.passes, drafts.rows) for name, drafts in found.items()} == {
+        "superposed": (6, 5),
+        "greedy": (6, 5),
+        "rescored": (6 + 1, 5 + 3 * 5),
+        "nucleus": (6, 15),
+        "beam": (6, 15),
+        "branches": (6, 15),
+        "nucleus-superposed": (3 + 3 * 3, 2 * 3 + 3 * (3 + 2)),
+    }

@@ -21,7 +21,7 @@ from spd_lsp import __version__
 from spd_lsp.commands.ngram_listing import megabytes, mend, sources_gone
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.completion.tuned_settings import read_tuned, read_weights
+from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.settings import Settings
 
@@ -82,7 +82,7 @@ def tuned(settings: Settings, name: str) -> Finding:
     """What `spd-lsp ngrams tune` found for the model; it serves wherever a setting is at its default."""
     folder = open_registry(settings).folder
     found = [f"{setting}={value!r}" for setting, value in read_tuned(folder, name).items()]
-    found += ["weights of n-grams"] if read_weights(folder, name) else []
+    found += ["weights of n-grams"] if read_order_weights(folder, name) else []
     return Finding("tuned", "ok", ", ".join(found) or f"nothing for {name}")
 
 

@@ -51,7 +51,7 @@ def load_completer(
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.parsing import PARSERS
     from spd_lsp.completion.tokenizer import Tokens
-    from spd_lsp.completion.tuned_settings import read_weights, with_tuned
+    from spd_lsp.completion.tuned_settings import apply_tuned, read_order_weights
     from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate, vocabulary
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
     from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
@@ -65,14 +65,14 @@ def load_completer(
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-    tuned = partial(with_tuned, folder=registry.folder, model=lasting(settings.model))
+    tuned = partial(apply_tuned, folder=registry.folder, model=lasting(settings.model))
     if not ngrams:
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
     live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     again = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.auto_rebuild else None
     name = lasting(settings.model)
-    rows = read_weights(registry.folder, name) or ROWS
+    rows = read_order_weights(registry.folder, name) or ROWS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
     return Completer(model, tokens, domains, settings, tuned)
 

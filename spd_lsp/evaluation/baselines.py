@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tuned_settings import crossed
 from spd_lsp.evaluation.arms import FULL, Arm, parse_arm
+from spd_lsp.evaluation.coordinate_descent import crossed
 from spd_lsp.evaluation.metrics import exact
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, percent, points
 from spd_lsp.evaluation.store import Record

@@ -19,9 +19,10 @@ from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import WEIGHT
 from ngram_builders.table.format import Weights
 from spd_lsp.completion.calibration import share_right
-from spd_lsp.completion.tuned_settings import FITTED, GLANCE, Tuned, Walk, descend, odd, threshold
+from spd_lsp.completion.tuned_settings import ORDER_WEIGHTS, Tuned
 from spd_lsp.evaluation.arms import FULL, Arm
 from spd_lsp.evaluation.bootstrap import Draws, Interval
+from spd_lsp.evaluation.coordinate_descent import GLANCE, Walk, descend, odd, threshold
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.prior import FilePrior, PackagePrior, Prior
 from spd_lsp.evaluation.quality import Plan, measure
@@ -129,7 +130,7 @@ class Ways:
         """The records of these places, with every way in them."""
         session = self.session
         for fitted in (False, True):
-            arms = [arm_of(way) for way in ways if (FITTED in way) == fitted]
+            arms = [arm_of(way) for way in ways if (ORDER_WEIGHTS in way) == fitted]
 
             def known(package: Package, fitted: bool = fitted) -> PackagePrior:
                 return self.known(package.name, fitted)
@@ -149,7 +150,7 @@ class Ways:
 
 def arm_of(way: Tuned) -> Arm:
     """A way as an arm of its own."""
-    settings = {name: value for name, value in way.items() if name != FITTED}
+    settings = {name: value for name, value in way.items() if name != ORDER_WEIGHTS}
     label = ":".join(["superposed", *(f"{name}={value}" for name, value in way.items())])
     return Arm(f"{label}@{FULL}", "superposed", FULL, settings)
 
@@ -173,8 +174,8 @@ def walk_grid(session: Session, cursors: Sequence[Cursor]) -> Outcome:
     kept: dict[str, Any] = dict(walk.best) if differ[k].mean > 0 else {}
     best: Tuned = walk.best if kept else {}
     least = _least_of(ways.ask([best], tuned_on), best, k)
-    if kept.get(FITTED):
-        kept[FITTED] = ways.fitted()
+    if kept.get(ORDER_WEIGHTS):
+        kept[ORDER_WEIGHTS] = ways.fitted()
     if least and _worth_of(judged, best, k, least) > _worth_of(judged, best, k, 0.0):
         kept["min_probability"] = least
     tables = [

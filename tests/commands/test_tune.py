@@ -14,14 +14,8 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.tune import FEWEST
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.completion.tuned_settings import (
-    COORDINATES,
-    Coordinate,
-    read_tuned,
-    read_weights,
-    values,
-    write_tuned,
-)
+from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned, write_tuned
+from spd_lsp.evaluation.coordinate_descent import COORDINATES, Coordinate, values
 from spd_lsp.evaluation.walk import arm_of
 from spd_lsp.ngrams.interpolation import ROWS, Domains, whole_rows
 from tests.conftest import STARTER
@@ -35,7 +29,7 @@ def run(data: Path, *arguments: str) -> Result:
 
 
 def walk_only(monkeypatch: pytest.MonkeyPatch, coordinates: tuple[Coordinate, ...]) -> None:
-    monkeypatch.setattr("spd_lsp.completion.tuned_settings.descend.__defaults__", (coordinates, 1))
+    monkeypatch.setattr("spd_lsp.evaluation.coordinate_descent.descend.__defaults__", (coordinates, 1))
 
 
 def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
@@ -50,7 +44,7 @@ def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
     assert steps >= {"smoothing", "temperature"}
     kept = grid["data"]["kept"]
     assert read_tuned(tmp_path, "starter") == {name: kept[name] for name in kept if name != "weights"}
-    assert (read_weights(tmp_path, "starter") is None) == ("weights" not in kept)
+    assert (read_order_weights(tmp_path, "starter") is None) == ("weights" not in kept)
     assert ("nothing is kept" in told.output) == (not kept)
     before = (tmp_path / "grid" / "places.jsonl").read_bytes()
     again = run(tmp_path, *asked)

@@ -21,7 +21,8 @@ Tuned = Mapping[str, Value]  # setting -> value, where it differs from the defau
 FILE = "tuned.json"
 ORDER_WEIGHTS = "weights"  # kept beside the settings: how much each n-gram order counts
 TUNABLE = frozenset({
-    "alpha", "candidates", "interpolation", "max_order", "min_probability", "ngram_weight", "ranking", "temperature",
+    "alpha", "candidates", "interpolation", "max_order", "min_probability", "ngram_weight", "ranking",
+    "temperature",
 })  # fmt: skip
 
 

@@ -29,9 +29,10 @@ from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.domains import Domain, check_name, distinct, table_name
 from ngram_builders.registry.model_match import is_anothers, name_beside
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.discovery import Survey, language_of_name, shown, survey
-from ngram_builders.sources.filters import source_of
-from ngram_builders.sources.masking import MARK, masked_lines
+from ngram_builders.sources.discovery import Survey, display_path, survey
+from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.masking import MARK, find_masked_lines
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.order_weights import TELLING, assess
 from ngram_builders.table.reader import Table
@@ -163,7 +164,7 @@ class Job:
     def run(self, chosen: Survey, encode: Encode, began_ns: int) -> Made:
         """Read what is new, count, and install the table."""
         for _ in range(_ATTEMPTS):
-            reading = learn(chosen.found, self.store, encode, began_ns, self.report)
+            reading = learn(chosen.files, self.store, encode, began_ns, self.report)
             _check_reading(reading, chosen, self.roots)
             task = Task(reading.documents, self.store.known(), self.terms)
             try:
@@ -171,7 +172,7 @@ class Job:
             except Lost as lost:
                 self.store.drop(lost.args)
                 continue
-            self.store.forget(domain.path.name, [found.path for found in chosen.found])
+            self.store.forget(domain.path.name, [found.path for found in chosen.files])
             return Made(domain, changed, reading, task, self.perplexity)
         raise UserError(
             f"expected to find the tokens again that were written to {FILE} of domain {self.name}, found them "
@@ -264,8 +265,8 @@ def look_around(roots: Sequence[Path], language: str | None, report: Report) -> 
     report("survey", 0, 1)
     chosen = survey(*roots, language=language)
     report("survey", 1, 1)
-    if not chosen.found:
-        raise nothing_found(roots, chosen.reasons())
+    if not chosen.files:
+        raise nothing_found(roots, chosen.count_skipped())
     return chosen
 
 
@@ -273,9 +274,11 @@ def _check_reading(reading: Reading, chosen: Survey, roots: Sequence[Path]) -> N
     """Refuse to replace a table by one of nothing, or of what was just being deleted."""
     for root in roots:
         if not root.is_dir():
-            raise UserError(f"expected the folder {shown(root)}, found it gone while it was read; run it again")
+            raise UserError(
+                f"expected the folder {display_path(root)}, found it gone while it was read; run it again"
+            )
     if not reading.documents:
-        raise nothing_found(roots, chosen.reasons() + reading.left_out)
+        raise nothing_found(roots, chosen.count_skipped() + reading.left_out)
 
 
 def _full_disk(error: Exception, folder: Path, task: Task) -> UserError | None:
@@ -295,7 +298,7 @@ def _full_disk(error: Exception, folder: Path, task: Task) -> UserError | None:
 
 def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summary:
     """What a build tells its caller."""
-    left_out = chosen.reasons() + made.reading.left_out
+    left_out = chosen.count_skipped() + made.reading.left_out
     left_out[DUPLICATE] += len(made.task.documents) - len(made.task.digests)
     return Summary(
         domain=made.domain.name,
@@ -319,23 +322,23 @@ def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summa
 def preview(roots: Sequence[Path], language: str | None = None, report: Report = _silent) -> Preview:
     """What a build would count. Reads all and writes nothing."""
     chosen = look_around(roots, language, report)
-    files, sizes, left_out = Counter[str](), Counter[str](), chosen.reasons()
+    files, sizes, left_out = Counter[str](), Counter[str](), chosen.count_skipped()
     known: set[bytes] = set()
     masked = 0
-    for done, found in enumerate(chosen.found):
-        report("files", done, len(chosen.found))
-        text, fault = source_of(found.path)
+    for done, found in enumerate(chosen.files):
+        report("files", done, len(chosen.files))
+        text, fault = read_source_text(found.path)
         if fault is None and (digest := digest_of(text.encode())) in known:
             fault = DUPLICATE
         if fault is not None:
             left_out[fault] += 1
             continue
         known.add(digest)
-        masked += len(masked_lines(text))
-        of = language_of_name(found.path) or "other"
+        masked += len(find_masked_lines(text))
+        of = language_of(found.path) or "other"
         files[of] += 1
         sizes[of] += found.size
-    report("files", len(chosen.found), len(chosen.found))
+    report("files", len(chosen.files), len(chosen.files))
     left_out_by_reason = dict(sorted(left_out.items()))
     return Preview(files=dict(files), bytes=dict(sizes), left_out=left_out_by_reason, masked=masked)
 
@@ -343,20 +346,20 @@ def preview(roots: Sequence[Path], language: str | None = None, report: Report =
 def counted_for(file: Path, roots: Sequence[Path], language: str | None = None) -> Path | None:
     """The file that a build counts in a source's stead: the first of the same text, None if that is itself."""
     path = str(file.parent.resolve() / file.name)
-    text = source_of(path)[0].encode()
+    text = read_source_text(path)[0].encode()
     most = len(text) + text.count(b"\n") + 3  # bytes, with long line ends and a byte order mark
-    for found in survey(*roots, language=language).found:
+    for found in survey(*roots, language=language).files:
         if found.path == path:
             return None
         alike = len(text) <= found.size <= most or MARK.encode() in text
-        if alike and source_of(found.path) == (text.decode(), None):
+        if alike and read_source_text(found.path) == (text.decode(), None):
             return Path(found.path)
     return None
 
 
 def nothing_found(roots: Sequence[Path], left_out: Counter[str]) -> UserError:
     """The error of a repository without source, with what was there instead."""
-    where = ", ".join(map(shown, roots)) or "the given files"
+    where = ", ".join(map(display_path, roots)) or "the given files"
     others = ", ".join(f"{number:,} {reason}" for reason, number in left_out.most_common()) or "nothing"
     return UserError(
         f"expected source code in {where}, found none (left out: {others}); name a folder with sources"

@@ -24,7 +24,7 @@ import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import Found
+from ngram_builders.sources.discovery import SourceFile
 from ngram_builders.sources.secret_rules import RULES
 
 FILE = "tokens.sqlite"
@@ -52,7 +52,7 @@ T = TypeVar("T")
 class State:
     """What a file was found to be: a text with this digest, or no source for this reason."""
 
-    found: Found
+    found: SourceFile
     digest: bytes
     fault: str | None
     masked: int = 0  # lines of the text that are not kept, as they hold a secret
@@ -139,7 +139,7 @@ class Store:
         """What is known of files, by path."""
         rows = self.attempt(lambda base: base.execute("SELECT * FROM states").fetchall())
         return {
-            path: State(Found(path, *numbers), digest, fault, masked)
+            path: State(SourceFile(path, *numbers), digest, fault, masked)
             for path, (*numbers, digest, fault, masked) in ((os.fsdecode(row[0]), row[1:]) for row in rows)
         }
 
@@ -320,6 +320,6 @@ def _checksum(digest: bytes, tokens: int, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(b"%s%d" % (digest, tokens)))
 
 
-def fit(found: Found) -> tuple[int, int, int, int]:
+def fit(found: SourceFile) -> tuple[int, int, int, int]:
     """A file's numbers as SQLite can hold them; some systems' inodes take 64 bits."""
     return found.size, found.mtime_ns, found.ctime_ns, found.inode & 2**63 - 1

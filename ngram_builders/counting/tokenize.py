@@ -18,9 +18,10 @@ import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.counting.token_cache import Document, State, Store
-from ngram_builders.sources.discovery import Found, language_of_name
-from ngram_builders.sources.filters import UNREADABLE, Unfit, examine, read
-from ngram_builders.sources.masking import masked_lines
+from ngram_builders.sources.discovery import SourceFile
+from ngram_builders.sources.filters import UNREADABLE, NotSource, decode_source, read_file
+from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.masking import find_masked_lines
 
 Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
 Report = Callable[[str, int, int], None]
@@ -36,7 +37,7 @@ class Batch:
     """Some files on their way."""
 
     states: list[State] = field(default_factory=list)
-    unread: list[Found] = field(default_factory=list)
+    unread: list[SourceFile] = field(default_factory=list)
     texts: dict[bytes, str] = field(default_factory=dict)  # those to tokenise, by digest
     ids: dict[bytes, Ints] = field(default_factory=dict)
     seconds: float = 0.0  # that tokenising took
@@ -60,12 +61,12 @@ class Reading:
 
 
 def learn(
-    files: Sequence[Found], store: Store, encode: Encode, began_ns: int, report: Report = lambda *stage: None
+    files: Sequence[SourceFile], store: Store, encode: Encode, began_ns: int, report: Report = lambda *stage: None
 ) -> Reading:
     """See to it that the store has the ids of all files that are source. began_ns: before they were found."""
     states, known = store.states(), store.known()
     reading, found, masked = Reading(), {}, {}
-    waiting: list[Found] = []
+    waiting: list[SourceFile] = []
     for one in files:
         state = states.get(one.path)
         if state is None or state.found != one or not (state.fault or state.digest in known):
@@ -90,14 +91,14 @@ def learn(
         if (state := found.get(one.path)) is not None and state.fault:
             reading.left_out[state.fault] += 1
         elif state is not None:
-            language = language_of_name(one.path) or "other"
+            language = language_of(one.path) or "other"
             masked[state.digest] = state.masked
             reading.documents.append(Document(one.path, one.size, one.mtime_ns, state.digest, language))
     reading.masked = sum(masked.values())
     return reading
 
 
-def _is_settled(found: Found, began_ns: int) -> bool:
+def _is_settled(found: SourceFile, began_ns: int) -> bool:
     """Whether a later change of the file would show: clocks tick, and one tick can hold two changes."""
     return max(found.mtime_ns, found.ctime_ns) < began_ns - SETTLED
 
@@ -107,7 +108,7 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _batches(files: Iterable[Found], known: set[bytes]) -> Iterator[Batch]:
+def _batches(files: Iterable[SourceFile], known: set[bytes]) -> Iterator[Batch]:
     """Files read, in batches that keep an encoder's threads busy and its memory small."""
     batch, characters = Batch(), 0
     for found in files:
@@ -119,19 +120,19 @@ def _batches(files: Iterable[Found], known: set[bytes]) -> Iterator[Batch]:
         yield batch
 
 
-def take(found: Found, known: set[bytes], batch: Batch) -> str:
+def take(found: SourceFile, known: set[bytes], batch: Batch) -> str:
     """Read one file into the batch; its text if that is new."""
     try:
-        data = read(found.path)
-    except Unfit as unfit:
+        data = read_file(found.path)
+    except NotSource as unfit:
         batch.states.append(State(found, b"", str(unfit)))
         return ""
     except OSError:  # it was there in the survey
         batch.unread.append(found)
         return ""
-    text, fault = examine(data)
+    text, fault = decode_source(data)
     digest = digest_of(data if fault else text.encode())
-    batch.states.append(State(found, digest, fault, len(masked_lines(text))))
+    batch.states.append(State(found, digest, fault, len(find_masked_lines(text))))
     if fault is not None or digest in known:
         return ""
     known.add(digest)

@@ -180,10 +180,10 @@ def gather(
     """All files to count in a stable order, and how many others there are for each reason."""
     report("survey", 0, 1)
     surveyed = survey(*folders, language=language)
-    inputs = [Input(found.path, found.size, found.mtime_ns) for found in surveyed.found]
+    inputs = [Input(found.path, found.size, found.mtime_ns) for found in surveyed.files]
     inputs += [Input(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in rows]
     report("survey", 1, 1)
-    return inputs, surveyed.reasons()
+    return inputs, surveyed.count_skipped()
 
 
 def _name_of(domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str) -> str:

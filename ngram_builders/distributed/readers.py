@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 
 from ngram_builders.counting.tokenize import digest_of
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import NOT_SOURCE, OTHER_LANGUAGE, akin, language_of_name
-from ngram_builders.sources.filters import LARGEST, TOO_LARGE, UNREADABLE, Unfit, examine, read
+from ngram_builders.sources.discovery import NOT_SOURCE, OTHER_LANGUAGE
+from ngram_builders.sources.filters import (
+    MAX_SOURCE_BYTES,
+    TOO_LARGE,
+    UNREADABLE,
+    NotSource,
+    decode_source,
+    read_file,
+)
+from ngram_builders.sources.language_ids import language_of, related_languages
 
 # End of a file's name -> how many bytes of text a byte of it holds, about; it only serves to cut even shards.
 PACKED = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}
@@ -47,10 +55,10 @@ def documents(paths: Iterable[str], language: str | None) -> Iterator[Document]:
 
 def source(path: str) -> Document:
     """The document that a file of source is."""
-    language = language_of_name(path)
+    language = language_of(path)
     try:
-        return judged(read(path), language)
-    except Unfit as unfit:
+        return judged(read_file(path), language)
+    except NotSource as unfit:
         return Document("", language, str(unfit))
     except OSError:
         return Document("", language, UNREADABLE)
@@ -58,11 +66,11 @@ def source(path: str) -> Document:
 
 def rows(path: str, language: str | None) -> Iterator[Document]:
     """The documents of one file of rows; datatrove passes over rows that are no JSON or have no text."""
-    wanted = None if language is None else akin(language)
+    wanted = None if language is None else related_languages(language)
     try:
         for row in reader(path).read_files_shard([path.lstrip("/")]):
             name = row.metadata.get("path")
-            found = language_of_name(name) if isinstance(name, str) else language
+            found = language_of(name) if isinstance(name, str) else language
             if isinstance(name, str) and found is None:
                 yield Document("", None, NOT_SOURCE)
             elif wanted is not None and found not in wanted:
@@ -79,9 +87,9 @@ def rows(path: str, language: str | None) -> Iterator[Document]:
 
 def judged(data: bytes, language: str | None) -> Document:
     """A document with these bytes."""
-    if len(data) > LARGEST:
+    if len(data) > MAX_SOURCE_BYTES:
         return Document("", language, TOO_LARGE)
-    text, fault = examine(data)
+    text, fault = decode_source(data)
     return Document(text, language, fault, digest_of(data if fault else text.encode()))
 
 

@@ -35,7 +35,7 @@ from ngram_builders.counting.external_merge import merged, read_run
 from ngram_builders.distributed.readers import Document, documents
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDER_SHIFT, Run, prune, stream
-from ngram_builders.sources.masking import masked_lines
+from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.format import replace_file
 from ngram_builders.table.order_weights import PLACES, TELLING, assess
 from ngram_builders.table.reader import Table
@@ -182,7 +182,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str,
         for place, document in enumerate(_shard(work, plan, rank)):
             if place in wanted and document.fault is None and document.digest == wanted[place]:
                 files += 1
-                masked += len(masked_lines(document.text))
+                masked += len(find_masked_lines(document.text))
                 if document.language is not None:
                     languages[document.language] += 1
                 digests.append(document.digest)

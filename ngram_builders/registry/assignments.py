@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.registry.domains import Domain, read_record
-from ngram_builders.sources.discovery import LANGUAGES, NAMED, akin
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME, related_languages
 
 _FORMAT = 2
-KNOWN_LANGUAGES = frozenset([*LANGUAGES.values(), *NAMED.values()])
+KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values()])
 
 Choice = tuple[tuple[str, float], ...]  # names of domains with weights
 
@@ -151,7 +151,7 @@ def _chosen_for(languages: Mapping[str, Choice], language: str | None) -> Choice
     """What was chosen for a language or, without a choice of its own, for one that is written alike."""
     if language is None:
         return ()
-    alike = [language, *sorted(akin(language))]
+    alike = [language, *sorted(related_languages(language))]
     return next((languages[name] for name in alike if languages.get(name)), ())
 
 
@@ -159,4 +159,4 @@ def serves(domain: Domain, language: str | None) -> bool:
     """Whether a domain is sound and has code like this language's."""
     if domain.fault is not None:
         return False
-    return language is None or not domain.languages or not akin(language).isdisjoint(domain.languages)
+    return language is None or not domain.languages or not related_languages(language).isdisjoint(domain.languages)

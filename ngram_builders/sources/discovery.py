@@ -1,7 +1,7 @@
-"""Repositories' folders -> the files that are source by their names, and why each other one is not.
+"""Repositories' folders -> the files that are source by name, and why each other one is skipped.
 
 Decides by name, size and ignore rules; reads no source. A path is a string here, as the system has it: a name that
-is not UTF-8 holds surrogates, and `shown` makes it printable.
+is not UTF-8 holds surrogates, and `display_path` makes it printable.
 """
 
 from __future__ import annotations
@@ -10,21 +10,15 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.filters import (
-    GENERATED,
-    MINIFIED,
-    SECRET,
-    UNREADABLE,
-    source_of,
-    status_fault,
-)
-from ngram_builders.sources.ignores import GIT, IGNORE_FILES, Glimpse, Ignores, git_folder, outer_ignores
-from ngram_builders.sources.secret_files import SECRET_NAMES, is_secret, may_be_secret
+from ngram_builders.sources.filters import GENERATED, MINIFIED, SECRET, UNREADABLE, check_status, read_source_text
+from ngram_builders.sources.globs import NameMatcher
+from ngram_builders.sources.ignores import GIT, IGNORE_FILES, Ignores, git_folder, outer_ignores
+from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.sources.secret_files import is_secret
 
 _SYMLINK = "symbolic link"
 _FOLDER = "version control, dependency or build folder"
@@ -32,97 +26,26 @@ _WORKTREE = "another worktree of a repository"
 NOT_SOURCE = "not source code"
 OTHER_LANGUAGE = "other language"
 
-
-def words(text: str) -> tuple[str, ...]:
-    """The words of a table's row."""
-    return tuple(text.split())
-
-
-LANGUAGES: dict[str, str] = {
-    extension: language
-    for language, extensions in {
-        "python": "py pyi pyw pyx pxd",
-        "javascript": "js mjs cjs",
-        "javascriptreact": "jsx",
-        "typescript": "ts mts cts",
-        "typescriptreact": "tsx",
-        "go": "go",
-        "rust": "rs",
-        "java": "java",
-        "c": "c h",
-        "cpp": "cpp cc cxx c++ hpp hh hxx h++ ipp inl",
-        "cuda-cpp": "cu cuh",
-        "csharp": "cs csx",
-        "ruby": "rb rake gemspec",
-        "php": "php phtml",
-        "shellscript": "sh bash zsh ksh bats",
-        "lua": "lua",
-        "kotlin": "kt kts",
-        "scala": "scala sc",
-        "swift": "swift",
-        "objective-c": "m",
-        "objective-cpp": "mm",
-        "dart": "dart",
-        "r": "r",
-        "julia": "jl",
-        "perl": "pl pm",
-        "elixir": "ex exs",
-        "erlang": "erl hrl",
-        "haskell": "hs",
-        "ocaml": "ml mli",
-        "fsharp": "fs fsi fsx",
-        "clojure": "clj cljs cljc",
-        "groovy": "groovy gradle",
-        "powershell": "ps1 psm1",
-        "zig": "zig",
-        "nim": "nim",
-        "sql": "sql",
-        "vue": "vue",
-        "svelte": "svelte",
-        "css": "css",
-        "scss": "scss",
-        "less": "less",
-        "html": "html htm",
-        "terraform": "tf",
-        "proto": "proto",
-    }.items()
-    for extension in words(extensions)
-}
-NAMED: dict[str, str] = {
-    "dockerfile": "dockerfile",
-    "makefile": "makefile",
-    "gnumakefile": "makefile",
-    "rakefile": "ruby",
-    "gemfile": "ruby",
-    "cmakelists.txt": "cmake",
-}
-_KIN: tuple[frozenset[str], ...] = (
-    frozenset({"javascript", "javascriptreact", "typescript", "typescriptreact", "vue", "svelte"}),
-    frozenset({"c", "cpp", "cuda-cpp", "objective-c", "objective-cpp"}),
-    frozenset({"css", "scss", "less"}),
-)
-
-_SKIPPED_FOLDERS = frozenset(
-    words(
-        ".git .hg .svn .bzr .jj CVS node_modules bower_components jspm_packages .yarn .pnpm-store "
-        ".venv venv virtualenv __pycache__ site-packages .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache "
-        ".ipynb_checkpoints dist build _build target vendor vendored _vendor _vendored third_party third-party "
-        "thirdparty Pods .gradle .next .nuxt .svelte-kit .terraform .cache .idea DerivedData"
-    )
-)
+_FOLDERS = """
+    .git .hg .svn .bzr .jj CVS node_modules bower_components jspm_packages .yarn .pnpm-store
+    .venv venv virtualenv __pycache__ site-packages .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache
+    .ipynb_checkpoints dist build _build target vendor vendored _vendor _vendored third_party third-party
+    thirdparty Pods .gradle .next .nuxt .svelte-kit .terraform .cache .idea DerivedData
+"""
+_GENERATED_NAMES = """
+    *_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart
+    *.freezed.dart *.g.cs *.designer.cs *.generated.* *_generated.*
+    *.lock *-lock.json *-lock.yaml go.sum npm-shrinkwrap.json
+"""
+_SKIPPED_FOLDERS = frozenset(_FOLDERS.split())
 _SKIPPED_FOLDER_ENDS = (".egg-info", ".dist-info", ".xcodeproj")
-_GENERATED_NAMES = words(
-    "*_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart "
-    "*.freezed.dart *.g.cs *.designer.cs *.generated.* *_generated.* "
-    "*.lock *-lock.json *-lock.yaml go.sum npm-shrinkwrap.json"
-)
-_MINIFIED_NAMES = ("*.min.*", "*-min.js", "*.bundle.js")
-_MARKERS = (GIT, *IGNORE_FILES, "pyvenv.cfg")  # what a folder holds that says something of the folder
-_SUSPECT = Glimpse((*SECRET_NAMES, *_MINIFIED_NAMES, *_GENERATED_NAMES))
+_is_generated_name = NameMatcher(_GENERATED_NAMES.split())
+_is_minified_name = NameMatcher(("*.min.*", "*-min.js", "*.bundle.js"))
+_MARKERS = (GIT, *IGNORE_FILES, "pyvenv.cfg")  # names that say something of the folder they are in
 
 
-class Found(NamedTuple):
-    """A file that is source by its name, and the state it was in."""
+class SourceFile(NamedTuple):
+    """A file that is source by its name, and its state on disk."""
 
     path: str
     size: int
@@ -133,45 +56,45 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What repositories offer: files in a stable order; the rest with the reason, a skipped folder as one."""
+    """The source files of repositories in a stable order, and what is skipped; a skipped folder is one entry."""
 
-    found: list[Found]
-    left_out: dict[str, str]  # path -> reason
+    files: list[SourceFile]
+    skipped: dict[str, str]  # path -> reason
 
     @property
-    def sources(self) -> list[Path]:
-        """The files that may be source."""
-        return [Path(one.path) for one in self.found]
+    def paths(self) -> list[Path]:
+        """The paths of the source files."""
+        return [Path(file.path) for file in self.files]
 
-    def reasons(self) -> Counter[str]:
-        """How many were left out for each reason."""
-        return Counter(self.left_out.values())
+    def count_skipped(self) -> Counter[str]:
+        """Count the skipped entries by reason."""
+        return Counter(self.skipped.values())
 
 
 def survey(*roots: Path, language: str | None = None) -> Survey:
-    """Sort every file below the roots, each once, into source or left out, by its name and size; reads none.
+    """Sort every file below the roots, each once, into source or skipped, by its name and size; reads none.
 
-    What one root leaves out and another one names counts.
+    What is skipped below one root counts if another root names it.
     """
-    wanted = None if language is None else akin(language)
-    found: dict[str, Found] = {}
-    left_out: dict[str, str] = {}
+    languages = None if language is None else related_languages(language)
+    files: dict[str, SourceFile] = {}
+    skipped: dict[str, str] = {}
     for top in sorted({str(_resolve_folder(root)) for root in roots}):
-        for path, verdict in walk(top, wanted):
-            if isinstance(verdict, str):
-                left_out[path] = verdict
+        for path, result in walk_sources(top, languages):
+            if isinstance(result, str):
+                skipped[path] = result
             else:
-                found[path] = verdict
-    for path in left_out.keys() & found.keys():
-        del left_out[path]
-    return Survey([found[path] for path in sorted(found, key=os.fsencode)], left_out)
+                files[path] = result
+    for path in skipped.keys() & files.keys():
+        del skipped[path]
+    return Survey([files[path] for path in sorted(files, key=os.fsencode)], skipped)
 
 
-def walk(top: str, wanted: frozenset[str] | None = None) -> Iterator[tuple[str, Found | str]]:
-    """Every file below top with its state or its fault; a folder left out as a whole comes as one entry."""
-    waiting = [(top, outer_ignores(top, _MARKERS))]
-    while waiting:
-        folder, around = waiting.pop()
+def walk_sources(top: str, languages: frozenset[str] | None = None) -> Iterator[tuple[str, SourceFile | str]]:
+    """Yield every file below `top`, or why it is skipped; a folder skipped as a whole is one entry."""
+    pending = [(top, outer_ignores(top, _MARKERS))]
+    while pending:
+        folder, outer = pending.pop()
         try:
             with os.scandir(folder) as listing:
                 entries = list(listing)
@@ -179,28 +102,58 @@ def walk(top: str, wanted: frozenset[str] | None = None) -> Iterator[tuple[str, 
             yield folder, UNREADABLE
             continue
         names = {entry.name for entry in entries}
-        if folder != top and (fault := _inner_fault(folder, names, top)) is not None:
-            yield folder, fault
+        if folder != top and (reason := _check_folder_content(folder, names, top)) is not None:
+            yield folder, reason
             continue
-        ignores = around.enter(folder, names)
+        ignores = outer.enter(folder, names)
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
-                yield entry.path, _file_verdict(entry, ignores, wanted)
-            elif (fault := _outer_fault(entry.path, entry.name, ignores)) is not None:
-                yield entry.path, fault
+                yield entry.path, _inspect_file(entry, ignores, languages)
+            elif (reason := _check_folder_name(entry.path, entry.name, ignores)[0]) is not None:
+                yield entry.path, reason
             else:
-                waiting.append((entry.path, ignores))
+                pending.append((entry.path, ignores))
 
 
-def _outer_fault(path: str, name: str, ignores: Ignores) -> str | None:
-    """Why nothing below this folder counts by its name, or None."""
+def skip_reason(path: Path, root: Path) -> str | None:
+    """Return why this file of the repository is skipped; None if it counts as source."""
+    return explain_skipped(path, root)[0]
+
+
+def explain_skipped(path: Path, root: Path) -> tuple[str | None, str | None]:
+    """Return why this file of the repository is skipped, None if it is not; and the ignore rule, if any."""
+    top = _resolve_folder(root)
+    # Only the parent is resolved: a symbolic link counts as a link, not as what it points to.
+    file = path.parent.resolve() / path.name
+    if top not in file.parents:
+        raise UserError(f"{display_path(path)} is not in {display_path(top)}; name a file of that repository")
+    if not os.path.lexists(file):
+        raise UserError(f"no such file: {display_path(path)}; check the name")
+    folder, ignores = str(top), outer_ignores(str(top), _MARKERS)
+    for part in (*file.relative_to(top).parts[:-1], ""):
+        names = [name for name in _MARKERS if os.path.lexists(Path(folder, name))]
+        if folder != str(top) and (reason := _check_folder_content(folder, names, str(top))) is not None:
+            return reason, None
+        ignores = ignores.enter(folder, names)
+        if part:
+            folder = str(Path(folder, part))
+            skipped = _check_folder_name(folder, part, ignores)
+            if skipped[0] is not None:
+                return skipped
+    if (reason := _check_name(str(file), file.name.lower(), file.is_symlink())) is not None:
+        return reason, None
+    return ignores.find(str(file), file.name) or (read_source_text(str(file))[1], None)
+
+
+def _check_folder_name(path: str, name: str, ignores: Ignores) -> tuple[str | None, str | None]:
+    """Return why nothing below a folder of this name counts, or None; and the ignore rule, if one says so."""
     if name in _SKIPPED_FOLDERS or name.endswith(_SKIPPED_FOLDER_ENDS):
-        return _FOLDER
-    return ignores.fault(path, name, is_folder=True)
+        return _FOLDER, None
+    return ignores.find(path, name, is_folder=True) or (None, None)
 
 
-def _inner_fault(folder: str, names: Iterable[str], top: str) -> str | None:
-    """Why nothing below this folder counts by what it holds, or None."""
+def _check_folder_content(folder: str, names: Iterable[str], top: str) -> str | None:
+    """Return why nothing below a folder that holds these names counts, or None."""
     if "pyvenv.cfg" in names:  # a virtual environment under any name
         return _FOLDER
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
@@ -210,98 +163,44 @@ def _inner_fault(folder: str, names: Iterable[str], top: str) -> str | None:
     return None
 
 
-def _file_verdict(entry: os.DirEntry[str], ignores: Ignores, wanted: frozenset[str] | None) -> Found | str:
-    """A file's state, or why it does not count. Its name is asked first, and its content not at all."""
-    if (fault := _name_fault(entry.path, entry.name.lower(), entry.is_symlink())) is not None:
-        return fault
-    if (ignored := ignores.fault(entry.path, entry.name)) is not None:
-        return ignored
-    if wanted is not None and language_of_name(entry.name) not in wanted:
+def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None) -> SourceFile | str:
+    """Return a source file's state, or why it is skipped; its name decides first, its content is not read."""
+    if (reason := _check_name(entry.path, entry.name.lower(), entry.is_symlink())) is not None:
+        return reason
+    if (ignored := ignores.find(entry.path, entry.name)) is not None:
+        return ignored.reason
+    if languages is not None and language_of(entry.name) not in languages:
         return OTHER_LANGUAGE
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return UNREADABLE
-    return status_fault(status) or Found(
+    return check_status(status) or SourceFile(
         entry.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
     )
 
 
-def _name_fault(path: str, name: str, is_link: bool) -> str | None:
-    """Why a file at this path, of this lower-case name, does not count, or None."""
-    suspect = _SUSPECT(name)
-    if (suspect or may_be_secret(path)) and is_secret(path):
+def _check_name(path: str, name: str, is_link: bool) -> str | None:
+    """Return why a file at this path, of this lower-case name, is skipped, or None."""
+    if is_secret(path):
         return SECRET
     if is_link:
         return _SYMLINK
-    if suspect and matches(name, _MINIFIED_NAMES):
+    if _is_minified_name(name):
         return MINIFIED
-    if suspect and matches(name, _GENERATED_NAMES):
+    if _is_generated_name(name):
         return GENERATED
-    return NOT_SOURCE if language_of_name(name) is None else None
+    return NOT_SOURCE if language_of(name) is None else None
 
 
-def reason(path: Path, root: Path) -> str | None:
-    """Why this one file of the repository is left out; None when it counts as source."""
-    return why(path, root)[0]
-
-
-def why(path: Path, root: Path) -> tuple[str | None, str | None]:
-    """Why this one file of the repository is left out, None if it is not; and the ignore rule that says so."""
-    top = _resolve_folder(root)
-    # Only the parent is resolved: a symbolic link must be judged as the link it is.
-    file = path.parent.resolve() / path.name
-    if top not in file.parents:
-        raise UserError(f"expected a file below {top}, found {shown(path)}; name a file of that repository")
-    if not os.path.lexists(file):
-        raise UserError(f"no such file: {shown(path)}; check the name")
-    folder, ignores = str(top), outer_ignores(str(top), _MARKERS)
-    for part in (*file.relative_to(top).parts[:-1], ""):
-        names = [name for name in _MARKERS if os.path.lexists(Path(folder, name))]
-        if folder != str(top) and (fault := _inner_fault(folder, names, str(top))) is not None:
-            return fault, None
-        ignores = ignores.enter(folder, names)
-        if part:
-            folder = str(Path(folder, part))
-            if (fault := _outer_fault(folder, part, ignores)) is not None:
-                return fault, ignores.rule(folder, part, is_folder=True) if fault.startswith("ignored") else None
-    if (fault := _name_fault(str(file), file.name.lower(), file.is_symlink())) is not None:
-        return fault, None
-    if (fault := ignores.fault(str(file), file.name)) is not None:
-        return fault, ignores.rule(str(file), file.name)
-    return source_of(str(file))[1], None
-
-
-def language_of(path: PurePath) -> str | None:
-    """The LSP language id a file name stands for, or None: app.tsx -> typescriptreact."""
-    return language_of_name(path.name)
-
-
-def language_of_name(name: str) -> str | None:
-    """The same for a name or a path that is a string."""
-    name = os.path.basename(name).lower()  # noqa: PTH119
-    stem, dot, extension = name.rpartition(".")
-    return NAMED.get(name) or (LANGUAGES.get(extension) if stem and dot else None)
-
-
-def akin(language: str) -> frozenset[str]:
-    """The languages whose code is written alike, itself included: typescript -> javascript, vue ..."""
-    return next((kin for kin in _KIN if language in kin), frozenset({language}))
-
-
-def shown(path: str | PurePath) -> str:
-    """A path as it can be printed, whatever bytes its name has."""
+def display_path(path: str | PurePath) -> str:
+    """Return a path as it can be printed, whatever bytes its name has."""
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
 def _resolve_folder(root: Path) -> Path:
-    """The real path of an existing folder."""
+    """Return the real path of an existing folder."""
     if not root.is_dir():
-        found = "a file" if root.exists() else "nothing"
-        raise UserError(f"expected the folder of a repository, found {found} at {shown(root)}; name a folder")
+        problem = "is a file, not a folder" if root.exists() else "does not exist"
+        raise UserError(f"{display_path(root)} {problem}; name the folder of a repository")
     return root.resolve()
-
-
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a lower-case file name fits one of the patterns."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

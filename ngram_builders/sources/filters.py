@@ -1,7 +1,7 @@
 """A path -> its text as an editor holds it, or why it is no hand-written source. Knows no names and no rules.
 
-Whatever ends a line in the file, in its text that is "\\n": tokens and counts are the same on every system. A line
-that holds a secret is not in the text: a mark stands in its place.
+Whatever ends a line in the file, in the text it is "\\n": tokens and counts are the same on every system. Lines
+that hold a secret are masked.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import re
 import stat
 from collections.abc import Sequence
 
-from ngram_builders.sources.masking import mask, secret_lines
+from ngram_builders.sources.masking import find_secret_lines, mask
 
-LARGEST = 1_000_000  # bytes; larger sources are almost always data or generated
-_LONGEST_LINE = 5_000
-_MEAN_LINE = 200  # characters a line on average, asked only of files above MEAN_LINE_FROM
-_MEAN_LINE_FROM = 2_000
-_HEADER = 1_000  # a generator signs within the first characters, a file about generators mentions them later
+MAX_SOURCE_BYTES = 1_000_000  # larger sources are almost always data or generated
+_MAX_LINE_CHARACTERS = 5_000
+_MAX_MEAN_LINE_CHARACTERS = 200  # checked in files of more than this:
+_MIN_MINIFIED_CHARACTERS = 2_000
+_HEADER_CHARACTERS = 1_000  # a generator signs here; a file about generators mentions them later
+_BINARY_CHECK_BYTES = 8_192
 
 SECRET = "secret"
 _NOT_FILE = "not a regular file"
@@ -35,61 +36,61 @@ _GENERATED_MARK = re.compile(
     r"|\bthis file (?:was|is) (?:auto-?)?generated\b",
     re.IGNORECASE,
 )
-FLAGS = os.O_RDONLY
-for flag in ("O_BINARY", "O_NONBLOCK", "O_NOFOLLOW"):  # not every system has each
-    FLAGS |= getattr(os, flag, 0)
-_SIGNS = ("generated", "do not edit")  # every generator's mark holds one
+_GENERATED_HINTS = ("generated", "do not edit")  # every mark above holds one, and these are quicker to find
+_OPEN_FLAGS = os.O_RDONLY
+for _flag in ("O_BINARY", "O_NONBLOCK", "O_NOFOLLOW"):  # not every system has each
+    _OPEN_FLAGS |= getattr(os, _flag, 0)
 
 
-class Unfit(Exception):
-    """The file is not one that is read; the text is the reason."""
+class NotSource(Exception):
+    """A file that is not read; the text is the reason."""
 
 
-def source_of(path: str) -> tuple[str, str | None]:
-    """A file's text, or why it does not count."""
+def read_source_text(path: str) -> tuple[str, str | None]:
+    """Return a file's text, or why it is skipped."""
     try:
-        return examine(read(path))
-    except Unfit as unfit:
-        return "", str(unfit)
+        return decode_source(read_file(path))
+    except NotSource as reason:
+        return "", str(reason)
     except OSError:
         return "", UNREADABLE
 
 
-def masked_in(path: str) -> dict[int, str]:
-    """Which lines of a file are masked, counted from 1, and what the secret in them looks like."""
+def describe_secrets(path: str) -> dict[int, str]:
+    """Return which lines of a file are masked, counted from 1, and the kind of secret in each."""
     try:
-        return secret_lines(line_feeds(read(path).decode("utf-8-sig")))
-    except (Unfit, OSError, UnicodeDecodeError):
+        return find_secret_lines(normalize_line_ends(read_file(path).decode("utf-8-sig")))
+    except (NotSource, OSError, UnicodeDecodeError):
         return {}
 
 
-def read(path: str) -> bytes:
-    """A regular file of a source's size, whatever it was a moment ago; raises OSError or Unfit, never waits."""
-    descriptor = os.open(path, FLAGS)
+def read_file(path: str) -> bytes:
+    """Read a regular file of a source's size; raises OSError or NotSource, and never waits for a pipe."""
+    descriptor = os.open(path, _OPEN_FLAGS)
     try:
         status = os.fstat(descriptor)
-        if (fault := status_fault(status)) is not None:
-            raise Unfit(fault)
+        if (reason := check_status(status)) is not None:
+            raise NotSource(reason)
         data = os.read(descriptor, status.st_size + 1)
-        while len(data) <= LARGEST and (more := os.read(descriptor, LARGEST)):
+        while len(data) <= MAX_SOURCE_BYTES and (more := os.read(descriptor, MAX_SOURCE_BYTES)):
             data += more
     finally:
         os.close(descriptor)
     return data
 
 
-def status_fault(status: os.stat_result) -> str | None:
-    """Why a file in this state does not count, or None."""
+def check_status(status: os.stat_result) -> str | None:
+    """Return why a file with this status is skipped, or None."""
     if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
         return _NOT_FILE
     if status.st_size == 0:
         return EMPTY
-    return TOO_LARGE if status.st_size > LARGEST else None
+    return TOO_LARGE if status.st_size > MAX_SOURCE_BYTES else None
 
 
-def examine(data: bytes) -> tuple[str, str | None]:
-    """A source's bytes as the text that an editor holds, secrets masked; and why they are no source, or None."""
-    if b"\0" in data[:8192]:
+def decode_source(data: bytes) -> tuple[str, str | None]:
+    """Return a source's bytes as an editor's text, secrets masked; or why it is skipped."""
+    if b"\0" in data[:_BINARY_CHECK_BYTES]:
         return "", _BINARY
     try:
         text = data.decode("utf-8-sig")
@@ -97,23 +98,23 @@ def examine(data: bytes) -> tuple[str, str | None]:
         return "", _NOT_UTF8
     if not text:
         return "", EMPTY
-    text = line_feeds(text)
-    start = text[:_HEADER].lower()
-    if any(sign in start for sign in _SIGNS) and _GENERATED_MARK.search(text, 0, _HEADER):
+    text = normalize_line_ends(text)
+    header = text[:_HEADER_CHARACTERS]
+    if any(hint in header.lower() for hint in _GENERATED_HINTS) and _GENERATED_MARK.search(header):
         return "", GENERATED
-    if len(text) > _MEAN_LINE_FROM and _is_minified(text.splitlines()):
+    if len(text) > _MIN_MINIFIED_CHARACTERS and _is_minified(text.splitlines()):
         return "", MINIFIED
     return mask(text), None
 
 
-def line_feeds(text: str) -> str:
-    """The text with "\\n" for every line end, as editors count lines: "\\r\\n" and a lone "\\r" are some too."""
+def normalize_line_ends(text: str) -> str:
+    """Return the text with "\\n" for every line end that editors know: "\\r\\n" and a lone "\\r" too."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _is_minified(lines: Sequence[str]) -> bool:
     """Whether the lines are longer than people write."""
     lengths = [len(line) for line in lines]
-    if max(lengths, default=0) > _LONGEST_LINE:
+    if max(lengths, default=0) > _MAX_LINE_CHARACTERS:
         return True
-    return sum(lengths) > _MEAN_LINE_FROM and sum(lengths) > _MEAN_LINE * len(lengths)
+    return sum(lengths) > max(_MIN_MINIFIED_CHARACTERS, _MAX_MEAN_LINE_CHARACTERS * len(lengths))

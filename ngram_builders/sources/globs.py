@@ -1,102 +1,95 @@
-"""Globs of ignore files with many stars -> whether a path fits, in a time that no glob makes long.
+"""Globs of ignore files -> whether a path matches, in linear time whatever the glob. Knows no files and no rules.
 
-As a usual regular expression `*a*a*a*b` tries every way to share a name out among its stars, which takes for ever.
-Here each star takes as little as lets what follows it fit, and gives nothing back: if any way fits, this one does.
+`fnmatch` compares single names: its regular expressions never backtrack into a star, so `*a*a*a*b` is as cheap as
+any other glob. What git adds (`**`, escapes, `[^...]`) is here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase, translate
 
-_ANY = "**"  # folders, as many as there are
-
-
-def star_runs(glob: str) -> int:
-    """How many stars a glob has; those that stand together are one."""
-    return len(re.findall(r"\*+", glob))
+_ANY_DEPTH = "**"  # any number of folders
+_WILDCARD = re.compile(r"[*?[]")
 
 
-def in_turn(parts: Sequence[str], first: int = 1) -> str:
-    """A regular expression for parts that are ones, with anything between them; its groups count from `first`."""
-    ahead = (f"(?=(.*?{part}))\\{number}" for number, part in enumerate(parts[1:], first))
-    return parts[0] + "".join(ahead)
+class NameMatcher:
+    """Compares a name with many globs of `fnmatch` at once, which is quicker than one by one."""
+
+    def __init__(self, globs: Iterable[str]) -> None:
+        names, prefixes, suffixes, others = set(), set(), set(), set()
+        for glob in globs:
+            if not _WILDCARD.search(glob):
+                names.add(glob)
+            elif glob[0] == "*" and not _WILDCARD.search(glob, 1):
+                suffixes.add(glob[1:])
+            elif glob[-1] == "*" and not _WILDCARD.search(glob[:-1]):
+                prefixes.add(glob[:-1])
+            else:
+                others.add(glob)
+        self.names, self.prefixes, self.suffixes = frozenset(names), tuple(prefixes), tuple(suffixes)
+        self.others = re.compile("|".join(map(translate, sorted(others)))) if others else None
+
+    def __call__(self, name: str) -> bool:
+        """Whether the name matches any of the globs."""
+        return (
+            name in self.names
+            or name.endswith(self.suffixes)
+            or name.startswith(self.prefixes)
+            or (self.others is not None and self.others.match(name) is not None)
+        )
 
 
-def segments(part: str) -> list[str]:
-    """What stands between the stars of one part of a glob, as regular expressions of a fixed length."""
-    found, at = [""], 0
+def split_glob(glob: str) -> tuple[str, ...]:
+    """Split a git glob into parts for `match_parts`: `**`, or a pattern of `fnmatch` for one name.
+
+    Raises ValueError or `re.error` for what can match nothing, such as a bracket that is not closed.
+    Example: `src/*.[^o]` -> `src`, `*.[!o]`; without a slash at any depth: `*.o` -> `**`, `*.o`
+    """
+    parts = [part if part == _ANY_DEPTH else _to_fnmatch(part) for part in glob.strip("/").split("/")]
+    if "/" not in glob:
+        parts = [_ANY_DEPTH, *parts]
+    if parts[-1] == _ANY_DEPTH:
+        parts.append("*")  # `a/**` matches what is in the folder, not the folder
+    for part in parts:
+        fnmatchcase("", part)
+    return tuple(parts)
+
+
+def match_parts(parts: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a path, given as its names from the outermost folder on, matches the parts of a glob."""
+    if not fnmatchcase(names[-1], parts[-1]):
+        return False
+    reached = _skip_any_depth(parts, {0})  # parts that may match the next name
+    for name in names:
+        stay = {i for i in reached if i < len(parts) and parts[i] == _ANY_DEPTH}
+        step = {i + 1 for i in reached - stay if i < len(parts) and fnmatchcase(name, parts[i])}
+        reached = _skip_any_depth(parts, stay | step)
+    return len(parts) in reached
+
+
+def _skip_any_depth(parts: Sequence[str], reached: set[int]) -> set[int]:
+    """Add the parts that follow a reached `**`, which may stand for no folder at all."""
+    for i in range(min(reached, default=len(parts)), len(parts)):
+        if i in reached and parts[i] == _ANY_DEPTH:
+            reached.add(i + 1)
+    return reached
+
+
+def _to_fnmatch(part: str) -> str:
+    """Rewrite one part of a git glob for `fnmatch`, which knows no escapes and negates with `[!...]` only."""
+    pattern, at = "", 0
     while at < len(part):
         letter = part[at]
-        end = _closing_bracket(part, at) if letter == "[" else 0
-        if letter == "*":
-            found.append("")
-        elif end:
-            found[-1] += letters(part[at + 1 : end])
-            at = end
+        if letter == "[":
+            negated = part[at + 1 : at + 2] in ("!", "^")
+            start = at + 1 + negated
+            at = part.index("]", start + 1)  # a `]` that comes first is a letter
+            letter = f"[{'!' * negated}{part[start:at]}]"
         elif letter == "\\" and at + 1 < len(part):
             at += 1
-            found[-1] += re.escape(part[at])
-        else:
-            found[-1] += "." if letter == "?" else re.escape(letter)
+            letter = f"[{part[at]}]" if part[at] in "*?[" else part[at]
+        pattern += letter
         at += 1
-    return found
-
-
-def _closing_bracket(part: str, start: int) -> int:
-    """Where the bracket that opens at `start` closes, 0 if it does not; one that comes first is a letter."""
-    first = start + 1 + (part[start + 1 : start + 2] in ("!", "^"))
-    return max(0, part.find("]", first + 1))
-
-
-def letters(inside: str) -> str:
-    """The regular expression for one of the letters in brackets."""
-    other = inside[0] in "!^"
-    inside = inside[other:].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
-    return f"[{'^' if other else ''}{inside}]"
-
-
-@lru_cache(1000)
-def compiled(part: str) -> re.Pattern[str]:
-    """The regular expression for one part of a glob."""
-    *starts, end = segments(part)
-    source = in_turn(starts) + f".*{end}" if starts else end
-    return re.compile(source + r"\Z", re.DOTALL)
-
-
-class Glob:
-    """A glob with many stars. Raises `re.error` for what no glob can be."""
-
-    def __init__(self, glob: str) -> None:
-        named = glob.strip("/").split("/") if "/" in glob else [_ANY, glob]
-        before = ["", *named]
-        self.parts = [part for part, last in zip(named, before, strict=False) if (part, last) != (_ANY, _ANY)]
-        for part in self.parts:
-            compiled(part)
-
-    def fits(self, path: str) -> bool:
-        """Whether the path or a folder that it lies in fits."""
-        if self.parts == [_ANY]:
-            return True
-        reached = self.skip({0})
-        names = path.split("/")
-        for number, name in enumerate(names):
-            stays = {at for at in reached if at < len(self.parts) and self.parts[at] == _ANY}
-            goes = {
-                at + 1
-                for at in reached
-                if at < len(self.parts) and self.parts[at] != _ANY and compiled(self.parts[at]).match(name)
-            }
-            within = len(self.parts) - 1  # a last `**` means what lies in the folder, not the folder
-            if len(self.parts) in goes or (self.parts[-1] == _ANY and within in stays and number):
-                return True
-            reached = self.skip(stays | goes)
-        return False
-
-    def skip(self, reached: set[int]) -> set[int]:
-        """The same with the parts behind each `**` that stands for no folder."""
-        for at, part in enumerate(self.parts[:-1]):
-            if at in reached and part == _ANY:
-                reached.add(at + 1)
-        return reached
+    return pattern

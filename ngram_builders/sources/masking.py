@@ -1,10 +1,10 @@
 """A text -> the same text with a mark in place of every line that holds a secret. Knows no files, ids or tables.
 
-Lines stay where they are. The mark is a letter that no source has, so what an n-gram says across it is never asked
-for, and a draft that comes to it ends there. A text without secrets is given back as it is.
+Line numbers stay as they are. The mark is a letter that no source has: no context of real code ends in it, and a
+draft that reaches it ends there. A text without secrets is returned as it is.
 
-Most lines are passed over by what costs little: they have no run of letters as long as a key, no word that names a
-secret, no URL. What is left is judged by `secret_rules`.
+Cheap byte searches rule out most lines: they have no run of letters as long as a key, no word that names a secret,
+no URL. The rest goes through `secret_rules`.
 """
 
 from __future__ import annotations
@@ -13,137 +13,142 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ngram_builders.sources.secret_rules import (
-    BEFORE_KEY,
     HINT,
-    SPACED,
-    WORDS,
+    KEY_PREFIXES,
+    SECRET_PHRASES,
+    SECRET_WORDS,
     Secret,
-    keys_in,
-    urls_in,
-    values_in,
+    find_keys,
+    find_named_values,
+    find_url_passwords,
 )
 
 MARK = "\N{SYMBOL FOR SUBSTITUTE FORM TWO}"
-_LONG = b"a" * 20  # every service's key has so many letters in a row
-_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/-")
-_SHAPE = bytes(ord("a" if code in _LETTERS else " ") for code in range(256))
-_LOWERED = bytes(range(256)).lower().replace(b"-", b"_")
+_LONG_RUN = b"a" * 20  # every service's key has as many letters in a row
+_KEY_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+/-")
+_TO_RUNS = bytes(ord("a" if code in _KEY_LETTERS else " ") for code in range(256))
+_TO_LOWER = bytes(range(256)).lower().replace(b"-", b"_")
 
 # A private key goes on over lines: nothing but letters of base 64 on each, or `Name: value` above them.
-KEY = "private key"
+_PRIVATE_KEY = "private key"
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(
     r"[\W_]{0,40}(?:[A-Za-z-]{1,20}: [^\n]{0,100}|[A-Za-z0-9+/=]{0,400})(?:\\[nr]){0,2}[\W_]{0,20}"
 )
-_SURE_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
-_KEY_LINES = 400  # at most; the longest keys have about 100
+_CERTAIN_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
+_MAX_KEY_LINES = 400  # the longest keys have about 100
 
 
 def mask(text: str) -> str:
-    """The text with the mark for every line that holds a secret."""
-    secret = secret_lines(text)
+    """Put the mark in place of every line that holds a secret."""
+    secret = find_secret_lines(text)
     if not secret:
         return text
     return "\n".join(MARK if number in secret else line for number, line in enumerate(text.split("\n"), 1))
 
 
-def secret_lines(text: str) -> dict[int, str]:
-    """The lines that hold a secret, counted from 1, and what it looks like."""
-    told: dict[int, str] = {}
-    for secret in secrets_in(text):
+def find_secret_lines(text: str) -> dict[int, str]:
+    """Return the lines that hold a secret, counted from 1, with the kind of secret."""
+    kinds: dict[int, str] = {}
+    for secret in find_secrets(text):
         first = 1 + text.count("\n", 0, secret.start)
         for number in range(first, first + text.count("\n", secret.start, secret.end) + 1):
-            told.setdefault(number, secret.name)
-    return dict(sorted(told.items()))
+            kinds.setdefault(number, secret.kind)
+    return dict(sorted(kinds.items()))
 
 
-def masked_lines(text: str) -> list[int]:
-    """Which lines `mask` took from a text that it gave back, counted from 1."""
+def find_masked_lines(text: str) -> list[int]:
+    """Return the numbers of the lines that `mask` replaced in a text that it returned, counted from 1."""
     return [number for number, line in enumerate(text.split("\n"), 1) if line == MARK] if MARK in text else []
 
 
-def secrets_in(text: str) -> list[Secret]:
-    """All secrets of a text, in the order of their places."""
-    found = list(_private_keys(text))
-    flat = text.encode("ascii", "replace")  # a byte for each letter, so places are the same
-    for suspects, rule in ((runs(flat, text), keys_in), (words(flat), values_in), (_urls(flat), urls_in)):
-        for start, end in _lines_around(text, suspects):
-            found += [Secret(start + one.start, start + one.end, one.name) for one in rule(text[start:end])]
-    return sorted(found)
+def find_secrets(text: str) -> list[Secret]:
+    """Find all secrets of a text, in order."""
+    secrets = list(_find_private_keys(text))
+    flat = text.encode("ascii", "replace")  # a byte for each letter, so offsets are the same
+    searches = (
+        (_find_key_candidates(flat, text), find_keys),
+        (_find_secret_words(flat), find_named_values),
+        (_find_urls_with_users(flat), find_url_passwords),
+    )
+    for offsets, find in searches:
+        for start, end in _lines_at(text, offsets):
+            secrets += [Secret(start + s.start, start + s.end, s.kind) for s in find(text[start:end])]
+    return sorted(secrets)
 
 
-def runs(flat: bytes, text: str) -> Iterator[int]:
-    """Where a service's key may be."""
-    return (start for start, end in _long_runs(flat) if HINT.search(text, start, end))
+def _find_key_candidates(flat: bytes, text: str) -> Iterator[int]:
+    """Find where a service's key may be."""
+    return (start for start, end in _find_long_runs(flat) if HINT.search(text, start, end))
 
 
-def words(flat: bytes) -> Iterator[int]:
-    """Where something may be named that is secret."""
-    lowered = flat.translate(_LOWERED)
-    for word in (*WORDS, *SPACED):
-        yield from places(lowered, word)
-    yield from (place for place in places(lowered, b"key") if lowered.endswith(BEFORE_KEY, 0, place))
+def _find_secret_words(flat: bytes) -> Iterator[int]:
+    """Find where something is named that may be secret."""
+    lowered = flat.translate(_TO_LOWER)
+    for word in (*SECRET_WORDS, *SECRET_PHRASES):
+        yield from _find_all(lowered, word)
+    yield from (offset for offset in _find_all(lowered, b"key") if lowered.endswith(KEY_PREFIXES, 0, offset))
 
 
-def _urls(flat: bytes) -> Iterator[int]:
-    """Where a URL may have a password."""
-    return (place for place in places(flat, b"://") if b"@" in flat[place : flat.find(b"\n", place)])
+def _find_urls_with_users(flat: bytes) -> Iterator[int]:
+    """Find where a URL may have a password."""
+    return (offset for offset in _find_all(flat, b"://") if b"@" in flat[offset : flat.find(b"\n", offset)])
 
 
-def _long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
-    """Where runs of letters are as long as a key."""
-    shape = flat.translate(_SHAPE) + b" "
-    start = shape.find(_LONG)
+def _find_long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
+    """Find runs of letters as long as a key."""
+    runs = flat.translate(_TO_RUNS) + b" "
+    start = runs.find(_LONG_RUN)
     while start >= 0:
-        end = shape.find(b" ", start)
+        end = runs.find(b" ", start)
         yield start, end
-        start = shape.find(_LONG, end)
+        start = runs.find(_LONG_RUN, end)
 
 
-def places(flat: bytes, word: bytes) -> Iterator[int]:
-    """Where a word stands in a text."""
-    place = flat.find(word)
-    while place >= 0:
-        yield place
-        place = flat.find(word, place + 1)
+def _find_all(flat: bytes, word: bytes) -> Iterator[int]:
+    """Find every occurrence of a word."""
+    offset = flat.find(word)
+    while offset >= 0:
+        yield offset
+        offset = flat.find(word, offset + 1)
 
 
-def _lines_around(text: str, found: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Where the lines of these places start and end, each line once."""
+def _lines_at(text: str, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield where the lines at these offsets start and end, each line once."""
     known = set()
-    for place in found:
-        start = text.rfind("\n", 0, place) + 1
+    for offset in offsets:
+        start = text.rfind("\n", 0, offset) + 1
         if start not in known:
             known.add(start)
-            end = text.find("\n", place)
+            end = text.find("\n", offset)
             yield start, end if end >= 0 else len(text)
 
 
-def _private_keys(text: str) -> Iterator[Secret]:
-    """Private keys from the line that begins them to the one that ends them, or as far as lines look like one."""
+def _find_private_keys(text: str) -> Iterator[Secret]:
+    """Find private keys, from their first line to the one that ends them, or as far as lines look like a key."""
     if "-----BEGIN " not in text:
         return
-    for begun in _KEY_BEGINS.finditer(text):
-        yield Secret(begun.start(), _key_end(text, begun.end()), KEY)
+    for begin in _KEY_BEGINS.finditer(text):
+        yield Secret(begin.start(), _find_key_end(text, begin.end()), _PRIVATE_KEY)
 
 
-def _key_end(text: str, place: int) -> int:
-    """Where the key ends whose first line is read up to this place."""
-    end = sure = text.find("\n", place)
+def _find_key_end(text: str, offset: int) -> int:
+    """Find where the key ends whose first line ends at or after `offset`."""
+    end = last_certain = text.find("\n", offset)
     if end < 0:
         return len(text)
-    if _KEY_ENDS.search(text, place, end):
+    if _KEY_ENDS.search(text, offset, end):
         return end
-    for _ in range(_KEY_LINES):
+    for _ in range(_MAX_KEY_LINES):
         start, end = end + 1, text.find("\n", end + 1)
         line = text[start : end if end >= 0 else len(text)]
         if _KEY_ENDS.search(line):
             return start + len(line)
         if not _KEY_LINE.fullmatch(line):
             break
-        if _SURE_LINE.search(line):
-            sure = start + len(line)
+        if _CERTAIN_KEY_LINE.search(line):
+            last_certain = start + len(line)
         if end < 0:
             break
-    return sure
+    return last_certain

@@ -1,7 +1,7 @@
-"""A path -> whether its name says that it holds keys or passwords: never counted, never completed.
+"""A path -> whether it names a file of keys or passwords, which is never counted and never completed.
 
-One list for builds, open files and editors. A person adds to it, or takes back from it, in a file of the user's
-configuration folder; nothing in a repository can. Knows no content.
+One list for builds, open files and editors. Users add to it, or allow files again, in a file of their own
+configuration folder; nothing in a repository can. Reads no other file.
 """
 
 from __future__ import annotations
@@ -16,62 +16,52 @@ from pathlib import Path, PurePath
 
 import platformdirs
 
+from ngram_builders.sources.globs import NameMatcher
 
-def _globs(text: str) -> tuple[str, ...]:
-    """The words of a list."""
-    return tuple(text.split())
-
-
-SECRET_NAMES = _globs("""
+_SECRET_NAMES = """
     .env* *.env *.pem *.key *.crt *.cert *.cer *.der *.p8 *.p12 *.pfx *.jks *.keystore *.keytab *.kdb *.kdbx
     *.agekey *.gpg *.pgp *.asc *.ppk *.ovpn *.mobileprovision *.tfvars *.tfvars.json *.tfstate *.tfstate.*
     *_rsa *_dsa *_ecdsa *_ed25519 id_rsa* id_dsa* id_ecdsa* id_ed25519* credentials* secret.* secrets.*
     .netrc _netrc .npmrc .yarnrc.yml .pypirc .htpasswd .pgpass .my.cnf .git-credentials .dockercfg
     .dockerconfigjson .vault-token .s3cfg .boto .ftpconfig .terraformrc terraform.rc kubeconfig *.kubeconfig
-""")
-_PLACES = _globs("""
-    .aws/* .azure/* .ssh/* .gnupg/* .kube/config .docker/config.json .config/gh/hosts.yml .config/gcloud/*
-    .config/rclone/rclone.conf .m2/settings.xml .gradle/gradle.properties .terraform.d/* .password-store/*
-""")
-_FOLDER = re.compile(
-    r"[/\\]\.(?:aws|azure|ssh|gnupg|kube|docker|config|m2|gradle|terraform\.d|password-store)[/\\]", re.I
+"""
+_is_secret_name = NameMatcher(_SECRET_NAMES.split())
+_SECRET_PATH = re.compile(
+    r"(?:^|/)\.(?:(?:aws|azure|ssh|gnupg|terraform\.d|password-store|config/gcloud)/"
+    r"|(?:kube/config|docker/config\.json|config/gh/hosts\.yml|config/rclone/rclone\.conf|m2/settings\.xml"
+    r"|gradle/gradle\.properties)\Z)"
 )
-OWN_LIST = "secret-files"
-_LONGEST_LIST = 65_536  # bytes
+USER_LIST = "secret-files"
+_MAX_LIST_BYTES = 65_536
 
 
 def is_secret(path: PurePath | str) -> bool:
-    """Whether a file's name or place says so: .env.local, id_rsa, server.pem, .docker/config.json."""
-    place = str(path).replace(os.sep, "/").lower()
-    verdict = any(fits(place, glob) for glob in (*SECRET_NAMES, *_PLACES))
-    for glob in own_globs():
-        if fits(place, glob.removeprefix("!")):
-            verdict = not glob.startswith("!")
-    return verdict
+    """Whether a file's name or folder says so: .env.local, id_rsa, server.pem, .docker/config.json."""
+    path = str(path).replace(os.sep, "/").lower()
+    secret = _is_secret_name(path.rpartition("/")[2]) or _SECRET_PATH.search(path) is not None
+    for glob in user_globs():
+        if _ends_in(path, glob.removeprefix("!")):
+            secret = not glob.startswith("!")
+    return secret
 
 
-def may_be_secret(path: str) -> bool:
-    """Whether more than the name has to be looked at: the folder is one of those, or a person has a list."""
-    return bool(own_globs()) or _FOLDER.search(path) is not None
-
-
-def fits(place: str, glob: str) -> bool:
-    """Whether a lower-case path ends in what a glob says; without a slash it is about the name alone."""
+def _ends_in(path: str, glob: str) -> bool:
+    """Whether a lower-case path ends in what a glob says; without a slash the glob is about the name alone."""
     if "/" in glob:
-        return fnmatchcase(f"/{place}", f"*/{glob.lstrip('/')}")
-    return fnmatchcase(place.rpartition("/")[2], glob)
+        return fnmatchcase(f"/{path}", f"*/{glob.lstrip('/')}")
+    return fnmatchcase(path.rpartition("/")[2], glob)
 
 
 @lru_cache(1)
-def own_globs() -> Sequence[str]:
-    """What a person added, one glob a line, or took back, with `!` before it; read once a process."""
-    return tuple(_lines_of(Path(platformdirs.user_config_dir("spd-lsp", appauthor=False)) / OWN_LIST))
+def user_globs() -> Sequence[str]:
+    """Read the user's own globs, one a line; `!` before one allows the file again. Read once a process."""
+    return tuple(_read_globs(Path(platformdirs.user_config_dir("spd-lsp", appauthor=False)) / USER_LIST))
 
 
-def _lines_of(file: Path) -> Iterator[str]:
-    """The globs of a list, in lower case."""
+def _read_globs(file: Path) -> Iterator[str]:
+    """Read the globs of a list, in lower case."""
     with suppress(OSError):
         if file.is_file():
             with file.open(encoding="utf-8", errors="replace") as text:
-                lines = (line.strip().lower() for line in text.read(_LONGEST_LIST).splitlines())
+                lines = (line.strip().lower() for line in text.read(_MAX_LIST_BYTES).splitlines())
                 yield from (line for line in lines if line.strip("!") and not line.startswith("#"))

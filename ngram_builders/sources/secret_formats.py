@@ -1,8 +1,8 @@
-"""How the keys of known services look, as their issuers or the scanners gitleaks and detect-secrets publish it.
+"""The formats of known services' keys, as their issuers or the scanners gitleaks and detect-secrets publish them.
 
-A row: the service and the thing; literals of which every match holds one, so that a text without them need not be
-looked at; a pattern of the whole. No pattern stands for the key's letters alone where words look like that too,
-and every repeat has an upper bound, so that hostile text costs no more than other text.
+A row: the service and the thing; literals of which every match contains one, so that most texts can be skipped; a
+pattern of the whole. No pattern matches words of ordinary code, and every repeat has an upper bound, so that
+hostile text costs no more than other text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Format(NamedTuple):
-    """One service's keys."""
+    """The format of one service's keys."""
 
     name: str
     anchors: tuple[str, ...]
@@ -21,7 +21,7 @@ class Format(NamedTuple):
 FORMATS = tuple(
     Format(name, tuple(anchors.split()), pattern)
     for name, anchors, pattern in (
-        # Clouds and where code lies.
+        # Clouds and code hosts.
         ("AWS access key id", "AKIA ASIA ABIA ACCA", r"A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{16}(?![A-Za-z0-9])"),
         ("Google API key", "AIza", r"AIza[\w-]{35}"),
         ("Google OAuth client secret", "GOCSPX-", r"GOCSPX-[\w-]{28}"),
@@ -43,7 +43,7 @@ FORMATS = tuple(
         ),
         ("Bitbucket or Atlassian token", "ATATT3 ATBB ATCTT3", r"AT(?:ATT3|CTT3|BB)[\w=-]{24,250}"),
         ("Sourcegraph token", "sgp_", r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}"),
-        # Packages and builds.
+        # Package registries and builds.
         ("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
         ("PyPI token", "pypi-", r"pypi-Ag[\w-]{50,250}"),
         ("RubyGems key", "rubygems_", r"rubygems_[0-9a-f]{48}"),
@@ -58,7 +58,7 @@ FORMATS = tuple(
         ("Doppler token", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,90}"),
         ("Infisical or 1Password service token", "ops_eyJ st.", r"ops_eyJ[\w+/=-]{50,500}|st\.[0-9a-f.]{60,140}"),
         ("age secret key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{58}"),
-        # Models.
+        # Model providers.
         ("Anthropic key", "sk-ant-", r"sk-ant-[\w-]{20,200}"),
         ("OpenAI key", "T3BlbkFJ", r"sk-[\w-]{20,100}T3BlbkFJ[\w-]{20,100}"),
         ("OpenAI project key", "sk-proj- sk-svcacct- sk-admin-", r"sk-(?:proj|svcacct|admin)-[\w-]{20,200}"),
@@ -74,7 +74,7 @@ FORMATS = tuple(
         ("Perplexity key", "pplx-", r"pplx-[A-Za-z0-9]{48,64}"),
         ("xAI key", "xai-", r"xai-[A-Za-z0-9]{70,90}"),
         ("Weights & Biases key", "wandb_v1_", r"wandb_v1_[\w-]{40,120}"),
-        # Mail, chat and telephone.
+        # Mail, chat and phone.
         (
             "Slack token",
             "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe xoxc- xoxd-",
@@ -95,7 +95,7 @@ FORMATS = tuple(
         ("Mailgun key", "key-", r"key-[0-9a-f]{32}(?![0-9a-f])"),
         ("Brevo key", "xkeysib- xsmtpsib-", r"x(?:key|smtp)sib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
         ("Twilio key", "SK", r"SK[0-9a-f]{32}(?![0-9a-f])"),
-        # Money.
+        # Payments.
         ("Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,250}"),
         ("Stripe webhook secret", "whsec_", r"whsec_[A-Za-z0-9+/=]{24,80}"),
         ("Square token", "sq0atp- sq0csp- EAAA", r"sq0(?:atp|csp)-[\w-]{22,60}|EAAA[\w+=-]{60}(?![\w+=-])"),
@@ -103,7 +103,7 @@ FORMATS = tuple(
         ("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
         ("EasyPost key", "EZAK EZTK", r"EZ[AT]K[A-Za-z0-9]{54}"),
         ("Flutterwave key", "FLWSECK", r"FLWSECK(?:_TEST)?-[0-9a-h]{12,40}-X"),
-        # Watching and working.
+        # Monitoring and work tools.
         ("New Relic key", "NRAK- NRII- NRSP-", r"NR(?:AK|II|SP)-[A-Za-z0-9-]{26,40}"),
         ("Grafana token", "glsa_ glc_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{32,400}"),
         ("Sentry token", "sntrys_ sntryu_", r"sntry[su]_[A-Za-z0-9+/=_-]{60,300}"),
@@ -133,7 +133,7 @@ FORMATS = tuple(
         ("Prefect or ReadMe key", "pnu_ rdme_", r"pnu_[a-z0-9]{36}|rdme_[a-z0-9]{70}"),
         ("Facebook token", "EAACEdEose0cBA EAA", r"EAACEdEose0cBA[A-Za-z0-9]{10,250}|EAA[MC][A-Za-z0-9]{80,250}"),
         ("Dropbox token", "sl.", r"sl\.[A-Za-z0-9_=-]{130,160}"),
-        # Of no service.
+        # Of no particular service.
         ("JSON web token", "eyJ", r"eyJ[\w-]{10,1000}\.eyJ[\w-]{10,4000}\.[\w-]{16,1000}"),
     )
 )

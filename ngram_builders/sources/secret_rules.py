@@ -1,8 +1,7 @@
-"""A line of text -> where in it a secret stands: a service's key, what a name calls a password, a URL with one.
+"""A line of text -> the secrets in it: keys of known services, values that a name calls secret, URL passwords.
 
-Three kinds of evidence: the published formats of `secret_formats`, what a name beside a literal says of it, and
-how much like chance the letters look. Every repeat of a pattern is bounded, so the time is linear in the line.
-Knows no lines around it and no files.
+Three kinds of evidence: the published formats of `secret_formats`, the name beside a literal, and how random the
+letters look. Every repeat in a pattern is bounded, so the time is linear in the line. Knows no files.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from typing import NamedTuple
 from ngram_builders.sources.secret_formats import FORMATS
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-_ANCHORS = tuple(sorted({anchor for one in FORMATS for anchor in one.anchors}))
+_ANCHORS = tuple(sorted({anchor for form in FORMATS for anchor in form.anchors}))
 _ANCHOR = re.compile("|".join(map(re.escape, _ANCHORS)))
-COMPILED = tuple((one.name, one.anchors, re.compile(_START + f"(?:{one.pattern})")) for one in FORMATS)
-# Anchors that no other text has, with enough behind them: a key whose end is not there yet.
+COMPILED = tuple((form.name, form.anchors, re.compile(_START + f"(?:{form.pattern})")) for form in FORMATS)
+# Anchors that no other text has, with enough after them: a key whose end is still missing.
 _BEGUN = re.compile(
-    rf"{_START}(?:{'|'.join(re.escape(one) for one in _ANCHORS if len(one) > 3)})[\w+/=.-]{{6,60}}$"
+    rf"{_START}(?:{'|'.join(re.escape(anchor) for anchor in _ANCHORS if len(anchor) > 3)})[\w+/=.-]{{6,60}}$"
 )
 
-# A long run of letters may be a key if it has a digit, or begins as keys do that may have none.
+# A long run of letters may be a key if it has a digit, or starts like keys that may have none.
 HINT = re.compile(
     r"\d|A[KSBC][IC]A[A-Z2-7]|hf_|gh[pousr]_|sk[-_]|xox|eyJ|npm_|GOCSPX|[a-z][A-Z]{1,2}[a-z]{1,2}[A-Z]"
 )
 
-# Names of what is secret have one of these in them, in lower case and with _ for -; they are quick to look for.
-WORDS = (b"passw", b"pwd", b"passphr", b"secret", b"token", b"credential")
-SPACED = (b"bearer ", b"basic ", b"identified by", b"curl ")
+# Every name of a secret contains one of these, in lower case and with _ for -; they are quick to search for.
+SECRET_WORDS = (b"passw", b"pwd", b"passphr", b"secret", b"token", b"credential")
+SECRET_PHRASES = (b"bearer ", b"basic ", b"identified by", b"curl ")
 _KEYS = ("api", "access", "auth", "private", "account", "encryption", "signing", "master")
-BEFORE_KEY = tuple(f"{kind}{mark}".encode() for kind in _KEYS for mark in ("", "_"))
+KEY_PREFIXES = tuple(f"{kind}{mark}".encode() for kind in _KEYS for mark in ("", "_"))
 
 _PASSWORD = r"passw(?:or)?d|passwrd|passphrase|pwd|identified\s{1,4}by"
 NAME = rf"(?P<name>{_PASSWORD}|secret|token|credentials?|(?:{'|'.join(_KEYS)})[_-]?key)"
@@ -56,13 +55,13 @@ _URL = re.compile(r"://[^\s:@/\"'`<>{}$\\]{0,80}:(?P<value>[^\s@/\"'`<>{}$\\]{3,
 _HEADER = re.compile(r"\b(?P<name>bearer|basic)(?P<more>)\s{1,4}(?P<value>[\w.=+/~-]{16,2000})", re.IGNORECASE)
 _CURL = re.compile(r"\s(?:-u|--user)[\s=]{0,4}[\"']?[^\s:\"'$<{]{1,80}:(?P<value>[^\s\"'$<{]{3,200})")
 LITERAL = re.compile(r"[\"'`](?P<value>[A-Za-z0-9+/_-]{32,128}={0,2})[\"'`]")
-# What a line must have before the patterns above are worth their time.
+# Quick checks that a line must pass before the patterns above are tried.
 _HAS_QUOTED = re.compile(r"[\"'`][^\"'`\s]{6,400}[\"'`]")
 _HAS_BARE = re.compile(r"[A-Z]{3}[A-Z0-9_]{0,40}(?:=|: )[^\s\"']{6}")
 _HAS_HEADER = re.compile(r"[bB]earer\s|BEARER\s|[bB]asic\s|BASIC\s|curl\s")
 
-# Names that go on like this are not of a secret itself.
-_ABOUT = re.compile(
+# Names that go on like this are about a secret, not the secret itself.
+_ABOUT_A_SECRET = re.compile(
     r"[\w-]{0,40}(?:hash|algo\w{0,10}|field|column|type|name|file|path|url|uri|regex|pattern|label|class|cls|id|len|length"
     r"|min|max|policy|format|scheme|endpoint|header|prefix|count|limit|method|mode|grant|input|prompt|help|hint|text"
     r"|error|message|mgr\w{0,30}|expir\w{0,10})s?",
@@ -75,112 +74,117 @@ _PLACEHOLDER = re.compile(
     r"|^(?:none|null|true|false|pass|pw|user|username|admin|root|guest|foo|bar|baz|postgres|mysql)\d{0,4}$",
     re.IGNORECASE,
 )
-_KINDS = tuple(map(re.compile, ("[a-z]", "[A-Z]", "[0-9]", r"[^A-Za-z0-9_.-]")))
+_LETTER_KINDS = tuple(map(re.compile, ("[a-z]", "[A-Z]", "[0-9]", r"[^A-Za-z0-9_.-]")))
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]*")
 _RUN = re.compile(r"[A-Za-z0-9]+")
-_SAME = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
-_DISTINCT = 8  # letters in a service's key; what has fewer was written by hand
+_RUN_OF_A_KIND = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
+_MIN_DISTINCT_LETTERS = 8  # in a key of a service; one with fewer was written by hand
 
 _PATTERNS = [pattern.pattern for pattern in list(globals().values()) if isinstance(pattern, re.Pattern)]
-RULES = zlib.crc32(repr((FORMATS, _PATTERNS)).encode()) >> 1  # what was masked by other rules has another number
+RULES = zlib.crc32(repr((FORMATS, _PATTERNS)).encode()) >> 1  # another number means that other lines were masked
 
 
 class Secret(NamedTuple):
-    """Where a secret stands in a text, and what it is."""
+    """A secret in a text."""
 
     start: int
     end: int
-    name: str
+    kind: str
 
 
-def keys_in(line: str) -> Iterator[Secret]:
-    """What has the form of a service's key, or looks like chance and has no telling name."""
+def find_keys(line: str) -> Iterator[Secret]:
+    """Find keys in a service's format, and quoted literals that look random."""
     if _ANCHOR.search(line):
         for name, anchors, pattern in COMPILED:
             if any(anchor in line for anchor in anchors):
-                found = (one for one in pattern.finditer(line) if _is_made(one[0]))
-                yield from (Secret(*one.span(), name) for one in found)
-    literals = (one for one in LITERAL.finditer(line) if _is_chance(one["value"]))
-    yield from (_at_value(one, "literal that looks random") for one in literals)
+                matches = (match for match in pattern.finditer(line) if _is_real_key(match[0]))
+                yield from (Secret(*match.span(), name) for match in matches)
+    literals = (match for match in LITERAL.finditer(line) if _looks_random(match["value"]))
+    yield from (_secret_value(match, "literal that looks random") for match in literals)
 
 
-def values_in(line: str) -> Iterator[Secret]:
-    """What stands beside a name that says what it is."""
+def find_named_values(line: str) -> Iterator[Secret]:
+    """Find values beside a name that calls them secret."""
     if _HAS_QUOTED.search(line):
-        yield from named(_QUOTED, line)
+        yield from _match_named(_QUOTED, line)
     if _HAS_BARE.search(line):
-        yield from named(_BARE, line)
+        yield from _match_named(_BARE, line)
     if _HAS_HEADER.search(line):
-        yield from named(_HEADER, line)
-        called = line.find("curl")  # its options come behind it
-        found = (one for one in _CURL.finditer(line, max(0, called)) if called >= 0 and _is_password(one["value"]))
-        yield from (_at_value(one, "password on a command line") for one in found)
+        yield from _match_named(_HEADER, line)
+        if (curl := line.find("curl")) >= 0:  # its options come after it
+            matches = (match for match in _CURL.finditer(line, curl) if _looks_like_password(match["value"]))
+            yield from (_secret_value(match, "password on a command line") for match in matches)
 
 
-def urls_in(line: str) -> Iterator[Secret]:
-    """Passwords in URLs, where words too are meant."""
-    for found in _URL.finditer(line):
-        if _is_password(found["value"]) or (len(found["value"]) > 5 and not _PLACEHOLDER.search(found["value"])):
-            yield _at_value(found, "password in a URL")
+def find_url_passwords(line: str) -> Iterator[Secret]:
+    """Find passwords in URLs, where plain words count too."""
+    for match in _URL.finditer(line):
+        value = match["value"]
+        if _looks_like_password(value) or (len(value) > 5 and not _PLACEHOLDER.search(value)):
+            yield _secret_value(match, "password in a URL")
 
 
-def named(pattern: re.Pattern[str], line: str) -> Iterator[Secret]:
-    """Values beside names that say what they are."""
-    for found in pattern.finditer(line):
-        judge = _is_password if _IS_PASSWORD.match(found["name"]) else _is_key
-        if not _ABOUT.fullmatch(found["more"]) and judge(found["value"]):
-            yield _at_value(found, f"value of a {found['name'].lower()}")
+def _match_named(pattern: re.Pattern[str], line: str) -> Iterator[Secret]:
+    """Match values beside names, and keep those that look like a password or a key, as the name says."""
+    for match in pattern.finditer(line):
+        looks_secret = _looks_like_password if _IS_PASSWORD.match(match["name"]) else _looks_generated
+        if not _ABOUT_A_SECRET.fullmatch(match["more"]) and looks_secret(match["value"]):
+            yield _secret_value(match, f"value of a {match['name'].lower()}")
 
 
-def _at_value(found: re.Match[str], what: str) -> Secret:
-    """A secret where the value stands."""
-    return Secret(*found.span("value"), what)
+def _secret_value(match: re.Match[str], kind: str) -> Secret:
+    """Return the secret at the group `value`."""
+    return Secret(*match.span("value"), kind)
 
 
-def is_begun(text: str) -> bool:
+def ends_inside_key(text: str) -> bool:
     """Whether a text ends within a service's key."""
-    return (found := _BEGUN.search(text)) is not None and len(set(found[0])) >= _DISTINCT
+    match = _BEGUN.search(text)
+    return match is not None and len(set(match[0])) >= _MIN_DISTINCT_LETTERS
 
 
-def _is_made(key: str) -> bool:
-    """Whether what has a key's form is one: not xxxx, not AWS's own EXAMPLE."""
-    return len(set(key)) >= _DISTINCT and "EXAMPLE" not in key and not re.search(r"(.)\1{5}", key)
+def _is_real_key(key: str) -> bool:
+    """Whether a match of a key's format is a key: not xxxx, not AWS's own EXAMPLE."""
+    return len(set(key)) >= _MIN_DISTINCT_LETTERS and "EXAMPLE" not in key and not re.search(r"(.)\1{5}", key)
 
 
-def _is_password(value: str) -> bool:
-    """Whether someone may use this as a password: it is no word, no placeholder and no name in code."""
+def _looks_like_password(value: str) -> bool:
+    """Whether someone may use this as a password: no word, no placeholder, no name in code."""
     if len(set(value)) < 4 or _PLACEHOLDER.search(value):
         return False
-    letters = any(kind.search(value) for kind in _KINDS[:2])
-    return letters and (any(kind.search(value) for kind in _KINDS[2:]) or _is_key(value))
+    letters = any(kind.search(value) for kind in _LETTER_KINDS[:2])
+    return letters and (any(kind.search(value) for kind in _LETTER_KINDS[2:]) or _looks_generated(value))
 
 
-def _is_key(value: str) -> bool:
-    """Whether a value looks generated: long, and kinds of letters alternate, as in no word and no name."""
+def _looks_generated(value: str) -> bool:
+    """Whether a value looks generated: long, and kinds of letters alternate as in no word or name."""
     if len(value) < 12 or _PLACEHOLDER.search(value):
         return False
     longest = max(_RUN.findall(value), key=len, default="")
     if len(longest) < 10 or _entropy(value) < 3.0:
         return False
-    digits = _KINDS[2].search(longest) is not None
-    return _mean_stay(longest) <= (3.0 if digits else 2.0) or (digits and _HEX.fullmatch(longest) is not None)
+    digits = _LETTER_KINDS[2].search(longest) is not None
+    return _mean_run_length(longest) <= (3.0 if digits else 2.0) or (
+        digits and _HEX.fullmatch(longest) is not None
+    )
 
 
-def _is_chance(value: str) -> bool:
-    """Whether a literal without a telling name is a secret: letters of base 64 by chance, but no digest in hex."""
-    if _HEX.fullmatch(value) or _PLACEHOLDER.search(value) or not all(kind.search(value) for kind in _KINDS[:3]):
+def _looks_random(value: str) -> bool:
+    """Whether an unnamed literal is a secret: random base 64, but no digest in hex."""
+    kinds = _LETTER_KINDS[:3]
+    if _HEX.fullmatch(value) or _PLACEHOLDER.search(value) or not all(kind.search(value) for kind in kinds):
         return False
     longest = max(_RUN.findall(value), key=len)
     if len(longest) < 16 or _HEX.fullmatch(longest):
         return False
-    return _entropy(value) >= 4.3 and _mean_stay(longest) <= 2.0
+    return _entropy(value) >= 4.3 and _mean_run_length(longest) <= 2.0
 
 
-def _mean_stay(text: str) -> float:
-    """For how many letters a text keeps to one kind: 1.6 if it is base 64 by chance, 3 and more in names."""
-    return len(text) / len(_SAME.findall(text))
+def _mean_run_length(text: str) -> float:
+    """Mean length of runs of one kind of letter: 1.6 in random base 64, 3 and more in names."""
+    return len(text) / len(_RUN_OF_A_KIND.findall(text))
 
 
 def _entropy(text: str) -> float:
-    """Bits a letter, by how often each stands in the text itself."""
+    """Bits per letter, from the letters' frequencies in the text itself."""
     return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())

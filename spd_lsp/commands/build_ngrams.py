@@ -129,24 +129,25 @@ def _check_language(language: str | None) -> None:
 def _explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     """Why a file is counted or not, in a line."""
     from ngram_builders.build import DUPLICATE, counted_for
-    from ngram_builders.sources.discovery import OTHER_LANGUAGE, akin, language_of, shown, why
+    from ngram_builders.sources.discovery import OTHER_LANGUAGE, display_path, explain_skipped
+    from ngram_builders.sources.language_ids import language_of, related_languages
 
     around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
-    fault, rule = why(file, (around or repos)[0])
-    if fault is None and language is not None and language_of(file) not in akin(language):
+    fault, rule = explain_skipped(file, (around or repos)[0])
+    if fault is None and language is not None and language_of(file) not in related_languages(language):
         fault = OTHER_LANGUAGE
     if fault is None and (first := counted_for(file, repos, language)):
         fault, rule = DUPLICATE, f"of {first}"
     if fault is None:
-        return f"{shown(file)}: counted as {language_of(file)}{_describe_hidden(file)}"
-    return shown(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
+        return f"{display_path(file)}: counted as {language_of(file)}{_describe_hidden(file)}"
+    return display_path(f"{file}: left out: {fault}" + (f" ({rule})" if rule else ""))
 
 
 def _describe_hidden(file: Path) -> str:
     """Which lines of a file are not counted, and what they look like; never what they say."""
-    from ngram_builders.sources.filters import masked_in
+    from ngram_builders.sources.filters import describe_secrets
 
-    found = masked_in(str(file))
+    found = describe_secrets(str(file))
     begins = [number for number, what in found.items() if found.get(number - 1) != what]
     ends = [number for number, what in found.items() if found.get(number + 1) != what]
     places = [str(first) if first == last else f"{first}-{last}" for first, last in zip(begins, ends, strict=True)]

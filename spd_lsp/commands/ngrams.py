@@ -136,12 +136,12 @@ def _parse_weight(registry: Registry, text: str) -> tuple[str, float]:
 
 def _warn(domain: Domain, language: str | None) -> None:
     """Say what keeps a table from serving what it was chosen for."""
-    from ngram_builders.sources.discovery import akin
+    from ngram_builders.sources.language_ids import related_languages
     from spd_lsp.commands.ngram_listing import mend
 
     if domain.fault:
         click.echo(f"{domain.name} serves nothing until it is mended: {mend(domain)}", err=True)
-    elif language and akin(language).isdisjoint(domain.languages):
+    elif language and related_languages(language).isdisjoint(domain.languages):
         found = ", ".join(domain.languages)
         click.echo(f"{domain.name} serves no {language} files: it was built from {found}", err=True)
 
@@ -194,7 +194,7 @@ def export_domain(settings: Settings, name: str, file: Path, replace: bool, name
 def _describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
     """What someone can make of an exported table."""
     from ngram_builders.counting.token_cache import read_contents
-    from ngram_builders.sources.discovery import shown
+    from ngram_builders.sources.discovery import display_path
 
     contents = read_contents(domain.path.parent, domain.path.name, domain.fingerprint)
     least = domain.recipe.get("min_files") or 1
@@ -205,7 +205,9 @@ def _describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
     if contents is not None and contents.is_old:
         yield f"it was built before secrets were masked as now; first run: spd-lsp ngrams rebuild {domain.name}"
     if names_files:
-        yield from sorted(map(shown, contents.files)) if contents else ["which files these are is not known here"]
+        yield from (
+            sorted(map(display_path, contents.files)) if contents else ["which files these are is not known here"]
+        )
 
 
 @ngrams.command("import", epilog=example("import team.ngt --domain team"))

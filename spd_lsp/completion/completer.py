@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ngram_builders.sources.filters import line_feeds
+from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
 from spd_lsp.completion.calibration import shares_right
 from spd_lsp.completion.context import plain, trim
@@ -183,7 +183,7 @@ class Completer:
 
     def written(self, ids: tuple[int, ...], prompt: Prompt) -> str:
         """All that a draft says there: without what the prompt gave back, and without half letters."""
-        return line_feeds(self.tokens.bytes_of(ids)[len(prompt.healed) :].decode(errors="ignore"))
+        return normalize_line_ends(self.tokens.bytes_of(ids)[len(prompt.healed) :].decode(errors="ignore"))
 
     def finished(self, ids: tuple[int, ...], prompt: Prompt, place: Place) -> bool:
         """Whether a draft is over: the model ended the text, or the line or block is complete."""

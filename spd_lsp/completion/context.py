@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ngram_builders.sources.filters import line_feeds
+from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parsing import begins_body, outline
 from spd_lsp.completion.syntax_outline import Part, Role
@@ -78,7 +78,7 @@ def plain(source: str, cursor: int) -> tuple[str, int]:
     cursor = min(max(cursor, 0), len(source))
     if source[cursor - 1 : cursor + 1] == "\r\n":
         cursor -= 1
-    return line_feeds(source), len(line_feeds(source[:cursor]))
+    return normalize_line_ends(source), len(normalize_line_ends(source[:cursor]))
 
 
 def lines(text: str) -> list[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ngram_builders.sources.masking import MARK, secrets_in
-from ngram_builders.sources.secret_rules import is_begun
+from ngram_builders.sources.masking import MARK, find_secrets
+from ngram_builders.sources.secret_rules import ends_inside_key
 
 REASON = "every draft held what looks like a secret"
 BEGIN = "-----BEGIN "  # of a key that goes on over lines
@@ -33,7 +33,7 @@ def withholds(before: str, after: str) -> Callable[[str], bool]:
     rest = after.partition("\n")[0]
 
     def tells(draft: str) -> bool:
-        return _copies(left, draft, known) or is_begun(left + draft) or says(left, draft, rest)
+        return _copies(left, draft, known) or ends_inside_key(left + draft) or says(left, draft, rest)
 
     return tells
 
@@ -41,7 +41,7 @@ def withholds(before: str, after: str) -> Callable[[str], bool]:
 def pieces(text: str) -> frozenset[str]:
     """Every part of a text's secrets that would give it away."""
     found: set[str] = set()
-    for secret in secrets_in(text):
+    for secret in find_secrets(text):
         for part in _ASIDE.split(text[secret.start : secret.end]):
             found.update(part[i : i + PIECE] for i in range(max(1, len(part) - PIECE + 1)))
     return frozenset(piece for piece in found if len(piece) > _TELLING)
@@ -57,7 +57,7 @@ def _copies(left: str, draft: str, known: frozenset[str]) -> bool:
 def says(left: str, draft: str, rest: str) -> bool:
     """Whether a secret stands in a draft, or begins before it and ends in it."""
     for end in (rest, *_QUOTES):
-        found = secrets_in(left + draft + end)
+        found = find_secrets(left + draft + end)
         if any(one.start < len(left) + len(draft) and one.end > len(left) for one in found):
             return True
     return False

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ngram_builders.arrays import U64
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, stream
-from ngram_builders.sources.filters import source_of
+from ngram_builders.sources.filters import read_source_text
 from ngram_builders.table.reader import Table, query
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import Package
@@ -144,7 +144,7 @@ def _training_texts(training: Sequence[Path], report: Report) -> Iterator[list[s
         )
     for start in range(0, len(paths), _BATCH):
         report(start, len(paths))
-        read = (source_of(str(path)) for path in paths[start : start + _BATCH])
+        read = (read_source_text(str(path)) for path in paths[start : start + _BATCH])
         yield [text for text, fault in read if fault is None]
 
 

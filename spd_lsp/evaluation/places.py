@@ -17,8 +17,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import language_of_name, survey
-from ngram_builders.sources.filters import source_of
+from ngram_builders.sources.discovery import survey
+from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.evaluation.code_lines import CODE, LEXEME, Line, code_lines
 
@@ -104,9 +105,9 @@ def _read_package(folder: Path) -> Package:
     name = folder.resolve().name
     seen: set[str] = set()
     sources = []
-    for path in sorted(found.path for found in survey(folder).found):
-        text, fault = source_of(path)
-        language = language_of_name(Path(path).name)
+    for path in sorted(file.path for file in survey(folder).files):
+        text, fault = read_source_text(path)
+        language = language_of(Path(path).name)
         if fault is None and language is not None and text not in seen:
             seen.add(text)
             inner = Path(path).resolve().relative_to(folder.resolve()).as_posix()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import PurePath
 
-from ngram_builders.sources.discovery import language_of
+from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.secret_files import is_secret
 
 # Of what is never counted as source: how editors call it, by extension or by name.

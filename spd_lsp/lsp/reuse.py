@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ngram_builders.sources.filters import line_feeds
+from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.lsp.request import Question
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def rest_of(asked: Question, answer: Answer, now: Question) -> Answer | None:
     typed = now.source[asked.cursor : now.cursor]
     if not typed or not _goes_on(asked, typed, now):
         return None
-    typed = line_feeds(typed)
+    typed = normalize_line_ends(typed)
     left = [
         dataclasses.replace(draft, text=draft.text[len(typed) :])
         for draft in answer.completions

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ngram_builders.sources.filters import line_feeds
+from ngram_builders.sources.filters import normalize_line_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Open:
     @property
     def plain(self) -> Open:
         """The same with "\\n" for every line end, which is all that tokens know."""
-        return replace(self, text=line_feeds(self.text)) if "\r" in self.text else self
+        return replace(self, text=normalize_line_ends(self.text)) if "\r" in self.text else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
-from ngram_builders.sources.discovery import Found, akin, language_of, reason, walk
-from ngram_builders.sources.filters import EMPTY, UNREADABLE, Unfit, examine, read
+from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
+from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
+from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.table.overlay import Document, Ledger, Overlay
 from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
 
@@ -83,7 +84,7 @@ class Followed:
         self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
         self.judged: dict[str, bool] = {}
         language = domain.recipe.get("language")
-        self.wanted = akin(str(language)) if language else None
+        self.wanted = related_languages(str(language)) if language else None
 
     def read(self, key: Hashable) -> tuple[Ints, ...] | None:
         """The streams of a text that the table contains."""
@@ -108,7 +109,7 @@ class Followed:
         """Whether a file that the table does not contain is one of its sources, or will be once it has text."""
         try:
             return language_of(path) in (self.wanted or {language_of(path)}) and any(
-                reason(path, root) in (None, EMPTY) for root in self.domain.roots if path.is_relative_to(root)
+                skip_reason(path, root) in (None, EMPTY) for root in self.domain.roots if path.is_relative_to(root)
             )
         except (UserError, OSError):  # it is not there yet
             return False
@@ -118,10 +119,10 @@ class Followed:
         self.judged.clear()
         missing, unread = dict.fromkeys(self.states), []
         for root in self.domain.roots:
-            for number, (path, verdict) in enumerate(walk(str(root), self.wanted)):
+            for number, (path, verdict) in enumerate(walk_sources(str(root), self.wanted)):
                 if number % _LOOKS == 0:
                     yield
-                if isinstance(verdict, Found):
+                if isinstance(verdict, SourceFile):
                     missing.pop(path, None)
                     if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
                         yield from self.look(path)
@@ -151,10 +152,10 @@ class Followed:
     def document(self, path: str) -> Generator[None, None, Document | None]:
         """A file's text as ids; None if it is no source."""
         try:
-            data = read(path)
-        except Unfit:
+            data = read_file(path)
+        except NotSource:
             return None
-        text, fault = examine(data)
+        text, fault = decode_source(data)
         if fault is not None:
             return None
         key = digest_of(text.encode())

@@ -20,8 +20,8 @@ import numpy as np
 
 from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
-from ngram_builders.sources.discovery import akin, language_of
-from ngram_builders.sources.filters import LARGEST, examine
+from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source
+from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import Document, Ledger, Overlay
@@ -146,7 +146,7 @@ class Live:
 
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
         """What open files of such a language say that belong to no domain."""
-        ledger = self.loose.get(akin(language)) if language else None
+        ledger = self.loose.get(related_languages(language)) if language else None
         return ledger.overlay.columns if ledger else ()
 
     def following(self, domain: Domain, read: Callable[[], Contents | None]) -> Work:
@@ -246,7 +246,7 @@ class Live:
         """Put a document to the open files of its language, or take it from there."""
         language = opened.language or language_of(PurePath(opened.name))
         if language is not None:
-            kin = akin(language)
+            kin = related_languages(language)
             if document is not None:
                 self.loose.setdefault(kin, Ledger(Overlay(vocab_size=self.vocab_size)))
             if kin in self.loose:
@@ -345,9 +345,9 @@ class Live:
 
 def _countable(opened: Open, text: str) -> str | None:
     """What may be counted of a document: code that someone wrote, secrets masked; None if nothing may."""
-    if is_secret(opened.path or PurePath(opened.name)) or len(text) > LARGEST:
+    if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
         return None
-    masked, fault = examine(text.encode())
+    masked, fault = decode_source(text.encode())
     return masked if fault is None else None
 
 

@@ -211,7 +211,7 @@ def test_a_table_that_counted_carriage_returns_brings_none_into_a_completion(
     completer, registry, tokens, repository
 ):
     """As tables of files with such line ends were before."""
-    with patch("ngram_builders.sources.filters.line_feeds", lambda text: text):
+    with patch("ngram_builders.sources.filters.normalize_line_ends", lambda text: text):
         write(repository, HABIT.replace("\n", "\r\r\n"))
         teach(repository, registry, tokens)
     for source in ("def f(frobnicator):", "def f(frobnicator):\n    zygote =", ASKED):

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import pytest
 
-from ngram_builders.sources.discovery import language_of
+from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.languages import LANGUAGES, grammar, missing_closers, parse
 
 NODE_FIELDS = ("functions", "classes", "imports", "bare", "containers", "leading", "comments", "strings", "bodies")

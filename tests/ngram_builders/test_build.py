@@ -520,7 +520,7 @@ def test_a_repository_that_vanishes_does_not_take_its_table_along(registry: Regi
     with pytest.raises(UserError, match="found it gone while it was read"):
         run(registry, repo, encode=vanishing)
     assert registry.find("repo").path == old.path
-    with pytest.raises(UserError, match="found nothing at"):
+    with pytest.raises(UserError, match="does not exist"):
         run(registry, repo)
 
 

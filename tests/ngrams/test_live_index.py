@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
 from ngram_builders.registry.domains import Domain
-from ngram_builders.sources.filters import examine
+from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.writer import columns_of
 from spd_lsp.completion.context import plain
@@ -62,7 +62,7 @@ class Snapshot:
         self.known: dict[bytes, Any] = {}
         self.is_old = False
         for path in paths:
-            text, fault = examine(path.read_bytes())
+            text, fault = decode_source(path.read_bytes())
             if fault is None:
                 digest, status = digest_of(text.encode()), path.stat()
                 self.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
@@ -79,7 +79,7 @@ def domain_of(root: Path, name: str = "mine", **recipe: str) -> Domain:
 
 def count(texts: Iterable[str]) -> Run:
     """What a table built from scratch counts: each text once, what is no source not at all."""
-    known = {masked for text in texts for masked, fault in [examine(text.encode())] if fault is None}
+    known = {masked for text in texts for masked, fault in [decode_source(text.encode())] if fault is None}
     streams = [stream(tokens().encode(text), tokens().end_of_text) for text in sorted(known)]
     return count_streams(streams, orders=ORDERS, vocab_size=tokens().vocab_size)
 

@@ -17,8 +17,9 @@ import numpy as np
 from ngram_builders.arrays import Ids
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, count_streams, stream
-from ngram_builders.sources.discovery import language_of, survey
-from ngram_builders.sources.filters import source_of
+from ngram_builders.sources.discovery import survey
+from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.format import Columns
 from ngram_builders.table.writer import columns_of
 from spd_lsp.completion.tokenizer import Tokens
@@ -68,10 +69,10 @@ def read_source(
     A text that occurs twice counts once, so that what is asked about is not also counted.
     """
     random = np.random.default_rng([seed, *folder.resolve().name.encode()])
-    files = [path for path in survey(folder).sources if language_of(path) == language]
+    files = [path for path in survey(folder).paths if language_of(path) == language]
     texts: dict[bytes, tuple[Path, str]] = {}
     for path in files:
-        text, fault = source_of(str(path))
+        text, fault = read_source_text(str(path))
         if fault is None:
             texts.setdefault(hashlib.sha256(text.encode()).digest(), (path, text))
     order = random.permutation(len(texts))

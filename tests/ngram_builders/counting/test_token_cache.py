@@ -18,11 +18,11 @@ from numpy.testing import assert_array_equal
 from ngram_builders.counting import token_cache as module
 from ngram_builders.counting.token_cache import FILE, Document, State, Store, read_contents
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import Found
+from ngram_builders.sources.discovery import SourceFile
 
 IDS = np.array([5, 0, 65535])
 WIDE = np.array([70_000, 1])
-FOUND = Found("/repo/a.py", 12, 10**18 + 1, 10**18 + 2, 2**64 - 1)
+FOUND = SourceFile("/repo/a.py", 12, 10**18 + 1, 10**18 + 2, 2**64 - 1)
 DOCUMENT = Document("/repo/a.py", 12, 10**18 + 1, b"a" * 16, "python")
 
 

@@ -16,7 +16,7 @@ from ngram_builders.counting.external_merge import read_run
 from ngram_builders.distributed.stages import STAGES, TABLE, Plan, facts_of, prepare, work_on, write_pieces
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, stream
-from ngram_builders.sources.discovery import language_of_name
+from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode, make_encode
@@ -67,7 +67,7 @@ def in_one_go(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, 
     for file in paths:
         text = Path(file).read_text(encoding="utf-8")
         if text and "DO NOT EDIT" not in text:
-            texts.setdefault(text, language_of_name(file) or "")
+            texts.setdefault(text, language_of(file) or "")
     counter = TokenCounter(path.parent, orders=orders, vocab_size=VOCABULARY)
     counter.add(stream(ids, END) for ids in encode(list(texts)))
     write_table(

@@ -1,4 +1,4 @@
-"""Only hand-written source is counted; everything else is left out under a reason that can be asked for."""
+"""Only hand-written source is counted; everything else is skipped for a reason that `--why` explains."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 import ngram_builders
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import akin, language_of, reason, shown, survey
-from ngram_builders.sources.filters import source_of
+from ngram_builders.sources.discovery import display_path, skip_reason, survey
+from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.sources.secret_files import is_secret
 
 CODE = "def f(x):\n    return x\n"
@@ -30,7 +31,7 @@ def sources(root: Path) -> list[str]:
     return [name for name, fault in verdicts(root).items() if fault is None]
 
 
-def left_out(root: Path) -> dict[str, list[str]]:
+def skipped(root: Path) -> dict[str, list[str]]:
     faults: dict[str, list[str]] = {}
     for name, fault in verdicts(root).items():
         if fault is not None:
@@ -41,7 +42,7 @@ def left_out(root: Path) -> dict[str, list[str]]:
 def verdicts(root: Path) -> dict[str, str | None]:
     """The survey by name, then every file that it found by content."""
     found = survey(root)
-    judged = {one.path: source_of(one.path)[1] for one in found.found} | found.left_out
+    judged = {one.path: read_source_text(one.path)[1] for one in found.files} | found.skipped
     return {Path(path).relative_to(root.resolve()).as_posix(): fault for path, fault in judged.items()}
 
 
@@ -80,9 +81,9 @@ def test_language_ids_are_those_of_lsp(name: str, language: str | None) -> None:
 
 
 def test_kin_languages_are_mutual() -> None:
-    assert "javascript" in akin("typescriptreact")
-    assert "typescriptreact" in akin("javascript")
-    assert akin("python") == {"python"}
+    assert "javascript" in related_languages("typescriptreact")
+    assert "typescriptreact" in related_languages("javascript")
+    assert related_languages("python") == {"python"}
 
 
 @pytest.mark.parametrize(
@@ -117,9 +118,9 @@ def test_each_kind_is_left_out_under_its_reason(
     tmp_path: Path, name: str, content: str | bytes, fault: str
 ) -> None:
     plant(tmp_path, {name: content, "kept.py": CODE})
-    assert left_out(tmp_path) == {fault: [name]}
-    assert reason(tmp_path / name, tmp_path) == fault
-    assert reason(tmp_path / "kept.py", tmp_path) is None
+    assert skipped(tmp_path) == {fault: [name]}
+    assert skip_reason(tmp_path / name, tmp_path) == fault
+    assert skip_reason(tmp_path / "kept.py", tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_ordinary_sources_are_kept(tmp_path: Path, content: str) -> None:
 
 def test_a_file_about_generated_files_is_not_one() -> None:
     package = Path(ngram_builders.__file__).parent
-    assert reason(package / "sources" / "discovery.py", package) is None
+    assert skip_reason(package / "sources" / "discovery.py", package) is None
 
 
 @pytest.mark.parametrize(
@@ -160,8 +161,8 @@ def test_a_file_about_generated_files_is_not_one() -> None:
 def test_foreign_folders_are_skipped_as_one_entry(tmp_path: Path, folder: str) -> None:
     plant(tmp_path, {f"{folder}/a.py": CODE, f"{folder}/deep/b.py": CODE, "kept.py": CODE})
     fault = "version control, dependency or build folder"
-    assert left_out(tmp_path) == {fault: [folder]}
-    assert reason(tmp_path / folder / "deep" / "b.py", tmp_path) == fault
+    assert skipped(tmp_path) == {fault: [folder]}
+    assert skip_reason(tmp_path / folder / "deep" / "b.py", tmp_path) == fault
 
 
 def test_a_virtual_environment_is_known_under_any_name(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_ignore_files_act_as_in_git(tmp_path: Path) -> None:
     ).stdout.split()
     assert sources(tmp_path) == sorted(listed)
     assert sources(tmp_path) == ["a.py", "other/only.py", "sub/a.py", "sub/keep_gen.py", "tmp/b.py"]
-    assert left_out(tmp_path)["ignored by .gitignore"] == [
+    assert skipped(tmp_path)["ignored by .gitignore"] == [
         "logs", "only.py", "skip.py", "sub/deep", "sub/x_gen.py", "tmp/a.py",
     ]  # fmt: skip
 
@@ -206,8 +207,8 @@ def test_spdignore_adds_to_gitignore_and_cannot_undo_it(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(["a.py", "b.py", "c.py"], CODE))
     plant(tmp_path, {".gitignore": "a.py\n", ".spdignore": "b.py\n!a.py\n"})
     assert sources(tmp_path) == ["c.py"]
-    assert reason(tmp_path / "a.py", tmp_path) == "ignored by .gitignore"
-    assert reason(tmp_path / "b.py", tmp_path) == "ignored by .spdignore"
+    assert skip_reason(tmp_path / "a.py", tmp_path) == "ignored by .gitignore"
+    assert skip_reason(tmp_path / "b.py", tmp_path) == "ignored by .spdignore"
 
 
 def test_rules_of_the_repository_around_a_folder_count(tmp_path: Path) -> None:
@@ -222,41 +223,41 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "src" / "b.py").symlink_to(tmp_path / "src" / "a.py")
     (tmp_path / "src" / "gone.py").symlink_to(tmp_path / "nowhere")
     assert sources(tmp_path / "src") == ["a.py"]
-    assert left_out(tmp_path / "src") == {"symbolic link": ["b.py", "gone.py", "loop"]}
+    assert skipped(tmp_path / "src") == {"symbolic link": ["b.py", "gone.py", "loop"]}
     assert (
-        reason(tmp_path / "src" / "loop" / "a.py", tmp_path / "src") is None
+        skip_reason(tmp_path / "src" / "loop" / "a.py", tmp_path / "src") is None
     )  # the file itself, by its real place
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.py")
-    assert left_out(tmp_path) == {"not a regular file": ["a.py"]}
+    assert skipped(tmp_path) == {"not a regular file": ["a.py"]}
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.py")
-    assert source_of(str(tmp_path / "a.py")) == ("", "not a regular file")
+    assert read_source_text(str(tmp_path / "a.py")) == ("", "not a regular file")
 
 
 def test_a_file_of_two_gigabytes_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "a.py").open("wb") as file:
         file.truncate(2 << 30)
-    assert left_out(tmp_path) == {"larger than 1 MB": ["a.py"]}
-    assert source_of(str(tmp_path / "a.py")) == ("", "larger than 1 MB")
+    assert skipped(tmp_path) == {"larger than 1 MB": ["a.py"]}
+    assert read_source_text(str(tmp_path / "a.py")) == ("", "larger than 1 MB")
 
 
 def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
     plant(tmp_path, {"target.py": CODE})
     (tmp_path / "a.py").symlink_to("target.py")
-    assert source_of(str(tmp_path / "a.py")) == ("", "unreadable")
+    assert read_source_text(str(tmp_path / "a.py")) == ("", "unreadable")
 
 
 def test_a_link_to_another_place_as_the_root_is_that_place(tmp_path: Path) -> None:
     plant(tmp_path, {"real/a.py": CODE})
     (tmp_path / "name").symlink_to("real", target_is_directory=True)
-    assert survey(tmp_path / "name").sources == survey(tmp_path / "real").sources
+    assert survey(tmp_path / "name").paths == survey(tmp_path / "real").paths
 
 
 def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +270,7 @@ def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path: Path, monkeypatch
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert survey(tmp_path).left_out == {str(tmp_path.resolve() / "locked"): "unreadable"}
+    assert survey(tmp_path).skipped == {str(tmp_path.resolve() / "locked"): "unreadable"}
     assert sources(tmp_path) == ["a.py"]
 
 
@@ -278,20 +279,23 @@ def test_roots_in_any_order_and_overlap_give_each_file_once(tmp_path: Path) -> N
     roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]
     found = survey(*roots)
     assert found == survey(*reversed(roots))
-    assert [path.name for path in found.sources] == ["a.py", "b.py", "c.py"]
-    assert found.reasons() == {"version control, dependency or build folder": 1}
+    assert [path.name for path in found.paths] == ["a.py", "b.py", "c.py"]
+    assert found.count_skipped() == {"version control, dependency or build folder": 1}
 
 
 def test_one_language_takes_its_kin_along(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
     found = survey(tmp_path, language="typescript")
-    assert [path.name for path in found.sources] == ["a.ts", "b.js"]
-    assert found.reasons() == {"other language": 1, "not source code": 1}
+    assert [path.name for path in found.paths] == ["a.ts", "b.js"]
+    assert found.count_skipped() == {"other language": 1, "not source code": 1}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_any_name_can_be_printed() -> None:
-    assert shown(os.fsdecode("caf?/ä.py".encode().replace(b"?", b"\xff"))).encode() == "caf\ufffd/ä.py".encode()
+    assert (
+        display_path(os.fsdecode("caf?/ä.py".encode().replace(b"?", b"\xff"))).encode()
+        == "caf\ufffd/ä.py".encode()
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
@@ -314,15 +318,15 @@ def test_secrets_are_known_by_name(name: str) -> None:
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
     plant(tmp_path, {"a.py": CODE})
-    with pytest.raises(UserError, match="expected the folder of a repository, found a file"):
+    with pytest.raises(UserError, match="is a file, not a folder"):
         survey(tmp_path / "a.py")
-    with pytest.raises(UserError, match="found nothing"):
+    with pytest.raises(UserError, match="does not exist"):
         survey(tmp_path / "missing")
 
 
 def test_a_verdict_needs_a_file_of_the_repository(tmp_path: Path) -> None:
     plant(tmp_path, {"repo/a.py": CODE, "b.py": CODE})
-    with pytest.raises(UserError, match="expected a file below"):
-        reason(tmp_path / "b.py", tmp_path / "repo")
+    with pytest.raises(UserError, match="name a file of that repository"):
+        skip_reason(tmp_path / "b.py", tmp_path / "repo")
     with pytest.raises(UserError, match="no such file"):
-        reason(tmp_path / "repo" / "missing.py", tmp_path / "repo")
+        skip_reason(tmp_path / "repo" / "missing.py", tmp_path / "repo")

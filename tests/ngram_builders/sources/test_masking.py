@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.sources import secret_rules
-from ngram_builders.sources.masking import MARK, mask, masked_lines, secret_lines, secrets_in
+from ngram_builders.sources.masking import MARK, find_masked_lines, find_secret_lines, find_secrets, mask
 from ngram_builders.sources.secret_formats import FORMATS
 from tests.planted import ALPHANUMERIC, BASE64, HEX, letters, lines, private_key
 from tests.test_patterns import Expression, how_used, slow
@@ -22,7 +22,7 @@ def test_a_line_with_a_secret_is_replaced_by_the_mark_and_those_around_it_stay(w
     assert secret in line
     for above, below in (("import os", "x = 1"), ("# Ägypten 😀", "")):
         assert mask(f"{above}\n{line}\n{below}") == f"{above}\n{MARK}\n{below}"
-    assert any(secret in line[one.start : one.end] for one in secrets_in(line))
+    assert any(secret in line[one.start : one.end] for one in find_secrets(line))
 
 
 ORDINARY = """
@@ -98,14 +98,14 @@ def test_what_only_mentions_a_private_key_takes_no_code_with_it() -> None:
 def test_a_text_without_secrets_is_the_same_object() -> None:
     text = "\n".join(ORDINARY)
     assert mask(text) is text
-    assert masked_lines(text) == []
+    assert find_masked_lines(text) == []
 
 
 def test_masked_lines_are_told_and_a_masked_text_stays_as_it_is() -> None:
     line, _ = lines()["password"]
     text = f"a\n{line}\nb\n{line}"
-    assert masked_lines(mask(text)) == [2, 4]
-    assert secret_lines(text) == {2: "value of a password", 4: "value of a password"}
+    assert find_masked_lines(mask(text)) == [2, 4]
+    assert find_secret_lines(text) == {2: "value of a password", 4: "value of a password"}
     assert mask(mask(text)) == mask(text)
 
 
@@ -141,14 +141,14 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_text_takes_no_longer_than_its_length_allows(kind: str) -> None:
     text = HOSTILE[kind]
-    secrets_in("warm")
+    find_secrets("warm")
     best = min(duration(text) for _ in range(3))
     assert best < 0.25, f"{best:.3f} s for {len(text):,} letters"
 
 
 def duration(text: str) -> float:
     started = time.process_time()
-    secrets_in(text)
+    find_secrets(text)
     return time.process_time() - started
 
 

@@ -8,8 +8,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from ngram_builders.sources import secret_files
-from ngram_builders.sources.discovery import reason, survey
-from ngram_builders.sources.secret_files import OWN_LIST, is_secret, own_globs
+from ngram_builders.sources.discovery import skip_reason, survey
+from ngram_builders.sources.secret_files import USER_LIST, is_secret, user_globs
 from spd_lsp.lsp.exclusions import refusal
 
 HELD = """
@@ -30,9 +30,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "configuration"
     folder.mkdir()
     monkeypatch.setattr(secret_files.platformdirs, "user_config_dir", lambda name, appauthor: str(folder))
-    own_globs.cache_clear()
-    yield folder / OWN_LIST
-    own_globs.cache_clear()
+    user_globs.cache_clear()
+    yield folder / USER_LIST
+    user_globs.cache_clear()
 
 
 @pytest.mark.parametrize("name", HELD.split())
@@ -54,16 +54,20 @@ def test_a_person_s_own_list_adds_and_takes_back_for_builds_and_editors(own: Pat
     for name in ("clients_eu.py", "internal/keys.py", "credentials.py", "main.py", ".aws/tool.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x = 1\n", encoding="utf-8")
-    assert [path.name for path in survey(root).sources] == ["credentials.py", "main.py"]
-    assert reason(root / "internal" / "keys.py", root) == reason(root / ".aws" / "tool.py", root) == "secret"
+    assert [path.name for path in survey(root).paths] == ["credentials.py", "main.py"]
+    assert (
+        skip_reason(root / "internal" / "keys.py", root)
+        == skip_reason(root / ".aws" / "tool.py", root)
+        == "secret"
+    )
     assert refusal(root / "clients_eu.py", "python", ()) and not refusal(root / "credentials.py", "python", ())
 
 
 def test_a_repository_cannot_take_anything_back(own: Path, tmp_path: Path) -> None:
-    for name in (OWN_LIST, ".spdignore", ".gitignore"):
+    for name in (USER_LIST, ".spdignore", ".gitignore"):
         (tmp_path / name).write_text("!credentials.py\n", encoding="utf-8")
     (tmp_path / "credentials.py").write_text("x = 1\n", encoding="utf-8")
-    assert reason(tmp_path / "credentials.py", tmp_path) == "secret"
+    assert skip_reason(tmp_path / "credentials.py", tmp_path) == "secret"
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"a" * 200_000, b"!\n!!\n*[\n"])
@@ -72,5 +76,5 @@ def test_a_list_that_makes_no_sense_changes_nothing(own: Path, content: bytes) -
     assert is_secret(".env") and not is_secret("main.py")
     own.unlink()
     own.mkdir()
-    own_globs.cache_clear()
-    assert own_globs() == ()
+    user_globs.cache_clear()
+    assert user_globs() == ()

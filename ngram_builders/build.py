@@ -26,15 +26,15 @@ from ngram_builders.counting.token_cache import FILE, Store, remove
 from ngram_builders.counting.tokenize import Encode, Reading, Report, digest_of, languages_of, learn
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
-from ngram_builders.registry.domains import Domain, check_name, distinct, table_name
-from ngram_builders.registry.model_match import is_anothers, name_beside
+from ngram_builders.registry.domains import Domain, check_name, resolve_roots, table_name
+from ngram_builders.registry.model_match import is_for_another_model, name_for_model
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.masking import MARK, find_masked_lines
 from ngram_builders.table.format import TableSummary
-from ngram_builders.table.order_weights import TELLING, assess
+from ngram_builders.table.order_weights import MIN_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
@@ -126,7 +126,7 @@ def build(
         "model": model,
     }
     recipe |= {"min_files": min_files} if min_files > 1 else {}
-    with registry.building(name) as home:
+    with registry.lock_for_build(name) as home:
         if fresh:
             remove(home / FILE)
         with Store(home / FILE, fingerprint) as store:
@@ -222,7 +222,7 @@ class Job:
         return (
             {document.digest for document in earlier.documents} == set(task.digests)
             and earlier.table.summary.sources == languages_of(task.documents)
-            and domain.roots == distinct(self.roots)
+            and domain.roots == resolve_roots(self.roots)
             and domain.recipe == self.recipe
         )
 
@@ -254,9 +254,9 @@ class Job:
             with suppress(UserError):  # a table that cannot serve is worth nothing
                 beside[name] = Table.open(other, self.terms.fingerprint).columns
         sample = chain.from_iterable(streams_of(sorted(task.digests), task, self.store, FEW))
-        found = assess(Table.open(path).columns, sample, self.terms.orders, beside)
+        found = measure_perplexity(Table.open(path).columns, sample, self.terms.orders, beside)
         self.report("worth", 1, 1)
-        if found is not None and found.places >= TELLING:
+        if found is not None and found.places >= MIN_POSITIONS:
             self.perplexity.update(found.perplexity)
 
 
@@ -371,15 +371,20 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
 
     After the first folder, or after it and the model where another model has that name, or with a digest.
     """
-    places = distinct(roots)
+    places = resolve_roots(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", places[0].name).strip("-.")[:56].rstrip(".") or "repository"
     known = {domain.name: domain for domain in registry.domains()}
-    names = [name, name_beside(name, model), _with_digest(name, places[0]), _with_digest(name, places[0], model)]
+    names = [
+        name,
+        name_for_model(name, model),
+        _with_digest(name, places[0]),
+        _with_digest(name, places[0], model),
+    ]
     if name in known and known[name].roots not in ((), places):
         names[1:3] = names[2:0:-1]  # another repository has it, which the model's name would not tell apart
 
     def is_own(domain: Domain) -> bool:
-        return not (fingerprint and is_anothers(domain, model, fingerprint))
+        return not (fingerprint and is_for_another_model(domain, model, fingerprint))
 
     found = (one for one in names if one in known and known[one].roots == places and is_own(known[one]))
     free = (one for one in names if one not in known or (not known[one].roots and is_own(known[one])))

@@ -18,7 +18,7 @@ from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
 
 MEMORY = 192 * 2**20  # bytes of runs that a counter holds before it spills them
 BLOCK = 1_000_000  # tokens counted at once
-PIECE = 3_000_000  # records merged at once
+_PIECE = 3_000_000  # records merged at once
 _RECORD_BYTES = 12
 
 
@@ -138,7 +138,7 @@ def read_run(path: Path) -> Run:
     return Run(records, np.memmap(path, np.int32, "r", 8 * length, (length,)))
 
 
-def merged(runs: Sequence[Run], vocab_size: int, piece: int = PIECE) -> Iterator[Run]:
+def merged(runs: Sequence[Run], vocab_size: int, piece: int = _PIECE) -> Iterator[Run]:
     """The sum of sorted runs, in sorted pieces of whole contexts; takes memory for a piece, not for the sum."""
     runs = [run for run in runs if len(run)]
     if not runs:

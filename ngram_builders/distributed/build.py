@@ -123,7 +123,7 @@ def build(
         fingerprint=fingerprint,
         language=language,
     )
-    work = (cluster.folder or registry.home(name)).resolve() / f"{name}-{digest(plan, inputs)}.counting"
+    work = (cluster.folder or registry.domain_folder(name)).resolve() / f"{name}-{digest(plan, inputs)}.counting"
     prepare(work, plan, cut(inputs, plan.shards))
     if not run(work, plan, cluster, make_encode, report):
         return Outcome(None, ())
@@ -135,7 +135,7 @@ def build(
     made = registry.install(name, lambda scratch: adopt(work / TABLE, scratch), roots=folders, recipe=recipe)
     for old in (
         work,
-        *registry.home(name).glob("*.counting"),
+        *registry.domain_folder(name).glob("*.counting"),
     ):  # what earlier runs left in the domain's folder too
         shutil.rmtree(old, ignore_errors=True)
     return Outcome(

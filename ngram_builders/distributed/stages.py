@@ -37,7 +37,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDER_SHIFT, Run, prune, stream
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.format import replace_file
-from ngram_builders.table.order_weights import PLACES, TELLING, assess
+from ngram_builders.table.order_weights import MAX_POSITIONS, MIN_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
@@ -174,7 +174,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str,
     noted = len(_read_digests(work, rank)[0])
     languages: Counter[str] = Counter()
     files = masked = 0
-    sample = Sample(PLACES)
+    sample = Sample(MAX_POSITIONS)
     digests: deque[bytes] = deque()  # of texts on their way to being counted
 
     def texts() -> Iterator[str]:
@@ -242,8 +242,8 @@ def _put_together(work: Path, plan: Plan) -> dict[str, Any]:
         files=sum(facts["files"] for facts in counted),
         sources=sum((Counter(facts["languages"]) for facts in counted), Counter()),
     )
-    found = assess(Table.open(work / TABLE).columns, _samples(work, plan), plan.orders)
-    told = found.perplexity if found is not None and found.places >= TELLING else {}
+    found = measure_perplexity(Table.open(work / TABLE).columns, _samples(work, plan), plan.orders)
+    told = found.perplexity if found is not None and found.places >= MIN_POSITIONS else {}
     return {"ngrams": summary.ngrams, "bytes": summary.size, "perplexity": told}
 
 
@@ -276,7 +276,7 @@ class Sample:
 
 def _samples(work: Path, plan: Plan) -> Iterator[Ints]:
     """The documents with the lowest digests of all shards."""
-    sample = Sample(PLACES)
+    sample = Sample(MAX_POSITIONS)
     for rank in range(plan.shards):
         for digest, data in msgpack.unpackb((work / "samples" / name(rank)).read_bytes()):
             sample.add(digest, np.frombuffer(data, "<u4").astype(np.int64))

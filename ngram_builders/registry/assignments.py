@@ -26,15 +26,15 @@ from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_
 _FORMAT = 2
 KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values()])
 
-Choice = tuple[tuple[str, float], ...]  # names of domains with weights
+Assignment = tuple[tuple[str, float], ...]  # names of domains with weights
 
 
 @dataclass(frozen=True, slots=True)
-class Uses:
+class Assignments:
     """What people chose; a choice of nothing is none."""
 
-    workspaces: Mapping[str, Choice] = field(default_factory=dict)  # by the real path of the folder
-    languages: Mapping[str, Choice] = field(default_factory=dict)
+    workspaces: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
+    languages: Mapping[str, Assignment] = field(default_factory=dict)
 
     def names(self) -> frozenset[str]:
         """Every domain that is chosen anywhere."""
@@ -46,19 +46,19 @@ class Uses:
         chosen = [*self.workspaces.items(), *self.languages.items()]
         return tuple((user, weight) for user, choice in chosen for found, weight in choice if found == name)
 
-    def map(self, change: Callable[[Choice], Iterable[tuple[str, float]]]) -> Uses:
+    def map(self, change: Callable[[Assignment], Iterable[tuple[str, float]]]) -> Assignments:
         """The same with every choice changed."""
-        return Uses(
-            {workspace: once(change(choice)) for workspace, choice in self.workspaces.items()},
-            {language: once(change(choice)) for language, choice in self.languages.items()},
+        return Assignments(
+            {workspace: _without_repeats(change(choice)) for workspace, choice in self.workspaces.items()},
+            {language: _without_repeats(change(choice)) for language, choice in self.languages.items()},
         )
 
-    def only(self, names: Iterable[str]) -> Uses:
+    def only(self, names: Iterable[str]) -> Assignments:
         """The same without what is not among these."""
         kept = set(names)
         return self.map(lambda choice: [use for use in choice if use[0] in kept])
 
-    def both(self, old: str, new: str) -> Uses:
+    def both(self, old: str, new: str) -> Assignments:
         """The same with a second name for a domain; whichever exists is heard."""
         return self.map(lambda choice: [(name, w) for known, w in choice for name in _alias(known, old, new)])
 
@@ -66,12 +66,12 @@ class Uses:
         """As it is stored."""
         return {
             "format": _FORMAT,
-            "workspaces": {user: plain(choice) for user, choice in sorted(self.workspaces.items()) if choice},
-            "languages": {user: plain(choice) for user, choice in sorted(self.languages.items()) if choice},
+            "workspaces": {user: _as_lists(choice) for user, choice in sorted(self.workspaces.items()) if choice},
+            "languages": {user: _as_lists(choice) for user, choice in sorted(self.languages.items()) if choice},
         }
 
 
-def once(choice: Iterable[tuple[str, float]]) -> Choice:
+def _without_repeats(choice: Iterable[tuple[str, float]]) -> Assignment:
     """Each name once, with its last weight."""
     return tuple(dict(choice).items())
 
@@ -81,25 +81,25 @@ def _alias(name: str, old: str, new: str) -> tuple[str, ...]:
     return (old, new) if name == old else (name,)
 
 
-def plain(choice: Choice) -> list[list[str | float]]:
+def _as_lists(choice: Assignment) -> list[list[str | float]]:
     """As msgpack holds it."""
     return [[name, weight] for name, weight in choice]
 
 
-def read_uses(file: Path) -> Uses:
+def read_assignments(file: Path) -> Assignments:
     """The record of choices; without one nothing is chosen. Raises what the standard types raise if it is none."""
     try:
         record = read_record(file)
     except (FileNotFoundError, NotADirectoryError):
-        return Uses()
+        return Assignments()
     if "format" not in record:  # before there were choices for languages
-        return Uses(_as_choices(record))
+        return Assignments(_as_choices(record))
     if record["format"] != _FORMAT:
         raise ValueError(record["format"])
-    return Uses(_as_choices(record["workspaces"]), _as_choices(record["languages"]))
+    return Assignments(_as_choices(record["workspaces"]), _as_choices(record["languages"]))
 
 
-def _as_choices(record: Mapping[str, Any]) -> dict[str, Choice]:
+def _as_choices(record: Mapping[str, Any]) -> dict[str, Assignment]:
     """Users of any kind with what they chose; ValueError if a weight can be none."""
     choices = {
         str(user): tuple((str(name), float(weight)) for name, weight in choice)
@@ -111,8 +111,8 @@ def _as_choices(record: Mapping[str, Any]) -> dict[str, Choice]:
     return choices
 
 
-def serving(
-    uses: Uses, domains: Mapping[str, Domain], file: Path | None, language: str | None
+def domains_for(
+    uses: Assignments, domains: Mapping[str, Domain], file: Path | None, language: str | None
 ) -> list[tuple[Domain, float]]:
     """The domains for a file, by the rule above. A file without a path has its language only."""
     workspace = None if file is None else _innermost(uses.workspaces, file)
@@ -123,7 +123,7 @@ def serving(
     return [
         (domains[name], weight)
         for name, weight in named.items()
-        if name in domains and serves(domains[name], language)
+        if name in domains and _serves(domains[name], language)
     ]
 
 
@@ -135,19 +135,19 @@ def _innermost(workspaces: Iterable[str], file: Path) -> str | None:
 
 def _built_around(domains: Mapping[str, Domain], file: Path | None) -> dict[str, float]:
     """What was built from folders around a file, innermost first."""
-    depths = {name: depth(domain, file) for name, domain in domains.items()}
+    depths = {name: _root_depth(domain, file) for name, domain in domains.items()}
     names = sorted((name for name in depths if depths[name]), key=lambda name: (-depths[name], name))
     return {name: domains[name].weight for name in names}
 
 
-def depth(domain: Domain, file: Path | None) -> int:
+def _root_depth(domain: Domain, file: Path | None) -> int:
     """How deep the innermost of the domain's roots around a file lies; 0 if none is."""
     if file is None:
         return 0
     return max((len(root.parts) for root in domain.roots if file.is_relative_to(root)), default=0)
 
 
-def _chosen_for(languages: Mapping[str, Choice], language: str | None) -> Choice:
+def _chosen_for(languages: Mapping[str, Assignment], language: str | None) -> Assignment:
     """What was chosen for a language or, without a choice of its own, for one that is written alike."""
     if language is None:
         return ()
@@ -155,7 +155,7 @@ def _chosen_for(languages: Mapping[str, Choice], language: str | None) -> Choice
     return next((languages[name] for name in alike if languages.get(name)), ())
 
 
-def serves(domain: Domain, language: str | None) -> bool:
+def _serves(domain: Domain, language: str | None) -> bool:
     """Whether a domain is sound and has code like this language's."""
     if domain.fault is not None:
         return False

@@ -21,13 +21,13 @@ from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary, replace_file
 from ngram_builders.table.reader import Table
 
-WEIGHT = 0.7  # of a personal table among others; measured in 0.5 ... 0.9, flat around this
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+DEFAULT_WEIGHT = 0.7  # of a personal table among others; measured in 0.5 ... 0.9, flat around this
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # to Windows, in every folder
 _LATEST = 253402300800.0  # the year 10000, which no date can be written of
-INDEX = "domain.msgpack"
-TABLES = "table-*.ngt"
-UNREADABLE = (
+INDEX_FILE = "domain.msgpack"
+TABLE_PATTERN = "table-*.ngt"
+PARSE_ERRORS = (
     OSError,
     LookupError,
     ArithmeticError,
@@ -52,7 +52,7 @@ class Domain:
     size: int = 0  # bytes
     fingerprint: str = ""
     built: float = 0.0  # seconds since 1970
-    weight: float = WEIGHT
+    weight: float = DEFAULT_WEIGHT
     recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what the build was asked, plain values
     fault: str | None = None
 
@@ -78,13 +78,13 @@ def is_reserved(name: str, windows: bool = os.name == "nt") -> bool:
 
 def is_name(name: str) -> bool:
     """Whether a file of this name cannot lie elsewhere than in its folder, nor hide in it."""
-    return NAME.fullmatch(name) is not None
+    return _NAME_PATTERN.fullmatch(name) is not None
 
 
 def check_weight(weight: float) -> float:
     """The weight, if it can take part in a mean."""
     if not (math.isfinite(weight) and 0 < weight <= 1):
-        raise UserError(f"expected a weight above 0 and up to 1, found {weight}; {WEIGHT} is usual")
+        raise UserError(f"expected a weight above 0 and up to 1, found {weight}; {DEFAULT_WEIGHT} is usual")
     return weight
 
 
@@ -97,7 +97,7 @@ def table_name(file: Path) -> str:
     return f"table-{state.hexdigest()}.ngt"
 
 
-def place(scratch: Path, table: Path) -> None:
+def move_table(scratch: Path, table: Path) -> None:
     """Rename a new table to its name; if Windows has that very content mapped, it is there already."""
     try:
         scratch.replace(table)
@@ -106,13 +106,13 @@ def place(scratch: Path, table: Path) -> None:
             raise
 
 
-def describe(
+def make_index(
     table: Path, summary: TableSummary, roots: Iterable[Path], weight: float, recipe: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The index of a domain."""
     return {
         "table": table.name,
-        "roots": [str(root) for root in distinct(roots)],
+        "roots": [str(root) for root in resolve_roots(roots)],
         "languages": sorted(summary.sources),
         "tokens": summary.tokens,
         "files": summary.files,
@@ -126,7 +126,7 @@ def describe(
     }
 
 
-def distinct(roots: Iterable[Path]) -> tuple[Path, ...]:
+def resolve_roots(roots: Iterable[Path]) -> tuple[Path, ...]:
     """Folders in full, each once, by whatever name it was given."""
     return tuple(dict.fromkeys(root.resolve() for root in roots))
 
@@ -136,9 +136,9 @@ def read_domain(home: Path) -> Domain | None:
 
     A build may replace the table after the index was read: then the index is read again.
     """
-    domain = look(home)
+    domain = _read_once(home)
     while domain is not None and domain.fault:
-        again = look(home)
+        again = _read_once(home)
         if again is None or again.path == domain.path:
             return again
         domain = again
@@ -148,18 +148,18 @@ def read_domain(home: Path) -> Domain | None:
 def has_index(home: Path) -> bool:
     """Whether a folder is a domain's; one that nobody may look into can be, and `read_domain` tells its fault."""
     try:
-        return (home / INDEX).exists()
+        return (home / INDEX_FILE).exists()
     except OSError:
         return True
 
 
-def look(home: Path) -> Domain | None:
+def _read_once(home: Path) -> Domain | None:
     """A domain as its index and its table are found at one look."""
     try:
-        domain = as_domain(home, read_record(home / INDEX))
+        domain = parse_index(home, read_record(home / INDEX_FILE))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except UNREADABLE:
+    except PARSE_ERRORS:
         return Domain(name=home.name, path=home / "table.ngt", fault=_unreadable_index(home))
     try:
         Table.open(domain.path)
@@ -171,12 +171,13 @@ def look(home: Path) -> Domain | None:
 def _unreadable_index(home: Path) -> str:
     """The fault of a domain without facts."""
     return (
-        f"expected facts about n-gram domain {home.name} in {home / INDEX}, found a file that cannot be read; "
+        f"expected facts about n-gram domain {home.name} in {home / INDEX_FILE}, "
+        "found a file that cannot be read; "
         f"run: spd-lsp build-ngrams REPO --domain {home.name}"
     )
 
 
-def as_domain(home: Path, facts: Mapping[str, Any]) -> Domain:
+def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
     """An index as a domain; raises what the standard types raise if it is none."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
     if not (is_name(table) and 0 < weight <= 1 and 0 <= built < _LATEST):

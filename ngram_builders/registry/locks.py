@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 
-PATIENCE = 10.0  # seconds to wait for the lock; most guard sections of milliseconds
+_LOCK_TIMEOUT = 10.0  # seconds to wait for the lock; most guard sections of milliseconds
 
 
 @contextmanager
-def hold(file: Path, patience: float = PATIENCE) -> Iterator[None]:
+def hold_lock(file: Path, patience: float = _LOCK_TIMEOUT) -> Iterator[None]:
     """Keep other processes and threads out; UserError if the lock is not free within `patience` seconds.
 
     The file stays: deleting it could leave two processes with a lock each, on two files of one name.
@@ -38,7 +38,7 @@ def hold(file: Path, patience: float = PATIENCE) -> Iterator[None]:
         lock.release()
 
 
-def is_alive(process: int) -> bool:
+def is_running(process: int) -> bool:
     """Whether a process runs here. Elsewhere than on POSIX there is no harmless way to ask: yes."""
     if os.name != "posix":
         return True

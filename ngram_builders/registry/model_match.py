@@ -16,27 +16,27 @@ from ngram_builders.registry.domains import Domain
 _LONGEST = 62  # characters of a name, before its end is checked
 
 
-def recorded(domain: Domain) -> str:
+def _recorded_model(domain: Domain) -> str:
     """The model that a table was built for, "" if nobody wrote it down."""
     return str(domain.recipe.get("model") or "")
 
 
-def short(model: str) -> str:
+def _short_name(model: str) -> str:
     """A model's name without where it is from. Example: `Qwen/Qwen2.5-Coder-0.5B` -> `Qwen2.5-Coder-0.5B`."""
     return Path(model).name or model
 
 
-def whose(domain: Domain) -> str:
+def model_label(domain: Domain) -> str:
     """Whose tokens a table counts, for people."""
-    return short(recorded(domain)) or f"tokenizer {domain.fingerprint}"
+    return _short_name(_recorded_model(domain)) or f"tokenizer {domain.fingerprint}"
 
 
-def is_anothers(domain: Domain, model: str, fingerprint: str) -> bool:
+def is_for_another_model(domain: Domain, model: str, fingerprint: str) -> bool:
     """Whether a table was made for another model than this one, and counts other tokens."""
-    return domain.fingerprint != fingerprint and recorded(domain) not in ("", model)
+    return domain.fingerprint != fingerprint and _recorded_model(domain) not in ("", model)
 
 
-def covers(domains: Iterable[Domain], other: Domain) -> list[str]:
+def covering_domains(domains: Iterable[Domain], other: Domain) -> list[str]:
     """Names of sound domains that among them have all sources of another; none if some source has none.
 
     What was imported has no sources and stands for anything else that was.
@@ -48,12 +48,16 @@ def covers(domains: Iterable[Domain], other: Domain) -> list[str]:
     return list(dict.fromkeys(name for names in around for name in names)) if all(around) else []
 
 
-def passed_over(domain: Domain, model: str) -> str:
+def mismatch_message(domain: Domain, model: str) -> str:
     """That a model cannot use a table, and how to make one that it can. model: as a person gives it."""
-    owner = f"an earlier tokenizer of {short(model)}" if recorded(domain) == model else whose(domain)
-    asking = short(model)
+    owner = (
+        f"an earlier tokenizer of {_short_name(model)}"
+        if _recorded_model(domain) == model
+        else model_label(domain)
+    )
+    asking = _short_name(model)
     if owner == asking:  # of the same name, from elsewhere
-        owner, asking = recorded(domain), model
+        owner, asking = _recorded_model(domain), model
     told = f"n-gram table {domain.name} was built for {owner}, and {asking} has other tokens"
     return f"{told}; {_todo(domain, model)}"
 
@@ -62,7 +66,7 @@ def _todo(domain: Domain, model: str) -> str:
     """What to do with a table that a model cannot use: one that serves another model is kept beside a new one."""
     if "imported" in domain.recipe:
         return f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
-    if recorded(domain) not in ("", model) and domain.roots:
+    if _recorded_model(domain) not in ("", model) and domain.roots:
         roots = " ".join(shlex.quote(str(root)) for root in domain.roots)
         language = domain.recipe.get("language")
         only = f" --language {language}" if language else ""
@@ -70,7 +74,7 @@ def _todo(domain: Domain, model: str) -> str:
     return f"run: spd-lsp ngrams rebuild {domain.name} --model {shlex.quote(model)}"
 
 
-def name_beside(name: str, model: str) -> str:
+def name_for_model(name: str, model: str) -> str:
     """The name of one more table of the same sources. Example: shop, `/models/Tiny 2` -> `shop-Tiny-2`."""
-    own = re.sub(r"[^A-Za-z0-9._-]+", "-", short(model)).strip("-.")[:24] or "other"
+    own = re.sub(r"[^A-Za-z0-9._-]+", "-", _short_name(model)).strip("-.")[:24] or "other"
     return f"{name[: _LONGEST - len(own)]}-{own}".rstrip(".")

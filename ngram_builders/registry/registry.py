@@ -19,30 +19,37 @@ from typing import Any
 import platformdirs
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.assignments import KNOWN_LANGUAGES, Uses, read_uses, serving
-from ngram_builders.registry.cleanup import BUILDING, Leftover, clear, find_leftovers, size_of, sweep
+from ngram_builders.registry.assignments import KNOWN_LANGUAGES, Assignments, domains_for, read_assignments
+from ngram_builders.registry.cleanup import (
+    BUILD_LOCK,
+    Leftover,
+    find_leftovers,
+    remove_leftover,
+    remove_superseded,
+    total_size,
+)
 from ngram_builders.registry.domains import (
-    INDEX,
-    UNREADABLE,
-    WEIGHT,
+    DEFAULT_WEIGHT,
+    INDEX_FILE,
+    PARSE_ERRORS,
     Domain,
     check_name,
     check_weight,
-    describe,
     has_index,
     is_name,
-    place,
+    make_index,
+    move_table,
     read_domain,
     table_name,
     write_record,
 )
-from ngram_builders.registry.locks import hold
+from ngram_builders.registry.locks import hold_lock
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
 _USES = "workspaces.msgpack"
 _ATTEMPTS = 5  # at reading everything between two writes
-BUILD_PATIENCE = 3600.0  # seconds that a build waits for another one of the same domain
+BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class Snapshot:
 
     generation: Hashable
     domains: dict[str, Domain]
-    uses: Uses
+    uses: Assignments
 
 
 class Registry:
@@ -68,7 +75,7 @@ class Registry:
         write_table: Callable[[Path], TableSummary],
         *,
         roots: Sequence[Path] = (),
-        weight: float = WEIGHT,
+        weight: float = DEFAULT_WEIGHT,
         recipe: Mapping[str, Any] = {},
         overwrite: bool = True,
     ) -> Domain:
@@ -78,7 +85,7 @@ class Registry:
         overwrite a domain that exists meanwhile stays as it is, and UserError is raised.
         """
         check_weight(weight)
-        home = self.home(name)
+        home = self.domain_folder(name)
         scratch = home / f".table.{os.getpid()}-{secrets.token_hex(4)}.tmp"
         try:
             summary = write_table(scratch)
@@ -87,9 +94,9 @@ class Registry:
             with self.lock():
                 if not overwrite:
                     self.check_free(name)
-                place(scratch, table)
-                write_record(home / INDEX, describe(table, summary, roots, weight, recipe))
-                sweep(home, table)
+                move_table(scratch, table)
+                write_record(home / INDEX_FILE, make_index(table, summary, roots, weight, recipe))
+                remove_superseded(home, table)
         except (UserError, OSError) as error:
             if not home.is_dir():
                 raise UserError(
@@ -102,17 +109,17 @@ class Registry:
                 scratch.unlink()
         return self.find(name)
 
-    def home(self, name: str) -> Path:
+    def domain_folder(self, name: str) -> Path:
         """The domain's folder, made if it is missing: its table, its index, and what builds keep beside them."""
         return self.prepare(check_name(name))
 
     @contextmanager
-    def building(self, name: str) -> Iterator[Path]:
+    def lock_for_build(self, name: str) -> Iterator[Path]:
         """The domain's folder, for one build at a time; a second one waits until the first has ended."""
-        home = self.home(name)
+        home = self.domain_folder(name)
         with ExitStack() as stack:
             try:
-                stack.enter_context(hold(home / BUILDING, BUILD_PATIENCE))
+                stack.enter_context(hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT))
             except OSError as error:
                 raise self.unwritable(error) from error
             yield home
@@ -148,8 +155,8 @@ class Registry:
 
     def forget(self, name: str) -> None:
         """Delete a domain; without its index a folder is no domain, so that comes first."""
-        (self.folder / name / INDEX).unlink(missing_ok=True)
-        self.write_uses(self.uses().only(self.uses().names() - {name}))
+        (self.folder / name / INDEX_FILE).unlink(missing_ok=True)
+        self.write_assignments(self.assignments().only(self.assignments().names() - {name}))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # what Windows still maps stays for `prune`
 
     def rename(self, old: str, new: str) -> Domain:
@@ -158,33 +165,33 @@ class Registry:
         check_name(new)
         with self.writing():
             self.check_free(new)
-            before = self.uses().only(self.uses().names() - {new})
-            self.write_uses(before.both(old, new))
+            before = self.assignments().only(self.assignments().names() - {new})
+            self.write_assignments(before.both(old, new))
             try:
                 (self.folder / old).rename(self.folder / new)
             except OSError:
-                self.write_uses(before)
+                self.write_assignments(before)
                 raise
-            self.write_uses(before.both(old, new).only(before.names() - {old} | {new}))
+            self.write_assignments(before.both(old, new).only(before.names() - {old} | {new}))
         return self.find(new)
 
-    def use(self, workspace: Path, chosen: Sequence[tuple[str, float]]) -> None:
+    def assign_workspace(self, workspace: Path, chosen: Sequence[tuple[str, float]]) -> None:
         """Serve the files below a folder from these domains, and only these; an empty choice undoes it."""
         choice = self.choice(chosen)
         with self.writing():
-            uses = self.uses()
+            uses = self.assignments()
             workspaces = {**uses.workspaces, str(workspace.resolve()): choice}
-            self.write_uses(replace(uses, workspaces=workspaces))
+            self.write_assignments(replace(uses, workspaces=workspaces))
 
-    def use_for_language(self, language: str, chosen: Sequence[tuple[str, float]]) -> None:
+    def assign_language(self, language: str, chosen: Sequence[tuple[str, float]]) -> None:
         """Serve a language's files from these domains too, wherever they lie; an empty choice undoes it."""
         choice = self.choice(chosen)
         if choice and language not in KNOWN_LANGUAGES:
             known = ", ".join(sorted(KNOWN_LANGUAGES))
             raise UserError(f"expected a known language, found {language!r}; choose one of: {known}")
         with self.writing():
-            uses = self.uses()
-            self.write_uses(replace(uses, languages={**uses.languages, language: choice}))
+            uses = self.assignments()
+            self.write_assignments(replace(uses, languages={**uses.languages, language: choice}))
 
     def choice(self, chosen: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
         """What was chosen, if all of it is known and can be weighed."""
@@ -203,12 +210,12 @@ class Registry:
         with self.writing():
             found = [*find_leftovers(self.folder), *(self.homeless() if gone else [])]
             failed = [] if dry_run else [leftover for leftover in found if not self.cleared(leftover)]
-            kept = self.uses().only(self.names())
+            kept = self.assignments().only(self.names())
             if gone:
                 there = {w: choice for w, choice in kept.workspaces.items() if Path(w).is_dir()}
                 kept = replace(kept, workspaces=there)
             if not dry_run:
-                self.write_uses(kept)
+                self.write_assignments(kept)
         return [leftover for leftover in found if leftover not in failed], failed
 
     def homeless(self) -> Iterator[Leftover]:
@@ -216,24 +223,26 @@ class Registry:
         for domain in self.domains():
             if domain.roots and not any(root.exists() for root in domain.roots):
                 home = self.folder / domain.name
-                yield Leftover(home, f"its repository is gone: {', '.join(map(str, domain.roots))}", size_of(home))
+                yield Leftover(
+                    home, f"its repository is gone: {', '.join(map(str, domain.roots))}", total_size(home)
+                )
 
     def cleared(self, leftover: Leftover) -> bool:
         """Whether the system let a leftover be cleared."""
         with suppress(OSError):
-            if (leftover.path / INDEX).exists() and leftover.aside is None:
+            if (leftover.path / INDEX_FILE).exists() and leftover.aside is None:
                 self.forget(leftover.path.name)
             else:
-                clear(leftover)
+                remove_leftover(leftover)
         return not leftover.path.exists()
 
-    def serving(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
+    def domains_for(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
         """The domains for a file with their weights, by the rule of `ngram_builders.registry.assignments`.
 
         While nothing is rebuilt this costs no more than generation().
         """
         known = self.snapshot()
-        return serving(known.uses, known.domains, None if file is None else file.resolve(), language)
+        return domains_for(known.uses, known.domains, None if file is None else file.resolve(), language)
 
     def snapshot(self) -> Snapshot:
         """All that the registry knows, read again only when something changed, and then as of one moment."""
@@ -242,15 +251,15 @@ class Registry:
             if self.latest is not None and self.latest.generation == generation:
                 return self.latest
             domains = {domain.name: domain for domain in self.domains()}
-            self.latest = Snapshot(generation, domains, self.uses())
+            self.latest = Snapshot(generation, domains, self.assignments())
         assert self.latest is not None
         return self.latest
 
     def generation(self) -> Hashable:
         """A value that changes whenever a domain was built, used or removed; costs a stat per domain."""
-        marks = [mark(self.folder / _USES)]
+        marks = [file_stamp(self.folder / _USES)]
         with suppress(OSError):
-            marks += sorted(mark(Path(entry.path) / INDEX) for entry in os.scandir(self.folder))
+            marks += sorted(file_stamp(Path(entry.path) / INDEX_FILE) for entry in os.scandir(self.folder))
         return tuple(marks)
 
     def names(self) -> list[str]:
@@ -261,12 +270,12 @@ class Registry:
             return []
         return [name for name in entries if is_name(name) and has_index(self.folder / name)]
 
-    def uses(self) -> Uses:
+    def assignments(self) -> Assignments:
         """What people chose; a record that cannot be read counts as none, see `fault`."""
         try:
-            return read_uses(self.folder / _USES)
-        except UNREADABLE:
-            return Uses()
+            return read_assignments(self.folder / _USES)
+        except PARSE_ERRORS:
+            return Assignments()
 
     def fault(self) -> str | None:
         """What is wrong with the folder or the record of uses, or None; without either nothing is."""
@@ -281,21 +290,21 @@ class Registry:
                 "make it a folder that you can read, or choose another with --data-dir"
             )
         try:
-            read_uses(self.folder / _USES)
-        except UNREADABLE:
+            read_assignments(self.folder / _USES)
+        except PARSE_ERRORS:
             return (
                 f"expected the tables chosen for workspaces in {self.folder / _USES}, found a file that cannot be "
                 "read; choose again with: spd-lsp ngrams use NAME --workspace DIR"
             )
         return None
 
-    def write_uses(self, uses: Uses) -> None:
+    def write_assignments(self, uses: Assignments) -> None:
         """Replace the record of uses if it changed; one that cannot be read is kept aside."""
         file = self.folder / _USES
         try:
-            if read_uses(file).record() == uses.record():
+            if read_assignments(file).record() == uses.record():
                 return
-        except UNREADABLE:
+        except PARSE_ERRORS:
             file.replace(file.with_name(f"{_USES}.bad"))
         write_record(file, uses.record())
 
@@ -327,10 +336,10 @@ class Registry:
 
     def lock(self) -> AbstractContextManager[None]:
         """Keep other writers out."""
-        return hold(self.folder / ".lock")
+        return hold_lock(self.folder / ".lock")
 
 
-def mark(file: Path) -> tuple[str, int, int, int]:
+def file_stamp(file: Path) -> tuple[str, int, int, int]:
     """What tells one state of a file from the next: replacing it changes the inode even within one clock tick."""
     try:
         status = file.stat()

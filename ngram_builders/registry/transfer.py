@@ -29,11 +29,11 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
     if target.exists() and not replace:
         raise UserError(f"expected a file that is not there yet, found {target}; name another or add --replace")
     Table.open(domain.path).verify()
-    replace_file(target, chunks(domain.path))
+    replace_file(target, _read_chunks(domain.path))
     return target
 
 
-def chunks(file: Path) -> Iterator[bytes]:
+def _read_chunks(file: Path) -> Iterator[bytes]:
     """A file's bytes."""
     with file.open("rb") as data:
         while chunk := data.read(_CHUNK):
@@ -59,7 +59,7 @@ def import_table(
     _check_table(file, fingerprint)
 
     def copy(scratch: Path) -> TableSummary:
-        replace_file(scratch, chunks(file))
+        replace_file(scratch, _read_chunks(file))
         return Table.open(scratch).summary
 
     told = {**(recipe or {}), "imported": str(file.resolve())}

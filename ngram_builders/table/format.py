@@ -34,17 +34,17 @@ MAGIC = b"SPDNGT\0"
 VERSION = 2
 PREFIX = struct.Struct("<7sBII")
 _ALIGNMENT = 64
-MANY = 255  # this count and all above stand in the overflow sections
-WIDE = 32  # rows with so many entries have their total written down
+OVERFLOW = 255  # this count and all above stand in the overflow sections
+WIDE_ROW = 32  # rows with so many entries have their total written down
 _BUCKET = 4  # contexts to a directory entry, about
 FINGERPRINT_BITS = 32
 _LONGEST_HEADER = 1 << 16  # bytes; a build's takes about one thousand
 REBUILD = "run: spd-lsp ngrams rebuild"
 
 # Row: the highest order whose context was seen; column: the order that its weight is for; both from order 2 on.
-Weights = tuple[tuple[float, ...], ...]
+OrderWeights = tuple[tuple[float, ...], ...]
 
-DTYPES: Mapping[str, tuple[str, ...]] = {
+SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
     "directory": ("<u4",),
     "fingerprints": ("<u4",),
     "pointers": ("<u4",),
@@ -172,7 +172,7 @@ def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, d
     fields, start = read_header(path, data)
     try:
         summary = read_summary(fields, len(data))
-        sections = {name: _read_section(name, *fields["sections"][name]) for name in DTYPES}
+        sections = {name: _read_section(name, *fields["sections"][name]) for name in SECTION_DTYPES}
         orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise refusal(path, "a header that makes no sense") from error
@@ -184,7 +184,7 @@ def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, d
         for name, (offset, size, dtype, _) in sections.items()
     }
     columns = Columns(**arrays, orders=orders, vocab_size=summary.vocab_size)
-    if not fit(summary, columns):
+    if not _sections_agree(summary, columns):
         raise refusal(path, "sections that do not fit each other")
     return summary, columns, {name: crc for name, (_, _, _, crc) in sections.items()}
 
@@ -254,7 +254,7 @@ def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
 
 def _read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tuple[int, int, np.dtype[Any], int]:
     """One section's offset, bytes, type and crc; ValueError if it cannot be one."""
-    if kind not in DTYPES[name]:
+    if kind not in SECTION_DTYPES[name]:
         raise ValueError(kind)
     dtype, places = np.dtype(kind), (int(offset), int(size))
     if places != (offset, size) or min(places) < 0 or offset % _ALIGNMENT or size % dtype.itemsize:
@@ -262,7 +262,7 @@ def _read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tup
     return *places, dtype, int(crc)
 
 
-def fit(summary: TableSummary, columns: Columns) -> bool:
+def _sections_agree(summary: TableSummary, columns: Columns) -> bool:
     """Whether the sections' lengths agree; reads one number of the data."""
     contexts, entries, hashed = summary.contexts, summary.entries, hash_bits(summary.vocab_size)
     directories = [(base, bits) for base, bits in columns.orders.values() if base >= 0]

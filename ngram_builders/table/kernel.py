@@ -19,15 +19,14 @@ import numpy as np
 
 from ngram_builders.arrays import F32, F64, I64, Ints
 from ngram_builders.ngrams import count_streams, hash_bits, negate, other
-from ngram_builders.table import query as lookup
-from ngram_builders.table import shared_library
-from ngram_builders.table.format import DTYPES, MANY, Columns
-from ngram_builders.table.query import ORDER_COUNT, Pools
-from ngram_builders.table.shared_library import SWITCH, is_off, open_library
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table import numpy_query, shared_library
+from ngram_builders.table.format import OVERFLOW, SECTION_DTYPES, Columns
+from ngram_builders.table.numpy_query import ORDER_COUNT, Pools
+from ngram_builders.table.shared_library import KERNEL_VARIABLE, is_disabled, open_library
+from ngram_builders.table.writer import build_columns
 
-_ARRAYS = tuple(DTYPES)  # the order of the addresses in kernel.c
-EVEN = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
+_ARRAYS = tuple(SECTION_DTYPES)  # the order of the addresses in kernel.c
+EQUAL_WEIGHTS = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10  # some weights, for trying it out
 
 log = logging.getLogger(__name__)
 
@@ -50,45 +49,7 @@ class Pool(ctypes.Structure):
     _fields_ = (("weight", ctypes.c_double), ("first", ctypes.c_int64), ("end", ctypes.c_int64))
 
 
-class Query:
-    """Pools of columns, ready to be asked any number of times, by any number of threads.
-
-    A pool of weight 0 is not asked.
-    """
-
-    def __init__(self, pools: Pools, weights: Sequence[float]) -> None:
-        asked = [(tuple(pool), float(weight)) for pool, weight in zip(pools, weights, strict=True) if weight > 0]
-        self.pools = [pool for pool, _ in asked]
-        self.weights = [weight for _, weight in asked]
-        library = None if is_off() else loaded().library
-        self.compiled = Compiled(library, self.pools, self.weights) if library else None
-
-    def mean(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
-        """How likely each candidate is after each context, by order: see `lookup.mean`.
-
-        contexts [K, L], the newest token rightmost, -1 where shorter; candidates [C] -> p [K, 8, C], heard [K, 8].
-        """
-        if self.compiled:
-            return self.compiled.mean(contexts, candidates)
-        return lookup.mean(self.pools, self.weights, contexts, candidates)
-
-    def successors(self, contexts: Ints, n: int) -> I64:
-        """The n commonest tokens of each pool after each context [K, L], sorted: see `lookup.successors`."""
-        if self.compiled:
-            return self.compiled.successors(contexts, n)
-        return lookup.successors(self.pools, contexts, n)
-
-    def nested(self, contexts: Ints, p: F32, n: int, weights: F64) -> tuple[I64, F64]:
-        """Candidates of model and pools, and their probabilities mixed: see `lookup.nested`.
-
-        contexts [K, L], p [V] contiguous, weights [9, 8] by the highest order heard -> ids [C], p_f [K, C].
-        """
-        if self.compiled:
-            return self.compiled.nested(contexts, p, n, weights)
-        return lookup.nested(self.pools, self.weights, contexts, p, n, weights)
-
-
-class Compiled:
+class CompiledQuery:
     """Pools in the kernel's structures. Each call has memory of its own, so that threads do not meet."""
 
     def __init__(self, library: ctypes.CDLL, pools: Pools, weights: Sequence[float]) -> None:
@@ -101,8 +62,8 @@ class Compiled:
         self.pools = (Pool * len(ends))(*map(Pool, weights, firsts, ends))
         self.highest = max((other(one.vocab_size) for one in columns), default=0)
 
-    def mean(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
-        """See `Query.mean`."""
+    def probabilities(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
+        """See `Query.probabilities`."""
         (drafts, length), choices = contexts.shape, len(candidates)
         slots, pools, segments = drafts * ORDER_COUNT, len(self.pools), len(self.segments)
         answer = slots * (choices + 1)
@@ -132,8 +93,8 @@ class Compiled:
         answer: I64 = block[given : given + found].copy()
         return answer
 
-    def nested(self, contexts: Ints, p: F32, n: int, weights: F64) -> tuple[I64, F64]:
-        """See `Query.nested`."""
+    def mix_candidates(self, contexts: Ints, p: F32, n: int, weights: F64) -> tuple[I64, F64]:
+        """See `Query.mix_candidates`."""
         (drafts, length), n = contexts.shape, min(n, len(p))
         if n <= 0:
             return np.empty(0, dtype=np.int64), np.empty(0).reshape(drafts, 0)
@@ -155,7 +116,7 @@ class Compiled:
 
 
 def _native(columns: Columns) -> dict[str, Ints]:
-    """The arrays in the types that kernel.c reads; those of a file or of `columns_of` already are."""
+    """The arrays in the types that kernel.c reads; those of a file or of `build_columns` already are."""
     types = {
         "tokens": "<u2" if columns.tokens.itemsize == 2 else "<u4",
         "counts": "|u1" if columns.counts.itemsize == 1 else "<i4",
@@ -166,7 +127,7 @@ def _native(columns: Columns) -> dict[str, Ints]:
 
 def _segment(columns: Columns, arrays: dict[str, Ints]) -> Segment:
     """The structure of one set of columns; lengths that disagree are cut to the shorter."""
-    base, shift = lookup.directories(columns)
+    base, shift = numpy_query.directory_shifts(columns)
     sizes = {name: len(array) for name, array in arrays.items()}
     return Segment(
         *(array.ctypes.data for array in arrays.values()),
@@ -184,46 +145,49 @@ def _segment(columns: Columns, arrays: dict[str, Ints]) -> Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedKernel:
     """The compiled kernel, or why there is none."""
 
     library: ctypes.CDLL | None
     reason: str = ""
 
 
-def why_not() -> str:
+def reason_without_kernel() -> str:
     """Why queries run without the compiled kernel, some ten times slower; empty if they run with it."""
-    return f"{SWITCH}=0 is set" if is_off() else loaded().reason
+    return f"{KERNEL_VARIABLE}=0 is set" if is_disabled() else load_kernel().reason
 
 
 @cache
-def loaded() -> Loaded:
+def load_kernel() -> LoadedKernel:
     """The compiled kernel, tried out. Says once in the log if it is broken."""
     if not shared_library.LIBRARY.exists():
-        return Loaded(None, "it was not compiled when the package was installed")
+        return LoadedKernel(None, "it was not compiled when the package was installed")
     try:
         found = open_library(shared_library.LIBRARY)
-        check(found)
+        check_kernel(found)
     except (OSError, AttributeError, ValueError) as error:
         log.warning("n-gram queries run without the compiled kernel, slower: %s", error)
-        return Loaded(None, str(error))
-    return Loaded(found)
+        return LoadedKernel(None, str(error))
+    return LoadedKernel(found)
 
 
-def check(library: ctypes.CDLL) -> None:
+def check_kernel(library: ctypes.CDLL) -> None:
     """ValueError if the library says other things of a small table than `lookup` does."""
     for vocab_size in (50, 70_000):
         pools = _small_pools(vocab_size)
         contexts = np.array([[-1, -1, 3, 1], [2, 1, 2, 0], [0, 9, 0, 5], [9, 9, 9, 9], [-1, -1, -1, 0]])
         candidates = np.array([5, 1, 0, 1, 77_777, -1, vocab_size - 1])
-        compiled = Compiled(library, pools, (0.3, 0.7))
-        said = (*compiled.mean(contexts, candidates), compiled.successors(contexts, 6))
-        expected = (*lookup.mean(pools, (0.3, 0.7), contexts, candidates), lookup.successors(pools, contexts, 6))
+        compiled = CompiledQuery(library, pools, (0.3, 0.7))
+        said = (*compiled.probabilities(contexts, candidates), compiled.successors(contexts, 6))
+        expected = (
+            *numpy_query.probabilities(pools, (0.3, 0.7), contexts, candidates),
+            numpy_query.successors(pools, contexts, 6),
+        )
         if not all(map(np.array_equal, said, expected)):
             raise ValueError("the library answers wrongly")
         p = np.linspace(-0.1, 0.3, vocab_size, dtype=np.float32)[::-1].copy()
-        ids, mixed = compiled.nested(contexts, p, 6, EVEN)
-        known, beside = lookup.nested(pools, (0.3, 0.7), contexts, p, 6, EVEN)
+        ids, mixed = compiled.mix_candidates(contexts, p, 6, EQUAL_WEIGHTS)
+        known, beside = numpy_query.mix_candidates(pools, (0.3, 0.7), contexts, p, 6, EQUAL_WEIGHTS)
         if not (np.array_equal(ids, known) and np.allclose(mixed, beside)):
             raise ValueError("the library answers wrongly")
 
@@ -233,13 +197,13 @@ def _small_pools(vocab_size: int) -> list[list[Columns]]:
     wide = np.stack([np.zeros(40, dtype=np.int64), np.arange(40)], axis=1).reshape(-1)
     text = np.concatenate([[0, 5, 0, vocab_size - 1], [3, 1, 2, 1] * 300, [0, 9, 0, 7] * 3, wide])
     run = count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size)
-    signed = columns_of(run, vocab_size)
-    many = np.flatnonzero(signed.counts >= MANY)
+    signed = build_columns(run, vocab_size)
+    many = np.flatnonzero(signed.counts >= OVERFLOW)
     table = replace(
         signed,
-        counts=np.minimum(signed.counts, MANY).astype("|u1"),
+        counts=np.minimum(signed.counts, OVERFLOW).astype("|u1"),
         overflow_places=many.astype("<u4"),
         overflow_counts=signed.counts[many].astype("<u4"),
     )
     back = count_streams([text[:9]], orders=(2, 3), vocab_size=vocab_size)
-    return [[table, columns_of(negate(back), vocab_size)], [signed]]
+    return [[table, build_columns(negate(back), vocab_size)], [signed]]

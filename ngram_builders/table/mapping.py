@@ -44,7 +44,7 @@ def is_guarded() -> bool:
 
 def _guard() -> ctypes.CDLL | None:
     """The library on its guard, None where there is none or it is not wanted."""
-    return None if shared_library.is_off() or sys.platform == "win32" else _installed()
+    return None if shared_library.is_disabled() or sys.platform == "win32" else _installed()
 
 
 @cache
@@ -53,6 +53,6 @@ def _installed() -> ctypes.CDLL | None:
     try:
         found, system = shared_library.open_library(shared_library.LIBRARY), ctypes.CDLL(None)
         given = [ctypes.cast(getattr(system, name), ctypes.c_void_p) for name in ("sigaction", "mmap", "raise")]
-    except (OSError, AttributeError, ValueError):  # `kernel.loaded` tells
+    except (OSError, AttributeError, ValueError):  # `kernel.load_kernel` reports it
         return None
     return found if found.guard(*given, mmap.PAGESIZE) else None

@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, count_streams, negate
-from ngram_builders.table.format import Columns, Weights
-from ngram_builders.table.kernel import Query
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.query import Query
+from ngram_builders.table.writer import build_columns
 
 _WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
-PLACES = 20_000  # places of text that weights are fitted on; more changes the third digit
-TELLING = 1000  # places; what fewer say of a table's worth is chance
+MAX_POSITIONS = 20_000  # places of text that weights are fitted on; more changes the third digit
+MIN_POSITIONS = 1000  # places; what fewer say of a table's worth is chance
 _ROUNDS = 40
 _PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
 _CHUNK = 64
@@ -43,7 +43,7 @@ class Observations:
     @property
     def rows(self) -> npt.NDArray[np.intp]:
         """[T] the row of weights that each place is mixed by."""
-        return row_of(self.heard)
+        return longest_match(self.heard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Assessment:
     perplexity: dict[str, float]  # of which tables -> how many tokens a place is as uncertain as
 
 
-def row_of(heard: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
+def longest_match(heard: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
     """[T, O] -> [T]: 0 where no context was seen, else the highest order's place plus 1."""
     return np.asarray(((heard > 0) * np.arange(1, heard.shape[1] + 1)).max(axis=1))
 
 
-def observe(
+def observe_stream(
     pools: Sequence[Sequence[Columns]], shares: Sequence[float], stream: Ints, start: int = 1
 ) -> Observations:
     """Ask pools of each token of a stream from `start` on."""
@@ -69,13 +69,15 @@ def observe(
     p, heard = [np.empty((0, _WIDTH))], [np.empty((0, _WIDTH))]
     for at in range(0, len(contexts), _CHUNK):
         golds, own = np.unique(stream[start + at : start + at + _CHUNK], return_inverse=True)
-        said, known = query.mean(contexts[at : at + _CHUNK], golds)  # [chunk, O, golds]
+        said, known = query.probabilities(contexts[at : at + _CHUNK], golds)  # [chunk, O, golds]
         p.append(said[np.arange(len(own)), :, own])
         heard.append(known)
     return Observations(np.concatenate(p), np.concatenate(heard))
 
 
-def fit(observations: Observations, base: F64 | float, start: Weights | None = None) -> Weights:
+def fit_order_weights(
+    observations: Observations, base: F64 | float, start: OrderWeights | None = None
+) -> OrderWeights:
     """The weights [M, O] that make the observed tokens likeliest; base [T] is what speaks beside the orders.
 
     start: weights that serve where nothing is observed; without them all components count alike.
@@ -100,7 +102,7 @@ def _alike() -> F64:
     return np.asarray(among / among.sum(axis=1, keepdims=True))
 
 
-def _beside_base(weights: Weights) -> F64:
+def _beside_base(weights: OrderWeights) -> F64:
     """Weights with what they leave for the base in front, and a row for no context seen. [M, 1 + O]"""
     table = np.concatenate((np.zeros((1, _WIDTH)), np.array(weights)))
     return np.concatenate((1 - table.sum(axis=1, keepdims=True), table), axis=1)
@@ -112,7 +114,7 @@ def _with_base(observations: Observations, base: F64 | float) -> F64:
     return np.concatenate((first[:, None], observations.p), axis=1)
 
 
-def mixed(observations: Observations, base: F64 | float, weights: Weights) -> F64:
+def mix_probabilities(observations: Observations, base: F64 | float, weights: OrderWeights) -> F64:
     """What the mixture says of each observed token. [T]"""
     return np.asarray((_with_base(observations, base) * _beside_base(weights)[observations.rows]).sum(axis=1))
 
@@ -122,12 +124,12 @@ def perplexity(p: F64) -> float:
     return float(np.exp(-np.log(np.maximum(p, 1e-12)).mean())) if len(p) else float("nan")
 
 
-def assess(
+def measure_perplexity(
     table: Columns,
     streams: Iterable[Ints],
     orders: Sequence[int],
     beside: Mapping[str, Columns] | None = None,
-    places: int = PLACES,
+    places: int = MAX_POSITIONS,
 ) -> Assessment | None:
     """What a table is worth on documents it was counted from, each taken back while it is judged.
 
@@ -141,23 +143,26 @@ def assess(
     seen: dict[str, list[Observations]] = {name: [] for name in arms}
     told = 0
     for stream in streams:
-        taken = columns_of(
+        taken = build_columns(
             negate(count_streams([stream], orders=orders, vocab_size=table.vocab_size)), table.vocab_size
         )
         pools = {"": [table, taken]} | {name: [columns] for name, columns in others.items()}
         for name, members in arms.items():
             part = stream[: places - told + 1]
-            seen[name].append(observe([pools[m] for m in members], [shares[m] for m in members], part))
+            seen[name].append(observe_stream([pools[m] for m in members], [shares[m] for m in members], part))
         told += max(len(stream) - 1, 0)
         if told >= places:
             break
     if not told:
         return None
     base = 1 / table.vocab_size
-    joined = {name: join(parts) for name, parts in seen.items()}
+    joined = {name: join_observations(parts) for name, parts in seen.items()}
     return Assessment(
         min(told, places),
-        {name: perplexity(mixed(found, base, fit(found, base))) for name, found in joined.items()},
+        {
+            name: perplexity(mix_probabilities(found, base, fit_order_weights(found, base)))
+            for name, found in joined.items()
+        },
     )
 
 
@@ -171,6 +176,6 @@ def _arms_of(others: Sequence[str]) -> dict[str, list[str]]:
     return arms
 
 
-def join(parts: Sequence[Observations]) -> Observations:
+def join_observations(parts: Sequence[Observations]) -> Observations:
     """Observations of several documents as one."""
     return Observations(np.concatenate([one.p for one in parts]), np.concatenate([one.heard for one in parts]))

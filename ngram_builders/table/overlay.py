@@ -16,14 +16,14 @@ import numpy as np
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, check_orders, count_streams, merge, negate
 from ngram_builders.table.format import Columns
-from ngram_builders.table.reader import Delta
+from ngram_builders.table.writer import build_columns
 
 Streams = Sequence[Ints]
 
-ROOM = 600_000  # n-grams; text of about 220,000 tokens, 15 MB
+MAX_NGRAMS = 600_000  # n-grams; text of about 220,000 tokens, 15 MB
 # A change is added to the first level, which is small; a level that is full goes into the next. So a change costs
 # as little after many changes as after one, and there are never more sets of columns than levels.
-LEVELS = (4_096, 65_536, 2**31)
+LEVEL_SIZES = (4_096, 65_536, 2**31)
 _BREAK = -1  # stands between two streams, and is no id
 _NOTHING = Run(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int32))
 
@@ -31,12 +31,12 @@ _NOTHING = Run(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int32))
 class Overlay:
     """Signed counts of all that was added and taken back."""
 
-    def __init__(self, *, vocab_size: int, orders: Sequence[int] = ORDERS, room: int = ROOM) -> None:
+    def __init__(self, *, vocab_size: int, orders: Sequence[int] = ORDERS, room: int = MAX_NGRAMS) -> None:
         self.vocab_size = vocab_size
         self.orders = check_orders(orders)
         self.room = room
-        self.levels: list[Run] = [_NOTHING] * len(LEVELS)
-        self.deltas: list[Delta | None] = [None] * len(LEVELS)
+        self.levels: list[Run] = [_NOTHING] * len(LEVEL_SIZES)
+        self.level_columns: list[Columns | None] = [None] * len(LEVEL_SIZES)
         self.columns: tuple[Columns, ...] = ()
         self.full = False  # whether a change was refused
 
@@ -50,7 +50,7 @@ class Overlay:
 
         Only what lies around the first and the last difference is counted. `share`: of the room, what may be used.
         """
-        windows = changed(join(old), join(new), self.orders[-1] - 1)
+        windows = _changed_windows(_join_streams(old), _join_streams(new), self.orders[-1] - 1)
         if not any(map(len, windows)):
             return True
         if self.size + 2 * sum(map(len, windows)) > self.room * share:
@@ -68,17 +68,17 @@ class Overlay:
 
     def add(self, run: Run) -> None:
         """Add signed counts and publish the result."""
-        for level, most in enumerate(LEVELS):
+        for level, most in enumerate(LEVEL_SIZES):
             run = merge([self.levels[level], run])
             kept = run if len(run) <= most else _NOTHING
             self.levels[level] = kept
-            self.deltas[level] = Delta.of(kept, self.vocab_size) if len(kept) else None
+            self.level_columns[level] = build_columns(kept, self.vocab_size) if len(kept) else None
             if kept is run:
                 break
-        self.columns = tuple(delta.columns for delta in self.deltas if delta)
+        self.columns = tuple(columns for columns in self.level_columns if columns)
 
 
-def join(streams: Streams) -> Ints:
+def _join_streams(streams: Streams) -> Ints:
     """Streams as one array, with breaks between them. Example: [1, 2], [3] -> [1, 2, BREAK, 3]"""
     parts: list[Ints] = []
     for one in streams:
@@ -86,7 +86,7 @@ def join(streams: Streams) -> Ints:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def changed(old: Ints, new: Ints, margin: int) -> tuple[Ints, Ints]:
+def _changed_windows(old: Ints, new: Ints, margin: int) -> tuple[Ints, Ints]:
     """Both arrays from the first to the last difference, with so many values more on each side.
 
     An n-gram of margin + 1 tokens or fewer that is not within its window is in both arrays, at like places.
@@ -108,7 +108,7 @@ def _alike(first: Ints, second: Ints) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class CountedText:
     """What one place holds: equal keys mean equal text."""
 
     key: Hashable
@@ -132,9 +132,9 @@ class Ledger:
         self.read = read
         self.keys: dict[Hashable, Hashable] = dict(contained or {})
         self.holders = Counter(self.keys.values())
-        self.documents: dict[Hashable, Document] = {}  # those that are held and that the table does not contain
+        self.documents: dict[Hashable, CountedText] = {}  # those that are held and that the table does not contain
 
-    def put(self, place: Hashable, document: Document | None, *, share: float = 1.0) -> bool:
+    def put(self, place: Hashable, document: CountedText | None, *, share: float = 1.0) -> bool:
         """Let a place hold this document, or none; False, and nothing changed, if that could not be counted."""
         old = self.keys.get(place)
         if document is not None and document.key == old:

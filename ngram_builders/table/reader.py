@@ -7,8 +7,7 @@ Knows the file through `layout`, and nothing of registries or text. What tables 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -18,22 +17,20 @@ import numpy.typing as npt
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, hash_bits, token_bits
 from ngram_builders.table.format import (
-    DTYPES,
     FINGERPRINT_BITS,
-    MANY,
+    OVERFLOW,
     REBUILD,
+    SECTION_DTYPES,
     Columns,
     TableSummary,
     as_bytes,
     open_file,
     refusal,
 )
-from ngram_builders.table.kernel import Query
 from ngram_builders.table.mapping import is_guarded
-from ngram_builders.table.soundness import unsound
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.soundness import find_unsound_section
 
-PIECE = 1 << 20  # contexts read back at once
+_CHUNK_ROWS = 1 << 20  # contexts read back at once
 
 
 class Table:
@@ -68,10 +65,10 @@ class Table:
 
     def verify(self) -> None:
         """Read every byte and raise if one is not what was written, or is what no build writes."""
-        for name in DTYPES:
+        for name in SECTION_DTYPES:
             if zlib.crc32(as_bytes(getattr(self.columns, name))) != self.crcs[name]:
                 raise refusal(self.path, f"damaged data (section {name})")
-        if section := unsound(self.columns):
+        if section := find_unsound_section(self.columns):
             raise refusal(self.path, f"rows that no build writes (section {section})")
 
     def runs(self) -> Iterator[Run]:
@@ -79,8 +76,8 @@ class Table:
         for order in self.summary.orders:
             base, bits = self.columns.orders[order]
             directory = self.columns.directory[base : base + 2**bits + 1].astype(np.int64)
-            for start in range(int(directory[0]), int(directory[-1]), PIECE):
-                yield self.piece(order, directory, start, min(start + PIECE, int(directory[-1])))
+            for start in range(int(directory[0]), int(directory[-1]), _CHUNK_ROWS):
+                yield self.piece(order, directory, start, min(start + _CHUNK_ROWS, int(directory[-1])))
 
     def piece(self, order: int, directory: npt.NDArray[np.int64], start: int, end: int) -> Run:
         """The records and counts of some rows of one order."""
@@ -95,25 +92,7 @@ class Table:
         records = np.repeat(contexts << np.uint64(token_bits(columns.vocab_size)), np.diff(pointers))
         records |= columns.tokens[first:last].astype(np.uint64)
         counts = columns.counts[first:last].astype(np.int32)
-        many = np.flatnonzero(counts == MANY)
+        many = np.flatnonzero(counts == OVERFLOW)
         places = np.searchsorted(columns.overflow_places, (many + first).astype("<u4"))
         counts[many] = columns.overflow_counts[places]
         return Run(records, counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """What changed since a table was built, signed, in memory. Immutable."""
-
-    columns: Columns
-    ngrams: int
-
-    @classmethod
-    def of(cls, run: Run, vocab_size: int) -> Delta:
-        """A difference of runs, ready to be asked."""
-        return cls(columns_of(run, vocab_size), len(run))
-
-
-def query(pools: Sequence[Sequence[Columns]], weights: Sequence[float]) -> Query:
-    """Pools of counts, ready to be asked any number of times."""
-    return Query(pools, weights)

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-SWITCH = "SPD_LSP_KERNEL"
+KERNEL_VARIABLE = "SPD_LSP_KERNEL"
 _FOLDER = Path(__file__).parent
 LIBRARY = _FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
 # In a source tree; an installed package has none.
-SOURCES = tuple(_FOLDER / name for name in ("kernel.c", "rows.h", "mapped.h"))
+SOURCE_FILES = tuple(_FOLDER / name for name in ("kernel.c", "rows.h", "mapped.h"))
 
 
-def is_off() -> bool:
+def is_disabled() -> bool:
     """Whether somebody wants to do without."""
-    return os.environ.get(SWITCH) == "0"
+    return os.environ.get(KERNEL_VARIABLE) == "0"
 
 
 def open_library(path: Path) -> ctypes.CDLL:
@@ -31,7 +31,7 @@ def open_library(path: Path) -> ctypes.CDLL:
         raise ValueError("tables are little-endian, this processor is not")
     library = ctypes.CDLL(str(path))
     library.source_digest.restype = ctypes.c_uint64
-    if SOURCES[0].exists() and library.source_digest() != source_digest(SOURCES):
+    if SOURCE_FILES[0].exists() and library.source_digest() != source_digest(SOURCE_FILES):
         raise ValueError(f"{path.name} was not compiled from the kernel.c beside it; install the package again")
     for function, result in ((library.mean, None), (library.successors, ctypes.c_int64)):
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4, ctypes.c_void_p]

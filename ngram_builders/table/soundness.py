@@ -14,13 +14,13 @@ import numpy as np
 
 from ngram_builders.arrays import I64, Ints
 from ngram_builders.ngrams import hash_bits, other
-from ngram_builders.table.format import FINGERPRINT_BITS, MANY, WIDE, Columns
+from ngram_builders.table.format import FINGERPRINT_BITS, OVERFLOW, WIDE_ROW, Columns
 
-PIECE = 1 << 20  # values looked at at once
+CHUNK_LENGTH = 1 << 20  # values looked at at once
 _MOST = 2**31 - 1  # the largest count of an n-gram
 
 
-def unsound(columns: Columns) -> str | None:
+def find_unsound_section(columns: Columns) -> str | None:
     """The first section found that holds what no build writes, or None."""
     if not _are_whole_rows(columns.pointers, len(columns.tokens)):
         return "pointers"
@@ -32,8 +32,8 @@ def unsound(columns: Columns) -> str | None:
 
 def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
     """start ... end, cut to pieces."""
-    for first in range(start, end, PIECE):
-        yield first, min(first + PIECE, end)
+    for first in range(start, end, CHUNK_LENGTH):
+        yield first, min(first + CHUNK_LENGTH, end)
 
 
 def _are_whole_rows(pointers: Ints, entries: int) -> bool:
@@ -93,9 +93,11 @@ def _are_counted(columns: Columns) -> bool:
     seen = 0
     for start, end in _pieces(0, len(columns.counts)):
         piece = columns.counts[start:end]
-        large = np.flatnonzero(piece == MANY) + start
+        large = np.flatnonzero(piece == OVERFLOW) + start
         places, counts = (a[seen : seen + len(large)] for a in (columns.overflow_places, columns.overflow_counts))
-        if not (piece.all() and np.array_equal(places, large) and ((counts >= MANY) & (counts <= _MOST)).all()):
+        if not (
+            piece.all() and np.array_equal(places, large) and ((counts >= OVERFLOW) & (counts <= _MOST)).all()
+        ):
             return False
         seen += len(large)
     return seen == len(columns.overflow_places)
@@ -105,7 +107,7 @@ def _add_up(columns: Columns) -> bool:
     """Whether just the wide rows have totals, and these are right."""
     seen = 0
     for start, end in _pieces(0, len(columns.pointers) - 1):
-        wide = np.flatnonzero(np.diff(columns.pointers[start : end + 1]) >= WIDE) + start
+        wide = np.flatnonzero(np.diff(columns.pointers[start : end + 1]) >= WIDE_ROW) + start
         rows = columns.wide_rows[seen : seen + len(wide)]
         totals = columns.wide_totals[seen : seen + len(wide)]
         if not (np.array_equal(rows, wide) and np.array_equal(totals, _sums(columns, wide))):
@@ -126,7 +128,7 @@ def _up_to(columns: Columns, borders: I64) -> I64:
     total = 0
     for start, end in _pieces(int(borders[0]), int(borders[-1])) if len(borders) else ():
         counts = columns.counts[start:end].astype(np.int64)
-        large = np.flatnonzero(counts == MANY)
+        large = np.flatnonzero(counts == OVERFLOW)
         at = np.searchsorted(columns.overflow_places, (large + start).astype(columns.overflow_places.dtype))
         counts[large] = columns.overflow_counts[at]
         running = total + np.cumsum(counts)

@@ -30,9 +30,9 @@ from ngram_builders.ngrams import (
     token_bits,
 )
 from ngram_builders.table.format import (
-    DTYPES,
-    MANY,
-    WIDE,
+    OVERFLOW,
+    SECTION_DTYPES,
+    WIDE_ROW,
     Columns,
     TableSummary,
     as_bytes,
@@ -44,7 +44,7 @@ from ngram_builders.table.format import (
 )
 
 _CHUNK = 1 << 22  # bytes read at once when sections are put together
-PIECE = 1 << 22  # contexts looked at at once when directories are made
+_CHUNK_ROWS = 1 << 22  # contexts looked at at once when directories are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Rows:
     @property
     def wide(self) -> Ints:
         """The rows whose totals are written down."""
-        return np.flatnonzero(np.diff(self.starts, append=len(self.tokens)) >= WIDE)
+        return np.flatnonzero(np.diff(self.starts, append=len(self.tokens)) >= WIDE_ROW)
 
     @property
     def totals(self) -> npt.NDArray[np.int64]:
@@ -78,7 +78,7 @@ def _rows_of(run: Run, vocab_size: int) -> Rows:
     return Rows(contexts[starts], starts, tokens, run.counts)
 
 
-def columns_of(run: Run, vocab_size: int) -> Columns:
+def build_columns(run: Run, vocab_size: int) -> Columns:
     """A run, signed or not, as columns in memory."""
     rows = _rows_of(run, vocab_size)
     wide = rows.wide
@@ -178,13 +178,13 @@ class Scratch:
     def append(self, run: Run) -> None:
         """Add a piece of whole contexts, all counts above 0."""
         rows = _rows_of(run, self.vocab_size)
-        many, wide = np.flatnonzero(rows.counts >= MANY), rows.wide
+        many, wide = np.flatnonzero(rows.counts >= OVERFLOW), rows.wide
         arrays = {
             "hashes": rows.contexts,
             "fingerprints": rows.contexts.astype("<u4"),
             "pointers": (rows.starts + self.entries).astype("<u4"),
             "tokens": rows.tokens,
-            "counts": np.minimum(rows.counts, MANY).astype("|u1"),
+            "counts": np.minimum(rows.counts, OVERFLOW).astype("|u1"),
             "overflow_places": (many + self.entries).astype("<u4"),
             "overflow_counts": rows.counts[many].astype("<u4"),
             "wide_rows": (wide + self.contexts).astype("<u4"),
@@ -208,7 +208,7 @@ class Scratch:
         mapped = (
             np.memmap(hashes, np.uint64, "r", 0, (self.contexts,)) if self.contexts else np.empty(0, np.uint64)
         )
-        pieces = [mapped[start : start + PIECE] for start in range(0, self.contexts, PIECE)]
+        pieces = [mapped[start : start + _CHUNK_ROWS] for start in range(0, self.contexts, _CHUNK_ROWS)]
         parts, places = [], []
         directory, found = directories(pieces, orders, self.vocab_size)
         empty = 2 ** directory_bits(0, self.vocab_size) + 1
@@ -260,8 +260,10 @@ def write_table(
                 "hash": "multilinear-fmix64",
                 "directories": places,
             }
-            sections = [(name, scratch.section(name)) for name in DTYPES]
-            types = {name: kinds[0] for name, kinds in DTYPES.items()} | {"tokens": token_dtype(vocab_size)}
+            sections = [(name, scratch.section(name)) for name in SECTION_DTYPES]
+            types = {name: kinds[0] for name, kinds in SECTION_DTYPES.items()} | {
+                "tokens": token_dtype(vocab_size)
+            }
             head, size = pack_header(fields, {name: (s.size, types[name], s.crc) for name, s in sections})
             replace_file(path, _file_parts(head, [section for _, section in sections]))
             return read_summary(fields, size)

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain
-from ngram_builders.registry.model_match import covers, is_anothers, passed_over, whose
+from ngram_builders.registry.model_match import (
+    covering_domains,
+    is_for_another_model,
+    mismatch_message,
+    model_label,
+)
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from spd_lsp import __version__
@@ -119,7 +124,7 @@ def tables(settings: Settings, tokens: Tokens, folder: Path, lasting: str = "") 
     domains = registry.domains()
     for domain in domains:
         yield _checked(domain, domains, lasting or settings.model, tokens.fingerprint)
-    if unknown := registry.uses().names() - {domain.name for domain in domains}:
+    if unknown := registry.assignments().names() - {domain.name for domain in domains}:
         found = f"expected the tables that were chosen, found no {', '.join(sorted(unknown))}"
         yield Finding("n-grams in use", "wrong", f"{found}; to forget the choice, run: spd-lsp ngrams prune")
     yield from leftovers(registry)
@@ -133,10 +138,10 @@ def _checked(domain: Domain, domains: Sequence[Domain], model: str, fingerprint:
         return Finding(subject, "wrong", mend(domain))
     if domain.fingerprint != fingerprint:
         fitting = [one for one in domains if one.fingerprint == fingerprint]
-        if beside := covers(fitting, domain):
-            return Finding(subject, "ok", f"for {whose(domain)}; here {', '.join(beside)} serves")
-        state: Literal["ok", "wrong"] = "ok" if is_anothers(domain, model, fingerprint) else "wrong"
-        return Finding(subject, state, passed_over(domain, model))
+        if beside := covering_domains(fitting, domain):
+            return Finding(subject, "ok", f"for {model_label(domain)}; here {', '.join(beside)} serves")
+        state: Literal["ok", "wrong"] = "ok" if is_for_another_model(domain, model, fingerprint) else "wrong"
+        return Finding(subject, state, mismatch_message(domain, model))
     found = table(subject, domain.path)
     if found.state == "ok" and (gone := sources_gone(domain)):
         where = ", ".join(map(str, gone))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.assignments import Choice, Uses
+    from ngram_builders.registry.assignments import Assignment, Assignments
     from ngram_builders.registry.domains import Domain
     from ngram_builders.registry.registry import Registry
     from ngram_builders.table.format import TableSummary
@@ -25,11 +25,11 @@ def built(domain: Domain) -> str:
 
 def as_line(domain: Domain) -> str:
     """One domain in a line: its size, when it was built, whose tokens it counts, and of what."""
-    from ngram_builders.registry.model_match import whose
+    from ngram_builders.registry.model_match import model_label
 
     if domain.fault:
         return f"{domain.name:24} broken: {mend(domain)}"
-    size, owner = megabytes(domain.size), whose(domain)
+    size, owner = megabytes(domain.size), model_label(domain)
     facts = f"{domain.tokens:>12,} tokens {size:>12}  {built(domain)}  {owner:12}"
     return f"{domain.name:24} {facts} {origin(domain)}"
 
@@ -59,7 +59,7 @@ def mend(domain: Domain) -> str:
     return f"{found}; import it again: spd-lsp ngrams import FILE --domain {domain.name} --replace"
 
 
-def choices(uses: Uses) -> list[str]:
+def choices(uses: Assignments) -> list[str]:
     """What people chose, a line for each workspace and language."""
     lines = [f"{workspace} is served by {_weighted(choice)}" for workspace, choice in uses.workspaces.items()]
     return lines + [
@@ -68,7 +68,7 @@ def choices(uses: Uses) -> list[str]:
     ]
 
 
-def _weighted(choice: Choice) -> str:
+def _weighted(choice: Assignment) -> str:
     """Example: (("mine", 0.7), ("team", 0.3)) -> mine (0.7), team (0.3)."""
     return ", ".join(f"{name} ({weight:g})" for name, weight in choice)
 
@@ -80,7 +80,7 @@ def header(domain: Domain) -> TableSummary | None:
     return None if domain.fault else Table.open(domain.path).summary
 
 
-def as_object(domain: Domain, uses: Uses) -> dict[str, Any]:
+def as_object(domain: Domain, uses: Assignments) -> dict[str, Any]:
     """All that is known of a domain, for programs; sizes in bytes, times in UTC."""
     summary = header(domain)
     return {
@@ -110,19 +110,19 @@ def as_object(domain: Domain, uses: Uses) -> dict[str, Any]:
 
 def cache(domain: Domain) -> int:
     """Bytes that builds keep beside the table."""
-    from ngram_builders.registry.cleanup import size_of
+    from ngram_builders.registry.cleanup import total_size
 
-    return max(0, size_of(domain.path.parent) - domain.size)
+    return max(0, total_size(domain.path.parent) - domain.size)
 
 
 def _fitted_for(domain: Domain) -> list[str]:
     """The models beside which it was fitted how much the orders are believed."""
-    from ngram_builders.registry.fits import read_fits
+    from ngram_builders.registry.fitted_weights import read_fitted_weights
 
-    return sorted(read_fits(domain.path.parent))
+    return sorted(read_fitted_weights(domain.path.parent))
 
 
-def _users(domain: Domain, uses: Uses) -> dict[str, dict[str, float]]:
+def _users(domain: Domain, uses: Assignments) -> dict[str, dict[str, float]]:
     """The workspaces and languages that chose a domain, with its weight there."""
     return {
         kind: {user: dict(choice)[domain.name] for user, choice in chosen.items() if domain.name in dict(choice)}
@@ -132,14 +132,14 @@ def _users(domain: Domain, uses: Uses) -> dict[str, dict[str, float]]:
 
 def uses_object(registry: Registry) -> dict[str, Any]:
     """What people chose, for programs."""
-    uses = registry.uses()
+    uses = registry.assignments()
     return {
         "workspaces": {user: dict(choice) for user, choice in uses.workspaces.items()},
         "languages": {user: dict(choice) for user, choice in uses.languages.items()},
     }
 
 
-def as_paragraph(domain: Domain, uses: Uses) -> str:
+def as_paragraph(domain: Domain, uses: Assignments) -> str:
     """All that is known of a domain, a fact a line."""
     summary = header(domain)
     least = summary.min_count if summary else ()
@@ -166,7 +166,7 @@ def as_paragraph(domain: Domain, uses: Uses) -> str:
     return "\n".join(lines + order_weights(domain.orders, getattr(summary, "weights", None)))
 
 
-def served(domain: Domain, uses: Uses) -> str:
+def served(domain: Domain, uses: Assignments) -> str:
     """Which files a domain serves, or how to make it serve some."""
     found = _users(domain, uses)
     told = [f"files in {user} ({weight:g})" for user, weight in found["workspaces"].items()]

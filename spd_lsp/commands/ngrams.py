@@ -46,7 +46,7 @@ def list_domains(settings: Settings, as_json: bool) -> None:
     from spd_lsp.commands.ngram_listing import as_line, as_object, choices, uses_object
 
     registry = open_registry(settings)
-    problem, domains, uses = registry.fault(), registry.domains(), registry.uses()
+    problem, domains, uses = registry.fault(), registry.domains(), registry.assignments()
     if as_json:
         listed = {"domains": [as_object(domain, uses) for domain in domains], **uses_object(registry)}
         click.echo(json.dumps({**listed, "problem": problem}))
@@ -79,7 +79,7 @@ def show_domain(settings: Settings, name: str, as_json: bool) -> None:
     from spd_lsp.commands.ngram_listing import as_object, as_paragraph, mend
 
     registry = open_registry(settings)
-    domain, uses = registry.find(name), registry.uses()
+    domain, uses = registry.find(name), registry.assignments()
     if as_json:
         click.echo(json.dumps(as_object(domain, uses)))
     if domain.fault:
@@ -109,12 +109,12 @@ def use_domains(settings: Settings, names: tuple[str, ...], workspace: Path | No
     chosen = [_parse_weight(registry, name) for name in names]
     told = ", ".join(f"{name} ({weight:g})" for name, weight in chosen)
     if language:
-        registry.use_for_language(language, chosen)
+        registry.assign_language(language, chosen)
         around = "what was built around them"
         click.echo(f"{language} files are served by {f'{told} besides {around}' if told else around}")
     else:
         place = (workspace or Path()).resolve()
-        registry.use(place, chosen)
+        registry.assign_workspace(place, chosen)
         click.echo(f"{place} is served by {told or 'the tables built from it'}")
     for name, _ in chosen:
         _warn(registry.find(name), language)
@@ -224,7 +224,7 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
     fingerprint, recipe = (_fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
     registry = open_registry(settings)
     imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
-    click.echo(as_paragraph(imported, registry.uses()))
+    click.echo(as_paragraph(imported, registry.assignments()))
     if not model and imported.fingerprint != _fingerprint_of(settings.model):
         click.echo(
             f"its tokenizer is not that of {settings.model}: it serves only the model that it was built with",

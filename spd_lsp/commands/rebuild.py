@@ -34,7 +34,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer and
     without a table of the same sources that can. One that serves another model is kept beside a new one.
     """
-    from ngram_builders.registry.model_match import covers
+    from ngram_builders.registry.model_match import covering_domains
 
     registry = open_registry(settings)
     if names:
@@ -45,7 +45,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
         domains = [
             one
             for one in known
-            if (_unfit(one, model) and (one.fault or not covers(fitting, one)))
+            if (_unfit(one, model) and (one.fault or not covering_domains(fitting, one)))
             or (everything and _has_sources(one))
         ]
     if not domains:
@@ -54,7 +54,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     made: list[Domain] = []
     for domain in domains:
         beside = model is not None and not names and _serves_another(domain, model)
-        if beside and covers(made, domain):
+        if beside and covering_domains(made, domain):
             continue
         try:
             done = again(settings, domain, model, fresh, beside=beside)
@@ -78,9 +78,9 @@ def _unfit(domain: Domain, model: str | None) -> bool:
 
 def _serves_another(domain: Domain, model: str) -> bool:
     """Whether a sound table was built for another model, which would lose it."""
-    from ngram_builders.registry.model_match import is_anothers
+    from ngram_builders.registry.model_match import is_for_another_model
 
-    return not domain.fault and is_anothers(domain, lasting(model), _load_tokens(model).fingerprint)
+    return not domain.fault and is_for_another_model(domain, lasting(model), _load_tokens(model).fingerprint)
 
 
 def _has_sources(domain: Domain) -> bool:

@@ -71,11 +71,13 @@ def tune(settings: Settings, /, names: tuple[str, ...], model: str, undo: bool, 
 
 def _undone(registry: Registry, domains: Sequence[Domain], model: str) -> Iterator[str]:
     """Forget what was fitted for domains, or where none is named what was tuned for the model."""
-    from ngram_builders.registry.fits import forget_fit
+    from ngram_builders.registry.fitted_weights import delete_fitted_weights
     from spd_lsp.completion.tuned_settings import write_tuned
 
     for domain in domains:
-        told = "forgot its weights" if forget_fit(domain.path.parent, lasting(model)) else "had no weights"
+        told = (
+            "forgot its weights" if delete_fitted_weights(domain.path.parent, lasting(model)) else "had no weights"
+        )
         yield f"{domain.name}: {told} for {model}"
     if not domains:
         write_tuned(registry.folder, lasting(model), {})
@@ -87,13 +89,13 @@ def _undone(registry: Registry, domains: Sequence[Domain], model: str) -> Iterat
 
 def _tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str:
     """Fit the weights of a domain beside a model, keep them, and say what they gain."""
-    from ngram_builders.registry.fits import write_fit
+    from ngram_builders.registry.fitted_weights import write_fitted_weights
 
     if domain.fault:
         raise UserError(f"n-gram table {domain.name} is broken: {domain.fault}")
     fitted = _fit_domain(domain, options["model"], options["device"], report)
     if not options["dry_run"]:
-        write_fit(domain.path.parent, lasting(options["model"]), fitted.weights)
+        write_fitted_weights(domain.path.parent, lasting(options["model"]), fitted.weights)
     return (
         f"{domain.name}: perplexity of its own files, each judged without itself: {fitted.model_alone:.2f} by "
         f"{options['model']} alone, {fitted.shipped:.2f} with the table, {fitted.fitted:.2f} with weights fitted "

@@ -18,7 +18,7 @@ from tree_sitter import Node, Parser, Tree
 # What a parser may take for a text, in hundreds of its steps, each some 0.03 ms. Code, broken code included, takes
 # one for some eighty bytes; text that is made for it takes thousands of times as many.
 LEAST, BYTES_EACH = 1_000, 16
-PIECE = 4_096  # bytes that a parser is given at once; it comes again wherever it goes back
+_PIECE = 4_096  # bytes that a parser is given at once; it comes again wherever it goes back
 
 _BRACKETS = {
     "{": "}", "(": ")", "[": "]", "[[": "]]", "((": "))", "{|": "|}",
@@ -332,7 +332,7 @@ def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
     def piece(start: int, point: object) -> bytes:  # a tree asks for it as well, and bears nothing but bytes
         nonlocal room
         room -= 1
-        return source[start : start + PIECE]
+        return source[start : start + _PIECE]
 
     def is_over(start: int, is_broken: bool) -> bool:
         nonlocal room

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ngram_builders.table.format import Weights
+from ngram_builders.table.format import OrderWeights
 from spd_lsp.settings import Settings, invalid_reason
 
 Value = float | str
@@ -48,7 +48,7 @@ def read_tuned(folder: Path, model: str) -> dict[str, Value]:
     }
 
 
-def read_order_weights(folder: Path, model: str) -> Weights | None:
+def read_order_weights(folder: Path, model: str) -> OrderWeights | None:
     """Return the order weights tuned for a model, or None if there are none or they are invalid."""
     values = _read_models(folder).get(model, {}).get(ORDER_WEIGHTS)
     try:

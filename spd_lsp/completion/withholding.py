@@ -13,7 +13,7 @@ from ngram_builders.sources.secret_rules import ends_inside_key
 
 REASON = "every draft held what looks like a secret"
 BEGIN = "-----BEGIN "  # of a key that goes on over lines
-PIECE = 10  # letters; who reads so many of a secret knows it
+_PIECE = 10  # letters; who reads so many of a secret knows it
 _TELLING = 3  # letters of a piece that must be the draft's own, not typed already
 _QUOTES = ("", '"', "'", "`")  # what may follow a draft that was cut off in a literal
 _ASIDE = re.compile(
@@ -43,13 +43,13 @@ def pieces(text: str) -> frozenset[str]:
     found: set[str] = set()
     for secret in find_secrets(text):
         for part in _ASIDE.split(text[secret.start : secret.end]):
-            found.update(part[i : i + PIECE] for i in range(max(1, len(part) - PIECE + 1)))
+            found.update(part[i : i + _PIECE] for i in range(max(1, len(part) - _PIECE + 1)))
     return frozenset(piece for piece in found if len(piece) > _TELLING)
 
 
 def _copies(left: str, draft: str, known: frozenset[str]) -> bool:
     """Whether a draft says, or goes on with, a part of a known secret."""
-    end = left[-PIECE:]
+    end = left[-_PIECE:]
     whole, own = end + draft, len(end) + _TELLING  # a piece that ends before this place was typed already
     return any(whole.find(piece, max(0, own - len(piece))) >= 0 for piece in known)
 

@@ -22,7 +22,8 @@ from ngram_builders.arrays import U64
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, stream
 from ngram_builders.sources.filters import read_source_text
-from ngram_builders.table.reader import Table, query
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import Package
 from spd_lsp.evaluation.similarity import (
@@ -186,12 +187,13 @@ def _against_table(packages: Sequence[Package], tokens: Tokens, path: Path) -> I
     unrelated code is known in part: the share is told, and nothing follows from it alone.
     """
     table = Table.open(path, tokens.fingerprint)
-    asked = query([[table.columns]], [1.0])
+    asked = Query([[table.columns]], [1.0])
     nothing = np.zeros(1, dtype=np.int64)
     for package in packages:
         contexts = _sampled_contexts(package, tokens)
         heard = [
-            asked.mean(contexts[i : i + 64], nothing)[1][:, _CONTEXT - 1] > 0 for i in range(0, len(contexts), 64)
+            asked.probabilities(contexts[i : i + 64], nothing)[1][:, _CONTEXT - 1] > 0
+            for i in range(0, len(contexts), 64)
         ]
         share = float(np.concatenate(heard).mean()) if heard else 0.0
         text = f"{path.name} knows {share:.1%} of {len(contexts):,} contexts of {_CONTEXT} tokens"

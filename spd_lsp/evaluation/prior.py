@@ -19,10 +19,10 @@ import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
-from ngram_builders.registry.domains import WEIGHT
+from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.table.format import Columns
 from ngram_builders.table.reader import Table
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import Cursor, Package, Source
 from spd_lsp.evaluation.similarity import NEAR, identifiers, jaccard
@@ -43,7 +43,7 @@ class PackagePrior:
         self.sources = package.sources
         encoded = tokens.encode_batch([source.text for source in package.sources])
         self.streams = [stream(ids, tokens.end_of_text) for ids in encoded]
-        self.columns = columns_of(self.count(self.streams), tokens.vocab_size)
+        self.columns = build_columns(self.count(self.streams), tokens.vocab_size)
         self.identifiers = [identifiers(source.text) for source in package.sources]
         self.lines = [_stripped_lines(source.text) for source in package.sources]
         self.holders = Counter(line for lines in self.lines for line in lines)  # files that hold each line
@@ -75,7 +75,7 @@ class FilePrior:
         self.source = source
         self.versions = versions  # itself among them
         taken = whole.count([whole.streams[i] for i in versions])
-        self.repository = [whole.columns, columns_of(negate(taken), whole.tokens.vocab_size)]
+        self.repository = [whole.columns, build_columns(negate(taken), whole.tokens.vocab_size)]
         self.encoded = whole.retokeniser.encode(source.text)
         self.taken_lines = Counter(line for i in versions for line in whole.lines[i])
 
@@ -83,12 +83,12 @@ class FilePrior:
         """The priors at a place in this file, by name; without what stands right of the cursor if so asked."""
         built_in = self.whole.built_in.get(self.source.language)
         beside = [("built-in", [built_in.columns], BUILT_IN_WEIGHT)] if built_in else []
-        file = columns_of(self.whole.count(self.around(cursor, right)), self.whole.tokens.vocab_size)
+        file = build_columns(self.whole.count(self.around(cursor, right)), self.whole.tokens.vocab_size)
         return {
             "none": None,
             "built-in": mixture(beside),
-            "repository": mixture([("repository", self.repository, WEIGHT), *beside]),
-            "repository+file": mixture([("repository", [*self.repository, file], WEIGHT), *beside]),
+            "repository": mixture([("repository", self.repository, DEFAULT_WEIGHT), *beside]),
+            "repository+file": mixture([("repository", [*self.repository, file], DEFAULT_WEIGHT), *beside]),
         }
 
     def around(self, cursor: Cursor, right: bool) -> list[Ints]:

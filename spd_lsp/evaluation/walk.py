@@ -16,8 +16,8 @@ import numpy as np
 
 from ngram_builders.arrays import F64
 from ngram_builders.ngrams import ORDERS
-from ngram_builders.registry.domains import WEIGHT
-from ngram_builders.table.format import Weights
+from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.table.format import OrderWeights
 from spd_lsp.completion.calibration import share_right
 from spd_lsp.completion.tuned_settings import ORDER_WEIGHTS, Tuned
 from spd_lsp.evaluation.arms import FULL, Arm
@@ -50,7 +50,7 @@ class Outcome:
 class KeptPrior(PackagePrior):
     """A package's counts with those of its files, kept from step to step; believed by other rows if so asked."""
 
-    def __init__(self, plain: PackagePrior, rows: Weights | None) -> None:
+    def __init__(self, plain: PackagePrior, rows: OrderWeights | None) -> None:
         self.__dict__ |= plain.__dict__
         self.rows = rows
         self.kept: dict[str, FilePrior] = {}
@@ -66,7 +66,7 @@ class KeptPrior(PackagePrior):
 class WeighedPrior(FilePrior):
     """What is known beside a file, believed by other rows."""
 
-    def __init__(self, plain: FilePrior, rows: Weights) -> None:
+    def __init__(self, plain: FilePrior, rows: OrderWeights) -> None:
         self.__dict__ |= plain.__dict__
         self.rows = rows
 
@@ -82,7 +82,7 @@ class Ways:
     def __init__(self, session: Session, tuned_on: Sequence[Cursor]) -> None:
         self.session = session
         self.tuned_on = tuned_on
-        self.rows: Weights | None = None
+        self.rows: OrderWeights | None = None
 
         @cache
         def counted(name: str) -> PackagePrior:
@@ -96,7 +96,7 @@ class Ways:
 
         self.known, self.counted = known, counted
 
-    def fitted(self) -> Weights:
+    def fitted(self) -> OrderWeights:
         """How much each order is believed, fitted on what was written at the places tuned on."""
         if self.rows is None:
             files = {(cursor.package, cursor.file) for cursor in self.tuned_on}
@@ -121,7 +121,7 @@ class Ways:
             if (source.package, source.name) in files
         ]
         beside = [[table.columns] for table in known.built_in.values()]
-        shares = [WEIGHT, *(BUILT_IN_WEIGHT for _ in beside)]
+        shares = [DEFAULT_WEIGHT, *(BUILT_IN_WEIGHT for _ in beside)]
         places = PLACES // len(session.packages)
         model = cast(Reader, session.asker.model)  # as `load` opened it
         yield from read_beside(model, [[known.columns], *beside], shares, chosen, ORDERS, places)

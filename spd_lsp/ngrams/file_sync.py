@@ -19,7 +19,7 @@ from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
 from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.table.overlay import Document, Ledger, Overlay
+from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
 
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
@@ -149,7 +149,7 @@ class Followed:
         if not self.is_open(path):
             self.settle(path, state, document)
 
-    def document(self, path: str) -> Generator[None, None, Document | None]:
+    def document(self, path: str) -> Generator[None, None, CountedText | None]:
         """A file's text as ids; None if it is no source."""
         try:
             data = read_file(path)
@@ -163,9 +163,9 @@ class Followed:
         if known is None:
             encoded = yield from self.retokeniser.gradually(text)
             known = (stream(encoded.ids, self.end_of_text),)
-        return Document(key, known)
+        return CountedText(key, known)
 
-    def settle(self, path: str, state: State | None, document: Document | None) -> None:
+    def settle(self, path: str, state: State | None, document: CountedText | None) -> None:
         """Take over what a file says, if there is room for it."""
         if self.ledger.put(path, document, share=SHARE):
             self.states.pop(path, None)

@@ -18,13 +18,14 @@ from ngram_builders.arrays import Floats, Ids
 from ngram_builders.counting.token_cache import read_contents
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
-from ngram_builders.registry.domains import WEIGHT, Domain
-from ngram_builders.registry.fits import read_fits
-from ngram_builders.registry.model_match import covers, passed_over
-from ngram_builders.registry.registry import Registry, mark
-from ngram_builders.table.format import Columns, Weights
-from ngram_builders.table.order_weights import row_of
-from ngram_builders.table.reader import Table, query
+from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain
+from ngram_builders.registry.fitted_weights import read_fitted_weights
+from ngram_builders.registry.model_match import covering_domains, mismatch_message
+from ngram_builders.registry.registry import Registry, file_stamp
+from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.order_weights import longest_match
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, behind
 from spd_lsp.ngrams.live_index import Live
 from spd_lsp.settings import Settings
@@ -57,7 +58,7 @@ class Mixture:
         names: Sequence[str] = (),
         rows: Sequence[Sequence[float]] = ROWS,
     ) -> None:
-        self.query = query(pools, weights)
+        self.query = Query(pools, weights)
         self.names = tuple(names)
         self.rows = whole_rows(rows)
         self.rest = 1 - self.rows.sum(axis=1, keepdims=True)  # what the model keeps
@@ -106,8 +107,8 @@ class Mixture:
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
         """
-        p_n, heard = self.query.mean(self.contexts(histories), candidates)
-        m = row_of(heard)
+        p_n, heard = self.query.probabilities(self.contexts(histories), candidates)
+        m = longest_match(heard)
         return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
 
     def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
@@ -116,14 +117,14 @@ class Mixture:
         Where p is below 0 a token may not follow.
         """
         contexts = self.contexts(histories)
-        return self.query.nested(contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.rows)
+        return self.query.mix_candidates(contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.rows)
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
 
         -> [K, N, C] and [K, N], orders from 2 on.
         """
-        p_n, heard = self.query.mean(self.contexts(histories), candidates)
+        p_n, heard = self.query.probabilities(self.contexts(histories), candidates)
         return p_n, (heard > 0).astype(float)
 
     def successors(self, histories: Histories, n: int) -> Ids:
@@ -172,7 +173,7 @@ class Domains:
         live: Live | None = None,
         rebuilder: Rebuilder | None = None,
         model: str = "",
-        rows: Weights = ROWS,
+        rows: OrderWeights = ROWS,
     ) -> None:
         self.registry = registry
         self.fingerprint = fingerprint
@@ -185,7 +186,7 @@ class Domains:
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
         self.marks: dict[Path, Hashable] = {}  # of the tables' files, as they were
-        self.fits: dict[Path, dict[str, Weights]] = {}
+        self.fits: dict[Path, dict[str, OrderWeights]] = {}
 
     def serving(self, file: Path | None, language: str | None) -> Mixture | None:
         """What is known of code like this file's, or None if nothing is."""
@@ -204,17 +205,17 @@ class Domains:
             taken = any(name == language for name, _, _ in found)
             found.append((f"{language} (built in)" if taken else language, (table.columns,), BUILT_IN_WEIGHT))
         if self.live and (columns := self.live.open_files(language)):
-            found.append((OPEN_FILES, columns, WEIGHT))
+            found.append((OPEN_FILES, columns, DEFAULT_WEIGHT))
         if not found:
             return None
         names, pools, weights = zip(*found, strict=True)
         return Mixture(pools, weights, names, rows or self.usual)
 
-    def fitted(self, domain: Domain) -> Weights | None:
+    def fitted(self, domain: Domain) -> OrderWeights | None:
         """The weights fitted for this domain and model, if any were."""
         home = domain.path.parent
         if home not in self.fits:
-            self.fits[home] = read_fits(home)
+            self.fits[home] = read_fitted_weights(home)
         return self.fits[home].get(self.model)
 
     def changes(self, domain: Domain) -> Sequence[Columns]:
@@ -241,7 +242,7 @@ class Domains:
     def refresh(self) -> None:
         """Forget what was opened if anything was rebuilt, chosen, removed or written over since."""
         generation = self.registry.generation() if self.registry else None
-        kept = all(mark(path) == found for path, found in self.marks.items())
+        kept = all(file_stamp(path) == found for path, found in self.marks.items())
         if kept and generation == self.generation:
             return
         self.generation = generation
@@ -250,7 +251,7 @@ class Domains:
             if not kept:
                 self.registry.latest = None  # it knows no table's file, only that none was replaced
             domains = self.registry.domains()
-            self.marks = {domain.path: mark(domain.path) for domain in domains}
+            self.marks = {domain.path: file_stamp(domain.path) for domain in domains}
             self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
             if self.live:
                 self.live.keep(domain.name for domain in domains)
@@ -260,11 +261,13 @@ class Domains:
 
         Those are told only where this model has no table of the same sources.
         """
-        named = self.registry.serving(file, language) if self.registry else []
+        named = self.registry.domains_for(file, language) if self.registry else []
         fitting = [(domain, weight) for domain, weight in named if domain.fingerprint == self.fingerprint]
         for domain, _ in named:
-            if domain.fingerprint != self.fingerprint and not covers([one for one, _ in fitting], domain):
-                self.tell(passed_over(domain, self.model or "this model"))
+            if domain.fingerprint != self.fingerprint and not covering_domains(
+                [one for one, _ in fitting], domain
+            ):
+                self.tell(mismatch_message(domain, self.model or "this model"))
         return fitting
 
     def tell(self, problem: str) -> None:
@@ -275,7 +278,7 @@ class Domains:
     def open(self, path: Path) -> Table | None:
         """The table at a path, or None if it cannot be used."""
         if path not in self.opened:
-            self.marks[path] = mark(path)
+            self.marks[path] = file_stamp(path)
             try:
                 table = Table.open(path, fingerprint=self.fingerprint)
                 self.opened[path] = table.ready()

@@ -24,7 +24,7 @@ from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
-from ngram_builders.table.overlay import Document, Ledger, Overlay
+from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.document_changes import News, Open
 from spd_lsp.ngrams.file_sync import Contents, Followed, digest_of
 from spd_lsp.ngrams.incremental_tokenizer import Encoded, Retokeniser
@@ -48,7 +48,7 @@ class Buffer:
     place: str  # its file's real path; its name if it has none
     hole: Hole | None
     encoded: Encoded | None = None
-    document: Document | None = None  # None if nothing is to be counted
+    document: CountedText | None = None  # None if nothing is to be counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Accepted:
 
     name: str
     text: str
-    document: Document
+    document: CountedText
 
 
 class Live:
@@ -219,22 +219,22 @@ class Live:
             buffer.document = self.document(buffer.encoded, text, hole)
         self.place(buffer)
 
-    def document(self, encoded: Encoded, text: str, hole: Hole | None) -> Document:
+    def document(self, encoded: Encoded, text: str, hole: Hole | None) -> CountedText:
         """What is counted of a text: all of it, or what stands before and after the hole."""
         if hole is None:
-            return Document(digest_of(encoded.data), (stream(encoded.ids, self.end_of_text),))
+            return CountedText(digest_of(encoded.data), (stream(encoded.ids, self.end_of_text),))
         start, end = hole
         if encoded.ends is None:
             before, after = (self.retokeniser.encode(part).ids for part in (text[:start], text[end:]))
         else:
             before, after = encoded.around(len(text[:start].encode()), len(text[:end].encode()))
         mark = [self.end_of_text]
-        return Document(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
+        return CountedText(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
 
     def place(self, buffer: Buffer) -> None:
         """Put what is counted of a buffer to the domains that own its file, or else to the open files."""
         held = [one for one in self.accepted if one.name == buffer.opened.name]
-        documents: dict[Hashable, Document | None] = {one: one.document for one in held}
+        documents: dict[Hashable, CountedText | None] = {one: one.document for one in held}
         documents[buffer.place] = buffer.document
         owners = [one.ledger for one in self.followed.values() if buffer.opened.path and one.owns(buffer.place)]
         for place, document in documents.items():
@@ -242,7 +242,7 @@ class Live:
                 ledger.put(place, document)
             self.put_loose(buffer.opened, place, None if owners else document)
 
-    def put_loose(self, opened: Open, place: Hashable, document: Document | None) -> None:
+    def put_loose(self, opened: Open, place: Hashable, document: CountedText | None) -> None:
         """Put a document to the open files of its language, or take it from there."""
         language = opened.language or language_of(PurePath(opened.name))
         if language is not None:
@@ -292,7 +292,7 @@ class Live:
         self.offer = Offer()
         if _countable(opened, _clean(line)) == _clean(line):  # with a secret in it, it is not
             ids = self.retokeniser.encode(_clean(line)).ids
-            self.accepted.append(Accepted(opened.name, line, Document(next(self.serial), (ids,))))
+            self.accepted.append(Accepted(opened.name, line, CountedText(next(self.serial), (ids,))))
             self.forget(self.accepted[:-ACCEPTED])
             self.place_all()
 

@@ -17,9 +17,16 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, Ids
 from ngram_builders.ngrams import count_streams, negate
-from ngram_builders.table.format import Columns, Weights
-from ngram_builders.table.order_weights import Observations, fit, join, mixed, observe, perplexity
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.order_weights import (
+    Observations,
+    fit_order_weights,
+    join_observations,
+    mix_probabilities,
+    observe_stream,
+    perplexity,
+)
+from ngram_builders.table.writer import build_columns
 from spd_lsp.ngrams.interpolation import ROWS, whole_rows
 
 Read = tuple[Observations, F64]  # of a document: what orders and model said of each token
@@ -40,7 +47,7 @@ class Reader(Protocol):
 class Fitted:
     """Weights for one model beside one table, and the perplexity of the text they were not told of."""
 
-    weights: Weights
+    weights: OrderWeights
     places: int
     model_alone: float
     shipped: float  # with the weights that serve where nothing was fitted
@@ -59,9 +66,9 @@ def read_beside(
     """What orders and model say of documents that the first pool was counted from, each taken back meanwhile."""
     told = 0
     for window, stream in windows(streams):
-        taken = columns_of(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
+        taken = build_columns(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
                            pools[0][0].vocab_size)  # fmt: skip
-        seen = observe([[*pools[0], taken], *pools[1:]], shares, window)
+        seen = observe_stream([[*pools[0], taken], *pools[1:]], shares, window)
         yield seen, np.asarray(model.likelihoods(window.tolist()), dtype=np.float64)
         told += len(window) - 1
         report(min(told, places), places)
@@ -88,16 +95,16 @@ def judge(read: Sequence[Read]) -> Fitted | None:
     shipped = tuple(map(tuple, whole_rows(ROWS)[1:].tolist()))
     for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
         if fitted_on and judged_on:
-            crossed.append(mixed(*_joined(judged_on), fit(*_joined(fitted_on), shipped)))
+            crossed.append(mix_probabilities(*_joined(judged_on), fit_order_weights(*_joined(fitted_on), shipped)))
     return Fitted(
-        weights=fit(whole, base, shipped),
+        weights=fit_order_weights(whole, base, shipped),
         places=len(base),
         model_alone=perplexity(base),
-        shipped=perplexity(mixed(whole, base, shipped)),
+        shipped=perplexity(mix_probabilities(whole, base, shipped)),
         fitted=perplexity(np.concatenate(crossed)) if crossed else float("nan"),
     )
 
 
 def _joined(read: Sequence[Read]) -> Read:
     """What was observed of some documents, as of one."""
-    return join([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])
+    return join_observations([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])

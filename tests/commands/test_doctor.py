@@ -134,7 +134,7 @@ def test_an_unreadable_index_is_built_again_under_its_name(registry, tmp_path, f
 
 def test_choices_that_cannot_be_followed_are_named(registry, tmp_path, findings):
     install(registry, "shop", tmp_path)
-    registry.use(tmp_path, [("shop", 0.5)])
+    registry.assign_workspace(tmp_path, [("shop", 0.5)])
     assert "n-grams in use" not in findings()
     (registry.folder / "shop" / "domain.msgpack").unlink()
     assert findings()["n-grams in use"] == (

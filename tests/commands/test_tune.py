@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ngram_builders.registry.fits import read_fits
+from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.tune import FEWEST
@@ -107,7 +107,7 @@ def test_what_is_fitted_serves_completions_until_it_is_undone(data: Path) -> Non
     told = run(data, "ngrams", "tune", "mine")
     assert told.exit_code == 0
     assert "perplexity of its own files" in told.output
-    fitted = read_fits(data / "mine")["starter"]
+    fitted = read_fitted_weights(data / "mine")["starter"]
     assert rows_used(data)[1:] == [list(row) for row in fitted]
     assert run(data, "ngrams", "tune", "mine", "--undo").output == "mine: forgot its weights for starter\n"
     assert rows_used(data) == whole_rows(ROWS).tolist()
@@ -128,7 +128,7 @@ def test_an_unknown_table_is_named(data: Path) -> None:
 def test_a_dry_run_keeps_nothing(data: Path) -> None:
     told = run(data, "ngrams", "tune", "mine", "--dry-run")
     assert "perplexity of its own files" in told.output
-    assert read_fits(data / "mine") == {}
+    assert read_fitted_weights(data / "mine") == {}
 
 
 def test_the_name_of_a_table_is_no_folder_even_beside_one(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.ngrams import ORDERS, count_streams, stream
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.places import read_packages, sample
 from spd_lsp.evaluation.prior import SEEN, PackagePrior
@@ -22,7 +22,7 @@ def tokens():
 
 def table_of(texts, tokens):
     streams = [stream(ids, tokens.end_of_text) for ids in tokens.encode_batch(texts)]
-    return columns_of(count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size), tokens.vocab_size)
+    return build_columns(count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size), tokens.vocab_size)
 
 
 def says(mixture, history, tokens):

@@ -202,7 +202,7 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
         return write_texts(path, [list(ids)], tokens.vocab_size, fingerprint=tokens.fingerprint)
 
     table = registry.install("team", write).path
-    registry.use_for_language("python", [("team", 0.3)])
+    registry.assign_language("python", [("team", 0.3)])
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
         await editor.start()
         await editor.ready()

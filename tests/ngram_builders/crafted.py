@@ -25,9 +25,9 @@ import msgpack
 import numpy as np
 
 from ngram_builders.errors import UserError
-from ngram_builders.table import query as lookup
-from ngram_builders.table.format import DTYPES, PREFIX, Columns, align, read_header
-from ngram_builders.table.kernel import EVEN, Compiled
+from ngram_builders.table import numpy_query
+from ngram_builders.table.format import PREFIX, SECTION_DTYPES, Columns, align, read_header
+from ngram_builders.table.kernel import EQUAL_WEIGHTS, CompiledQuery
 from ngram_builders.table.reader import Table
 from ngram_builders.table.shared_library import open_library
 from tests.ngram_builders.reference import write_texts
@@ -189,7 +189,7 @@ def crafted(real: list[Parts], random: Random) -> bytes:
 
 def apart(columns: Columns) -> Columns:
     """Each array in memory of its own, of just its size, so that what reads beyond it is seen."""
-    return replace(columns, **{name: getattr(columns, name).copy() for name in DTYPES})
+    return replace(columns, **{name: getattr(columns, name).copy() for name in SECTION_DTYPES})
 
 
 def answers(asked: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarray]:
@@ -198,9 +198,9 @@ def answers(asked: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarr
     candidates = random.choice([-1, 0, 1, 2, 30, 49, 2**16 - 1, 2**31], size=int(pick(random, (0, 1, 1, 2, 60))))
     n = int(pick(random, (0, 1, 2, 20, 300)))
     likely = np.where(random.random(60) < pick(random, (0, 0.5, 1)), -1, random.integers(0, 9, 60) / 64)
-    p, heard = asked.mean(*given, contexts, candidates)
+    p, heard = asked.probabilities(*given, contexts, candidates)
     ids = asked.successors(*given[:1], contexts, n)
-    both, p_f = asked.nested(*given, contexts, likely.astype(np.float32), min(n, 60), EVEN)
+    both, p_f = asked.mix_candidates(*given, contexts, likely.astype(np.float32), min(n, 60), EQUAL_WEIGHTS)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all() and np.isfinite(heard).all()
     assert (np.diff(ids) > 0).all() and (ids >= 0).all()
     assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < 60).all()
@@ -213,10 +213,10 @@ def ask(library: ctypes.CDLL, tables: list[Table], sound: bool, random: Random) 
     pools, weights = (
         ([columns], [0.5]) if random.random() < 0.5 else ([[one] for one in columns], [0.3] * len(columns))
     )
-    compiled = Compiled(library, pools, weights)
+    compiled = CompiledQuery(library, pools, weights)
     for seed in random.integers(2**32, size=2):
         by_kernel = answers(compiled, (), np.random.default_rng(seed))
-        by_numpy = answers(lookup, (pools, weights), np.random.default_rng(seed))
+        by_numpy = answers(numpy_query, (pools, weights), np.random.default_rng(seed))
         for one, other in zip(by_kernel, by_numpy, strict=True) if sound else ():
             assert one.shape == other.shape and (abs(one - other) <= 1e-12).all(), (one, other)
 
@@ -242,9 +242,11 @@ def one_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: 
 def known_cases(library: ctypes.CDLL, table: Table) -> None:
     """What was found once: a narrow row of one token again and again, one candidate; nothing that may follow."""
     one_token = replace(apart(table.columns), tokens=np.zeros_like(table.columns.tokens))
-    for query in (Compiled(library, [[one_token]], [1.0]), Compiled(library, [[one_token] * 3], [1.0])):
-        assert query.mean(np.array([[45]]), np.array([0]))[0].max() <= 1
-        assert query.nested(np.array([[45], [1]]), np.full(50, -1, np.float32), 1, EVEN)[1].shape == (2, 0)
+    for query in (CompiledQuery(library, [[one_token]], [1.0]), CompiledQuery(library, [[one_token] * 3], [1.0])):
+        assert query.probabilities(np.array([[45]]), np.array([0]))[0].max() <= 1
+        assert query.mix_candidates(np.array([[45], [1]]), np.full(50, -1, np.float32), 1, EQUAL_WEIGHTS)[
+            1
+        ].shape == (2, 0)
 
 
 def main(library: str, folder: str, seconds: str, seed: str, *case: str) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.errors import UserError
-from ngram_builders.table import query as lookup
-from ngram_builders.table.reader import Table, query
+from ngram_builders.table import numpy_query
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
 
 MORE = 300  # questions of each thread after the cut
 
@@ -23,7 +24,10 @@ def main(path: str) -> None:
     """Ask, in threads as a server does."""
     table = Table.open(Path(path))
     pools, cut = [[table.columns]], threading.Event()
-    asked = {"query": query(pools, [1.0]).mean, "numpy": lambda *given: lookup.mean(pools, [1.0], *given)}
+    asked = {
+        "query": Query(pools, [1.0]).probabilities,
+        "numpy": lambda *given: numpy_query.probabilities(pools, [1.0], *given),
+    }
     begun = {name: threading.Event() for name in asked}
     ended = []
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.ngrams import count_streams
-from ngram_builders.table import kernel
-from ngram_builders.table import query as lookup
+from ngram_builders.table import kernel, numpy_query
 from ngram_builders.table.format import Columns
-from ngram_builders.table.kernel import Compiled
+from ngram_builders.table.kernel import CompiledQuery
+from ngram_builders.table.query import Query
 from ngram_builders.table.shared_library import open_library
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import as_in_a_file
 
 PAGE = mmap.PAGESIZE
@@ -47,7 +47,7 @@ def table(random: np.random.Generator) -> Columns:
     ids = random.integers(0, 49, size=400)
     ids[::2] = np.where(random.random(200) < 0.5, 0, ids[::2])
     text = np.concatenate([ids, np.tile(ids[:3], 300)])
-    columns = columns_of(count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size), vocab_size)
+    columns = build_columns(count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size), vocab_size)
     return as_in_a_file(columns) if random.random() < 0.6 else columns
 
 
@@ -87,14 +87,14 @@ def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
     contexts[:, -1:] = np.where(random.random(contexts[:, -1:].shape) < 0.5, 0, contexts[:, -1:])
     candidates = random.choice([-1, 2**31, 65_535, *range(50)], size=random.integers(0, 60))
     with np.errstate(all="ignore"):
-        for answers in (Compiled(library, fenced, [0.3, 0.7]), kernel.Query(fenced, [0.3, 0.7]), lookup):
-            pools_too = (fenced, [0.3, 0.7]) if answers is lookup else ()
-            p, heard = answers.mean(*pools_too, contexts, candidates)
+        for answers in (CompiledQuery(library, fenced, [0.3, 0.7]), Query(fenced, [0.3, 0.7]), numpy_query):
+            pools_too = (fenced, [0.3, 0.7]) if answers is numpy_query else ()
+            p, heard = answers.probabilities(*pools_too, contexts, candidates)
             ids = answers.successors(*pools_too[:1], contexts, int(random.integers(0, 30)))
             assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all()
             likely = guarded(random.random(int(random.integers(0, 60))).astype(np.float32) - 0.1, at_end)
             few = int(random.integers(0, 30))
-            both, p_f = answers.nested(*pools_too, contexts, likely, few, kernel.EVEN)
+            both, p_f = answers.mix_candidates(*pools_too, contexts, likely, few, kernel.EQUAL_WEIGHTS)
             assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < len(likely)).all()
             assert np.isfinite(heard).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
 

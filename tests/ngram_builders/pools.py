@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ngram_builders.ngrams import Run, other, prune
-from ngram_builders.table.format import MANY, Columns
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.format import OVERFLOW, Columns
+from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import (
     LARGE,
     LARGE_VOCABULARY,
@@ -35,7 +35,7 @@ class Part:
 
     def columns(self, orders: Sequence[int], vocab_size: int) -> Columns:
         run = prune(run_of_texts(self.texts, vocab_size, orders), dict.fromkeys(orders, self.least), vocab_size)
-        signed = columns_of(Run(run.records, (run.counts * self.times).astype(np.int32)), vocab_size)
+        signed = build_columns(Run(run.records, (run.counts * self.times).astype(np.int32)), vocab_size)
         return as_in_a_file(signed) if self.packed else signed
 
     def followed(self, context: Sequence[int], vocab_size: int) -> Counter[int]:
@@ -108,10 +108,10 @@ class Case:
 
 def as_in_a_file(columns: Columns) -> Columns:
     """Counts in one byte, the large ones apart."""
-    many = np.flatnonzero(columns.counts >= MANY)
+    many = np.flatnonzero(columns.counts >= OVERFLOW)
     return replace(
         columns,
-        counts=np.minimum(columns.counts, MANY).astype("|u1"),
+        counts=np.minimum(columns.counts, OVERFLOW).astype("|u1"),
         overflow_places=many.astype("<u4"),
         overflow_counts=columns.counts[many].astype("<u4"),
     )

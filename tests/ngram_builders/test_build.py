@@ -94,7 +94,7 @@ def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry
     assert domain.languages == ("go", "python")
     assert domain.roots == (repo.resolve(),)
     assert domain.recipe == {"orders": [2, 3, 4, 5, 6], "min_count": [1] * 5, "language": None, "model": ""}
-    assert [served.name for served, _ in registry.serving(repo / "src" / "new.py", None)] == ["repo"]
+    assert [served.name for served, _ in registry.domains_for(repo / "src" / "new.py", None)] == ["repo"]
 
 
 def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.shared_library import SWITCH
+from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.ngrams import file_sync as follow
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
@@ -149,7 +149,7 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
     ]
     candidates = np.array(sorted({i for ids in seen for i in ids} | {5, tokens().end_of_text}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SWITCH, kernel)
+        patch.setenv(KERNEL_VARIABLE, kernel)
         mine = answers(serving(domains, files[0]), histories, candidates)
         theirs = answers(serving(living(scratch), files[0]), histories, candidates)
     for one, other in zip(mine, theirs, strict=True):

@@ -131,7 +131,7 @@ def test_the_built_in_domain_serves_its_language_only(tmp_path):
 
 def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
     """The registry named the old table, and a build has swept it away since."""
-    registry, usual = Registry(tmp_path / "data"), Registry.serving
+    registry, usual = Registry(tmp_path / "data"), Registry.domains_for
 
     def install(*ids):
         registry.install("mine", lambda path: write_texts(path, [[*ids, END]], VOCABULARY, fingerprint="f"))
@@ -144,8 +144,8 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
 
     replaced: list[None] = []
     install(1, 2)
-    registry.use(tmp_path, [("mine", 0.5)])
-    monkeypatch.setattr(Registry, "serving", overtaken)
+    registry.assign_workspace(tmp_path, [("mine", 0.5)])
+    monkeypatch.setattr(Registry, "domains_for", overtaken)
     domains = Domains(Registry(registry.folder), "f", {})
     mixture = domains.serving(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
@@ -158,7 +158,7 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
     registry, path = Registry(tmp_path / "data"), tmp_path / "python.ngt"
     if not built_in:
         registry.install("mine", lambda new: write_texts(new, [[1, 2, END]], VOCABULARY, fingerprint="f"))
-        registry.use(tmp_path, [("mine", 0.5)])
+        registry.assign_workspace(tmp_path, [("mine", 0.5)])
         path = registry.find("mine").path
     else:
         table_of(tmp_path, [[1, 2]], "python")
@@ -210,7 +210,7 @@ def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
     table_of(tmp_path, [[1, 2, 3]], "python")
     registry = Registry(tmp_path / "data")
     registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
-    registry.use(tmp_path, [("python", 0.5)])
+    registry.assign_workspace(tmp_path, [("python", 0.5)])
     domains = Domains(registry, "f", {"python": tmp_path / "python.ngt"})
     assert domains.serving(tmp_path / "a.py", "python").names == ("python", "python (built in)")
 

@@ -18,7 +18,7 @@ from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
 from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.context import plain
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.ngrams import live_index as module
@@ -535,12 +535,12 @@ def test_acceptance_makes_the_same_go_on_more_likely(live: Live):
     live.attend(opened(file, text), cursor)
     context = np.array([tokens().encode("\nos.")[-1:]])
     choice = np.array(tokens().encode("os.sep")[-1:])
-    from ngram_builders.table.reader import query
+    from ngram_builders.table.query import Query
 
-    before = query([live.open_files("python")], [1.0]).mean(context, choice)[0][0, 0, 0]
+    before = Query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
     live.offered(opened(file, text), cursor, ["sep"])
     live.attend(opened(file, text[:cursor] + "sep\n"), cursor + 3)
-    after = query([live.open_files("python")], [1.0]).mean(context, choice)[0][0, 0, 0]
+    after = Query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
     assert (before, after) == (pytest.approx(1 / 3), pytest.approx(2 / 4))
 
 
@@ -581,7 +581,7 @@ def test_the_list_of_a_large_domain_is_read_between_requests(repository: Path, m
 
 
 def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(repository: Path, monkeypatch: Any):
-    monkeypatch.setattr("ngram_builders.table.overlay.ROOM", 4_000)
+    monkeypatch.setattr("ngram_builders.table.overlay.MAX_NGRAMS", 4_000)
     live = following(repository)
     live.followed["mine"].ledger.overlay.room = 4_000
     for number in range(40):
@@ -621,7 +621,7 @@ def test_lines_end_at_line_feeds_only():
 def test_columns_are_what_the_query_takes(live: Live):
     show(live, Path("/elsewhere/e.py"), "import os\n")
     run = count(["import os\n"])
-    for mine, theirs in zip(live.open_files("python"), [columns_of(run, tokens().vocab_size)], strict=True):
+    for mine, theirs in zip(live.open_files("python"), [build_columns(run, tokens().vocab_size)], strict=True):
         assert mine.counts.tolist() == theirs.counts.tolist()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.ngrams import ORDERS, count_streams
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from spd_lsp.ngrams.weight_fitting import FEWEST, judge, read_beside
 
 VOCABULARY = 500
@@ -32,7 +32,7 @@ def streams(documents, phrases=80, seed=0):
 
 
 def fitted(model, documents, **options):
-    table = columns_of(count_streams(documents, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
+    table = build_columns(count_streams(documents, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
     return judge([*read_beside(model, [[table]], [0.7], documents, ORDERS, **options)])
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.table.reader import Table, query
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.training.ngrams import encode_packages, tally, write_domain
 
@@ -56,14 +57,14 @@ def test_the_table_answers_as_a_loop_over_all_packages(
     path = tmp_path_factory.mktemp("domain") / "python.ngt"
     write_domain(packages, tokens, path, LEAST)
     table = Table.open(path, tokens.fingerprint)
-    asked = query([[table.columns]], [1.0])
+    asked = Query([[table.columns]], [1.0])
     for order in LEAST:
         counts, sharing = naive(packages, order)
         totals: Counter[tuple[int, ...]] = Counter()
         for ngram, number in counts.items():
             totals[ngram[:-1]] += number
         for ngram, number in counts.items():
-            p, _ = asked.mean(np.array([ngram[:-1]]), np.array([ngram[-1]]))
+            p, _ = asked.probabilities(np.array([ngram[:-1]]), np.array([ngram[-1]]))
             kept = sharing[ngram] >= LEAST[order][0] and number >= LEAST[order][1]
             assert p[0, order - 2, 0] == pytest.approx(number / totals[ngram[:-1]] if kept else 0.0)
 

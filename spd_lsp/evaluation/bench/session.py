@@ -206,7 +206,8 @@ def own_code(folder: Path, tokens: Tokens) -> Mixture:
     import numpy as np
 
     from ngram_builders.ngrams import ORDERS, count_streams, stream
-    from ngram_builders.table.reader import Delta, Table
+    from ngram_builders.table.reader import Table
+    from ngram_builders.table.writer import build_columns
     from spd_lsp.models.checkpoint.hub import built_in_domains
     from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
@@ -215,7 +216,7 @@ def own_code(folder: Path, tokens: Tokens) -> Mixture:
     streams = [stream(np.array(ids, dtype=np.int64), tokens.end_of_text) for ids in encoded]
     run = count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size)
     built_in = [Table.open(path, tokens.fingerprint) for path in built_in_domains(folder).values()]
-    pools = [[Delta.of(run, tokens.vocab_size).columns], *([table.columns] for table in built_in)]
+    pools = [[build_columns(run, tokens.vocab_size)], *([table.columns] for table in built_in)]
     return Mixture(pools, [1 - BUILT_IN_WEIGHT, *(BUILT_IN_WEIGHT for _ in built_in)])
 
 

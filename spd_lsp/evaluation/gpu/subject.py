@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfi
 
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, count_streams, stream
-from ngram_builders.table.reader import Delta
+from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.bench.session import weight_bytes
 from spd_lsp.models.base import Runner
@@ -115,4 +115,4 @@ def _own_code(vocabulary: int, length: int) -> tuple[tuple[int, ...], Mixture]:
     encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sources])
     texts = [np.array(ids, dtype=np.int64) % vocabulary for ids in encoded]
     run = count_streams([stream(ids, 0) for ids in texts], orders=ORDERS, vocab_size=vocabulary)
-    return tuple(np.concatenate(texts)[:length].tolist()), Mixture([[Delta.of(run, vocabulary).columns]], [1.0])
+    return tuple(np.concatenate(texts)[:length].tolist()), Mixture([[build_columns(run, vocabulary)]], [1.0])

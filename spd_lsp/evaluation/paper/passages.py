@@ -21,7 +21,7 @@ from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.format import Columns
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens
 
 Item = TypeVar("Item")
@@ -58,7 +58,7 @@ class Source:
 
     def columns(self, vocab_size: int, orders: Sequence[int] = ORDERS) -> Columns:
         """The n-grams of the files that are not asked about."""
-        return columns_of(count_streams(self.counted, orders=orders, vocab_size=vocab_size), vocab_size)
+        return build_columns(count_streams(self.counted, orders=orders, vocab_size=vocab_size), vocab_size)
 
 
 def read_source(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.locks import hold
+from ngram_builders.registry.locks import hold_lock
 from spd_lsp.lsp.transport.addresses import Port
 from spd_lsp.lsp.transport.private_files import OTHERS_WRITE, check_own, private_folder
 from spd_lsp.lsp.transport.token_proof import (
@@ -63,7 +63,7 @@ class SocketDoor:
     async def open(self, serve: Serve) -> asyncio.AbstractServer:
         """As in `Door`; the socket of a server that has ended is replaced."""
         folder = private_folder(self.path.parent)
-        with hold(folder / f".{self.path.name}.lock"):
+        with hold_lock(folder / f".{self.path.name}.lock"):
             return await asyncio.start_unix_server(serve, sock=bind(folder / self.path.name))
 
     async def admits(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -20,7 +20,7 @@ import pytest
 from ngram_builders import build as local
 from ngram_builders.distributed.stages import Plan
 from ngram_builders.errors import UserError
-from ngram_builders.registry.locks import is_alive
+from ngram_builders.registry.locks import is_running
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import (
     END,
@@ -86,7 +86,7 @@ def test_two_workers_make_the_bytes_of_one_process(
     assert registry.find("there").roots == registry.find("here").roots
     assert [cost.stage for cost in outcome.costs] == ["digests", "counts", "merge", "table"]
     assert {("digests", 3, 3), ("counts", 3, 3), ("merge", 5, 5), ("table", 1, 1)} <= set(seen)
-    assert not list(registry.home("there").glob("*.counting")), "nothing is left of the work"
+    assert not list(registry.domain_folder("there").glob("*.counting")), "nothing is left of the work"
 
 
 def test_rows_and_repositories_make_one_table(registry: Registry, sources: Path, tmp_path: Path) -> None:
@@ -152,13 +152,13 @@ def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
     make = f"partial(make_stuck, Path({str(notes)!r}), Path({str(process)!r}), 'value_5')"
     with ended(start(sources, registry.folder, make, "workers=1")):
         wait_until(lambda: process.exists() and process.read_text() != "")
-    wait_until(lambda: not is_alive(int(process.read_text())))
+    wait_until(lambda: not is_running(int(process.read_text())))
     assert (done := notes.read_text().count("\n")) > 0
     made = run(registry, sources, make=partial(make_noting, notes)).summary
     assert made is not None
     assert done < notes.read_text().count("\n") == made.files == 7
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
-    assert not list(registry.home("there").glob("*.counting"))
+    assert not list(registry.domain_folder("there").glob("*.counting"))
 
 
 def test_a_worker_that_is_killed_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:

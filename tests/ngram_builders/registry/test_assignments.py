@@ -15,47 +15,47 @@ from tests.ngram_builders.small_tables import names, writer
 def test_files_are_served_by_what_was_built_around_them_innermost_first(registry: Registry, repo: Path) -> None:
     registry.install("outer", writer(5), roots=[repo])
     registry.install("inner", writer(6), roots=[repo / "inner"], weight=0.4)
-    assert names(registry.serving(repo / "inner" / "a.py", "python")) == [("inner", 0.4), ("outer", 0.7)]
-    assert names(registry.serving(repo / "a.py", "python")) == [("outer", 0.7)]
-    assert registry.serving(repo.with_name("repo2") / "a.py", "python") == []
-    assert registry.serving(None, "python") == []
+    assert names(registry.domains_for(repo / "inner" / "a.py", "python")) == [("inner", 0.4), ("outer", 0.7)]
+    assert names(registry.domains_for(repo / "a.py", "python")) == [("outer", 0.7)]
+    assert registry.domains_for(repo.with_name("repo2") / "a.py", "python") == []
+    assert registry.domains_for(None, "python") == []
 
 
 def test_a_workspace_is_served_by_what_it_uses_and_by_nothing_else(registry: Registry, repo: Path) -> None:
     registry.install("built", writer(5), roots=[repo])
     registry.install("a", writer(6))
     registry.install("b", writer(7))
-    registry.use(repo, [("b", 0.3), ("a", 0.6)])
-    registry.use(repo / "inner", [("a", 1)])
-    assert names(registry.serving(repo / "x.py", "python")) == [("b", 0.3), ("a", 0.6)]
-    assert names(registry.serving(repo / "inner" / "x.py", None)) == [("a", 1.0)]
-    registry.use(repo / "inner", [])
-    assert names(registry.serving(repo / "inner" / "x.py", None)) == [("b", 0.3), ("a", 0.6)]
-    registry.use(repo, [])
-    assert names(registry.serving(repo / "x.py", "python")) == [("built", 0.7)]
+    registry.assign_workspace(repo, [("b", 0.3), ("a", 0.6)])
+    registry.assign_workspace(repo / "inner", [("a", 1)])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("b", 0.3), ("a", 0.6)]
+    assert names(registry.domains_for(repo / "inner" / "x.py", None)) == [("a", 1.0)]
+    registry.assign_workspace(repo / "inner", [])
+    assert names(registry.domains_for(repo / "inner" / "x.py", None)) == [("b", 0.3), ("a", 0.6)]
+    registry.assign_workspace(repo, [])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.7)]
 
 
 def test_a_language_is_served_by_its_choice_besides_what_was_built(registry: Registry, repo: Path) -> None:
     registry.install("built", writer(5), roots=[repo])
     registry.install("team", writer(6))
-    registry.use_for_language("python", [("team", 0.3)])
-    assert names(registry.serving(repo / "x.py", "python")) == [("built", 0.7), ("team", 0.3)]
-    assert names(registry.serving(repo.with_name("other") / "x.py", "python")) == [("team", 0.3)]
-    assert names(registry.serving(None, "python")) == [("team", 0.3)]
-    assert registry.serving(None, "go") == registry.serving(None, None) == []
-    registry.use_for_language("python", [("team", 0.2), ("built", 0.1)])
-    assert names(registry.serving(repo / "x.py", "python")) == [("built", 0.1), ("team", 0.2)]
-    registry.use(repo, [("team", 0.5)])
-    assert names(registry.serving(repo / "x.py", "python")) == [("team", 0.5)]
-    registry.use_for_language("python", [])
-    assert registry.serving(None, "python") == []
+    registry.assign_language("python", [("team", 0.3)])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.7), ("team", 0.3)]
+    assert names(registry.domains_for(repo.with_name("other") / "x.py", "python")) == [("team", 0.3)]
+    assert names(registry.domains_for(None, "python")) == [("team", 0.3)]
+    assert registry.domains_for(None, "go") == registry.domains_for(None, None) == []
+    registry.assign_language("python", [("team", 0.2), ("built", 0.1)])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.1), ("team", 0.2)]
+    registry.assign_workspace(repo, [("team", 0.5)])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("team", 0.5)]
+    registry.assign_language("python", [])
+    assert registry.domains_for(None, "python") == []
 
 
 def test_only_languages_that_are_counted_can_be_chosen_for(registry: Registry) -> None:
     registry.install("mine", writer(5))
     with pytest.raises(UserError, match=r"expected a known language, found 'pyhton'; choose one of: .*python"):
-        registry.use_for_language("pyhton", [("mine", 0.5)])
-    registry.use_for_language("pyhton", [])
+        registry.assign_language("pyhton", [("mine", 0.5)])
+    registry.assign_language("pyhton", [])
 
 
 def test_choices_of_before_there_were_choices_for_languages_are_read(registry: Registry, repo: Path) -> None:
@@ -63,40 +63,40 @@ def test_choices_of_before_there_were_choices_for_languages_are_read(registry: R
     record = registry.folder / "workspaces.msgpack"
     record.write_bytes(msgpack.packb({str(repo): [["mine", 0.4]]}))
     assert registry.fault() is None
-    assert names(registry.serving(repo / "x.py", None)) == [("mine", 0.4)]
-    registry.use_for_language("python", [("mine", 0.3)])
-    assert names(registry.serving(repo / "x.py", None)) == [("mine", 0.4)]
+    assert names(registry.domains_for(repo / "x.py", None)) == [("mine", 0.4)]
+    registry.assign_language("python", [("mine", 0.3)])
+    assert names(registry.domains_for(repo / "x.py", None)) == [("mine", 0.4)]
 
 
 def test_a_workspace_reached_through_a_link_is_the_same(registry: Registry, repo: Path) -> None:
     registry.install("a", writer(6))
     repo.with_name("link").symlink_to(repo, target_is_directory=True)
-    registry.use(repo.with_name("link"), [("a", 0.5)])
-    assert names(registry.serving(repo / "x.py", None)) == [("a", 0.5)]
+    registry.assign_workspace(repo.with_name("link"), [("a", 0.5)])
+    assert names(registry.domains_for(repo / "x.py", None)) == [("a", 0.5)]
 
 
 def test_a_domain_serves_its_languages_and_their_kin(registry: Registry, repo: Path) -> None:
     registry.install("web", writer(5, language="typescript"), roots=[repo])
-    assert names(registry.serving(repo / "a.tsx", "typescriptreact")) == [("web", 0.7)]
-    assert names(registry.serving(repo / "a", None)) == [("web", 0.7)]
-    assert registry.serving(repo / "a.py", "python") == []
+    assert names(registry.domains_for(repo / "a.tsx", "typescriptreact")) == [("web", 0.7)]
+    assert names(registry.domains_for(repo / "a", None)) == [("web", 0.7)]
+    assert registry.domains_for(repo / "a.py", "python") == []
 
 
 def test_only_known_domains_can_be_used(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5))
     with pytest.raises(UserError, match="found 'other', known: mine"):
-        registry.use(repo, [("mine", 0.5), ("other", 0.5)])
-    assert registry.serving(repo / "a.py", None) == []
+        registry.assign_workspace(repo, [("mine", 0.5), ("other", 0.5)])
+    assert registry.domains_for(repo / "a.py", None) == []
 
 
 def test_damaged_records_of_use_count_as_none(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5), roots=[repo])
-    registry.use(repo, [("mine", 0.2)])
+    registry.assign_workspace(repo, [("mine", 0.2)])
     newer = msgpack.packb({"format": 99})
     weightless = msgpack.packb({str(repo): [["mine", float("nan")]]})
     for noise in (b"", b"\xc1", b"\x93\x01\x02\x03", b"\x81\xa1a\x05", newer, weightless):
         (registry.folder / "workspaces.msgpack").write_bytes(noise)
-        assert names(registry.serving(repo / "a.py", None)) == [("mine", 0.7)]
+        assert names(registry.domains_for(repo / "a.py", None)) == [("mine", 0.7)]
         assert "choose again with: spd-lsp ngrams use" in (registry.fault() or "")
-    registry.use(repo, [("mine", 0.3)])
-    assert names(registry.serving(repo / "a.py", None)) == [("mine", 0.3)]
+    registry.assign_workspace(repo, [("mine", 0.3)])
+    assert names(registry.domains_for(repo / "a.py", None)) == [("mine", 0.3)]

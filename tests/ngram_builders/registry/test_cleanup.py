@@ -46,7 +46,7 @@ def test_a_registry_without_leftovers_loses_nothing(registry: Registry, repo: Pa
     assert not registry.folder.exists()
     home = registry.install("mine", writer(5), roots=[repo]).path.parent
     (home / "tokens.sqlite").write_bytes(b"ids")
-    registry.use(repo, [("mine", 0.5)])
+    registry.assign_workspace(repo, [("mine", 0.5)])
     before, generation = everything(registry), registry.generation()
     age(*before)
     generation = registry.generation()
@@ -83,9 +83,9 @@ def test_tables_that_no_index_names_go(registry: Registry) -> None:
 
 def test_a_forgotten_token_cache_goes_and_that_of_a_build_under_way_stays(registry: Registry) -> None:
     for name in ("under-way", "busy", "forgotten"):
-        (registry.home(name) / "tokens.sqlite").write_bytes(b"ids")
+        (registry.domain_folder(name) / "tokens.sqlite").write_bytes(b"ids")
         (registry.folder / name / "tokens.sqlite-wal").write_bytes(b"more")
-    with registry.building("busy"):
+    with registry.lock_for_build("busy"):
         for name in ("busy", "forgotten"):
             age(*(registry.folder / name).iterdir(), registry.folder / name)
         assert set(told(registry)) == {"forgotten"}
@@ -124,7 +124,7 @@ def test_a_domain_whose_index_cannot_be_read_is_moved_aside_with_all_it_has(regi
 def test_a_domain_that_a_build_is_about_to_mend_stays(registry: Registry) -> None:
     home = registry.install("bad", writer(5)).path.parent
     (home / "domain.msgpack").write_bytes(b"\xc1")
-    with registry.building("bad"):
+    with registry.lock_for_build("bad"):
         assert registry.prune() == ([], [])
     (home / f".table.{os.getpid()}-abc.tmp").touch()
     assert registry.prune() == ([], [])
@@ -134,29 +134,29 @@ def test_domains_without_their_repositories_go_only_when_asked(registry: Registr
     registry.install("whole", writer(5), roots=[repo])
     registry.install("half", writer(6), roots=[repo, repo / "inner"])
     registry.install("team", writer(7))
-    registry.use(repo / "inner", [("team", 0.3)])
-    registry.use(repo.parent, [("whole", 0.3), ("team", 0.3)])
+    registry.assign_workspace(repo / "inner", [("team", 0.3)])
+    registry.assign_workspace(repo.parent, [("whole", 0.3), ("team", 0.3)])
     (repo / "inner").rmdir()
     assert told(registry, gone=True) == {}
-    assert list(registry.uses().workspaces) == [str(repo.parent)]
+    assert list(registry.assignments().workspaces) == [str(repo.parent)]
     repo.rmdir()
     assert told(registry) == {}
     assert set(told(registry, gone=True, dry_run=True)) == {"whole", "half"}
     assert f"its repository is gone: {repo}" in told(registry, gone=True)["whole"]
     assert [domain.name for domain in registry.domains()] == ["team"]
-    assert names(registry.serving(repo.parent / "x.py", None)) == [("team", 0.3)]
+    assert names(registry.domains_for(repo.parent / "x.py", None)) == [("team", 0.3)]
 
 
 def test_choices_of_domains_that_are_gone_are_forgotten(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5), roots=[repo])
     registry.install("team", writer(6))
-    registry.use(repo, [("team", 0.3)])
+    registry.assign_workspace(repo, [("team", 0.3)])
     (registry.folder / "team" / "domain.msgpack").unlink()
     registry.prune(dry_run=True)
-    assert registry.uses().names() == {"team"}
+    assert registry.assignments().names() == {"team"}
     registry.prune()
-    assert registry.uses().names() == set()
-    assert names(registry.serving(repo / "x.py", None)) == [("mine", 0.7)]
+    assert registry.assignments().names() == set()
+    assert names(registry.domains_for(repo / "x.py", None)) == [("mine", 0.7)]
 
 
 def test_what_the_system_does_not_let_go_is_told(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

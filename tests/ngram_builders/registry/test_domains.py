@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import INDEX, check_name, is_reserved, read_domain
+from ngram_builders.registry.domains import INDEX_FILE, check_name, is_reserved, read_domain
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import names, writer
@@ -45,7 +45,7 @@ def test_a_domain_removed_between_two_looks_is_none(registry: Registry, monkeypa
     open_table = Table.open
 
     def open_late(path: Path) -> Table:
-        (home / INDEX).unlink()
+        (home / INDEX_FILE).unlink()
         path.unlink()
         return open_table(path)
 
@@ -67,7 +67,7 @@ def test_what_serves_is_known_as_of_one_moment(
         return found  # type: ignore[return-value]
 
     monkeypatch.setattr(Registry, "domains", domains)
-    assert names(registry.serving(repo / "x.py", None)) == [("a", 0.7)]
+    assert names(registry.domains_for(repo / "x.py", None)) == [("a", 0.7)]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_what_serves_is_known_as_of_one_moment(
 )
 def test_an_index_that_says_nonsense_is_a_fault(registry: Registry, change: dict[str, object]) -> None:
     home = registry.install("mine", writer(5)).path.parent
-    facts = msgpack.unpackb((home / INDEX).read_bytes())
-    (home / INDEX).write_bytes(msgpack.packb({**facts, **change}))
+    facts = msgpack.unpackb((home / INDEX_FILE).read_bytes())
+    (home / INDEX_FILE).write_bytes(msgpack.packb({**facts, **change}))
     found = read_domain(home)
     assert found is not None
     assert found.fault is not None
@@ -101,9 +101,9 @@ def test_an_index_that_says_nonsense_is_a_fault(registry: Registry, change: dict
 
 def test_an_index_of_before_there_were_recipes_is_read(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
-    facts = msgpack.unpackb((home / INDEX).read_bytes())
+    facts = msgpack.unpackb((home / INDEX_FILE).read_bytes())
     del facts["recipe"]
-    (home / INDEX).write_bytes(msgpack.packb({**facts, "something newer": 1}))
+    (home / INDEX_FILE).write_bytes(msgpack.packb({**facts, "something newer": 1}))
     found = read_domain(home)
     assert found is not None
     assert (found.fault, found.recipe) == (None, {})

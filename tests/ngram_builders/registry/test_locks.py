@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.locks import hold, is_alive
+from ngram_builders.registry.locks import hold_lock, is_running
 
 HOLDER = (
-    "import sys, time; from pathlib import Path; from ngram_builders.registry.locks import hold\n"
-    "with hold(Path(sys.argv[1])): print('inside', flush=True); time.sleep(600)"
+    "import sys, time; from pathlib import Path; from ngram_builders.registry.locks import hold_lock\n"
+    "with hold_lock(Path(sys.argv[1])): print('inside', flush=True); time.sleep(600)"
 )
 posix = pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
 
@@ -40,18 +40,21 @@ def finish(holder: subprocess.Popen[str]) -> None:
 
 
 def test_a_held_lock_keeps_others_out_and_names_itself(lock: Path) -> None:
-    with hold(lock), pytest.raises(UserError, match=r"found the lock .*lock held by another process; try again"):
-        hold(lock, patience=0).__enter__()
-    with hold(lock, patience=0):
+    with (
+        hold_lock(lock),
+        pytest.raises(UserError, match=r"found the lock .*lock held by another process; try again"),
+    ):
+        hold_lock(lock, patience=0).__enter__()
+    with hold_lock(lock, patience=0):
         pass
 
 
 def test_another_process_is_kept_out_until_the_owner_is_killed(lock: Path) -> None:
     holder = start_holder(lock)
     with pytest.raises(UserError, match="held by another process"):
-        hold(lock, patience=0).__enter__()
+        hold_lock(lock, patience=0).__enter__()
     finish(holder)
-    with hold(lock, patience=5):
+    with hold_lock(lock, patience=5):
         pass
 
 
@@ -62,14 +65,14 @@ def test_an_owner_that_was_stopped_for_long_keeps_its_lock(lock: Path) -> None:
     holder.send_signal(signal.SIGSTOP)
     os.utime(lock, (time.time() - 86400, time.time() - 86400))
     with pytest.raises(UserError, match="held by another process"):
-        hold(lock, patience=0).__enter__()
+        hold_lock(lock, patience=0).__enter__()
     finish(holder)
 
 
 def test_the_lock_is_released_after_an_error(lock: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hold(lock):
+    with pytest.raises(ZeroDivisionError), hold_lock(lock):
         raise ZeroDivisionError
-    with hold(lock, patience=0):
+    with hold_lock(lock, patience=0):
         pass
 
 
@@ -77,13 +80,13 @@ def test_the_lock_is_released_after_an_error(lock: Path) -> None:
 def test_a_file_that_nobody_holds_is_free_whatever_it_says(lock: Path, content: bytes) -> None:
     """Versions before this one wrote their process number there."""
     lock.write_bytes(content)
-    with hold(lock, patience=0):
+    with hold_lock(lock, patience=0):
         pass
 
 
 @posix
 def test_the_lock_file_is_the_owner_s_alone(lock: Path) -> None:
-    with hold(lock):
+    with hold_lock(lock):
         assert lock.stat().st_mode & 0o777 == 0o600
 
 
@@ -93,7 +96,7 @@ def test_threads_enter_one_after_the_other(lock: Path) -> None:
 
     def enter() -> None:
         for _ in range(5):
-            with hold(lock, patience=60):
+            with hold_lock(lock, patience=60):
                 inside.append(1)
                 time.sleep(0.001)
                 crowded.append(len(inside))
@@ -111,7 +114,7 @@ def test_threads_enter_one_after_the_other(lock: Path) -> None:
 def test_processes_are_alive_until_they_end() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert is_alive(os.getpid())
-    assert is_alive(1)
-    assert not is_alive(process.pid)
-    assert is_alive(10**30)
+    assert is_running(os.getpid())
+    assert is_running(1)
+    assert not is_running(process.pid)
+    assert is_running(10**30)

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from ngram_builders.registry.domains import Domain, is_name
-from ngram_builders.registry.model_match import covers, is_anothers, name_beside, passed_over, whose
+from ngram_builders.registry.model_match import (
+    covering_domains,
+    is_for_another_model,
+    mismatch_message,
+    model_label,
+    name_for_model,
+)
 
 ROOT = Path("/code/shop")
 
@@ -28,7 +34,7 @@ def domain(name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: s
     ],
 )
 def test_a_table_is_somebody_s(recipe: dict[str, Any], told: str) -> None:
-    assert whose(domain(**recipe)) == told
+    assert model_label(domain(**recipe)) == told
 
 
 @pytest.mark.parametrize(
@@ -38,18 +44,18 @@ def test_a_table_is_somebody_s(recipe: dict[str, Any], told: str) -> None:
 def test_a_table_is_anothers_if_its_tokens_and_its_model_are_others(
     fingerprint: str, recorded: str, expected: bool
 ) -> None:
-    assert is_anothers(domain(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
+    assert is_for_another_model(domain(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
 
 
 def test_whoever_has_all_sources_stands_for_a_table() -> None:
     other = domain("other", ROOT, Path("/code/till"))
-    assert covers([domain("all", Path("/code"))], other) == ["all"]
-    assert covers([domain("one", ROOT), domain("two", Path("/code/till"))], other) == ["one", "two"]
-    assert covers([domain("one", ROOT)], other) == []
-    assert covers([domain("inner", ROOT / "src")], domain("other", ROOT)) == []
-    assert covers([domain("broken", ROOT, fault="gone")], domain("other", ROOT)) == []
-    assert covers([domain("built", ROOT)], domain("team")) == []
-    assert covers([domain("imported")], domain("team")) == ["imported"]
+    assert covering_domains([domain("all", Path("/code"))], other) == ["all"]
+    assert covering_domains([domain("one", ROOT), domain("two", Path("/code/till"))], other) == ["one", "two"]
+    assert covering_domains([domain("one", ROOT)], other) == []
+    assert covering_domains([domain("inner", ROOT / "src")], domain("other", ROOT)) == []
+    assert covering_domains([domain("broken", ROOT, fault="gone")], domain("other", ROOT)) == []
+    assert covering_domains([domain("built", ROOT)], domain("team")) == []
+    assert covering_domains([domain("imported")], domain("team")) == ["imported"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_whoever_has_all_sources_stands_for_a_table() -> None:
     ],
 )
 def test_the_command_can_be_run_as_it_stands(recipe: dict[str, Any], command: str) -> None:
-    told = passed_over(domain("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
+    told = mismatch_message(domain("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
     assert told.startswith("n-gram table shop was built for ")
     assert told.endswith(command)
 
@@ -78,5 +84,5 @@ def test_the_command_can_be_run_as_it_stands(recipe: dict[str, Any], command: st
     ],
 )
 def test_one_more_table_has_a_name_of_its_own(name: str, model: str, expected: str) -> None:
-    assert name_beside(name, model) == expected
+    assert name_for_model(name, model) == expected
     assert is_name(expected)

@@ -22,7 +22,7 @@ from tests.ngram_builders.small_tables import names, p_after, writer
 
 def test_reading_creates_nothing(registry: Registry) -> None:
     assert registry.domains() == []
-    assert registry.serving(Path("/x/a.py"), "python") == []
+    assert registry.domains_for(Path("/x/a.py"), "python") == []
     registry.generation()
     with pytest.raises(UserError, match=r"found 'mine', known: none; run: spd-lsp build-ngrams"):
         registry.find("mine")
@@ -54,7 +54,7 @@ def test_a_build_s_recipe_is_kept_as_it_was_asked(registry: Registry) -> None:
 
 
 def test_what_builds_keep_beside_a_table_outlives_it_until_the_domain_is_removed(registry: Registry) -> None:
-    home = registry.home("mine")
+    home = registry.domain_folder("mine")
     assert registry.domains() == []
     kept = home / "tokens.sqlite"
     kept.write_bytes(b"ids")
@@ -139,7 +139,7 @@ def test_names_that_could_leave_the_folder_are_refused(registry: Registry, name:
 def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path, weight: float) -> None:
     registry.install("mine", writer(5))
     with pytest.raises(UserError, match="expected a weight"):
-        registry.use(repo, [("mine", weight)])
+        registry.assign_workspace(repo, [("mine", weight)])
     with pytest.raises(UserError, match="expected a weight"):
         registry.install("other", writer(5), weight=weight)
 
@@ -167,7 +167,7 @@ def test_a_broken_domain_is_listed_with_its_fault_and_serves_nothing(
     assert fault in bad.fault
     assert "run: spd-lsp " in bad.fault
     assert registry.find("bad").fault == bad.fault
-    assert registry.serving(repo / "a.py", "python") == [(good, 0.7)]
+    assert registry.domains_for(repo / "a.py", "python") == [(good, 0.7)]
     assert registry.install("bad", writer(5), roots=[repo]).fault is None
     registry.remove("bad")
     assert registry.domains() == [good]
@@ -186,8 +186,8 @@ def test_an_index_cannot_name_a_table_elsewhere(registry: Registry) -> None:
 def test_a_renamed_domain_keeps_its_table_its_facts_and_its_uses(registry: Registry, repo: Path) -> None:
     before = registry.install("old", writer(5), roots=[repo], weight=0.4, recipe={"model": "starter"})
     (before.path.parent / "tokens.sqlite").write_bytes(b"ids")
-    registry.use(repo, [("old", 0.5)])
-    registry.use_for_language("python", [("old", 0.2)])
+    registry.assign_workspace(repo, [("old", 0.5)])
+    registry.assign_language("python", [("old", 0.2)])
     after = registry.rename("old", "new")
     assert (after.path.name, after.built, after.weight, after.recipe) == (
         before.path.name,
@@ -197,15 +197,15 @@ def test_a_renamed_domain_keeps_its_table_its_facts_and_its_uses(registry: Regis
     )
     assert [domain.name for domain in registry.domains()] == ["new"]
     assert (after.path.parent / "tokens.sqlite").read_bytes() == b"ids"
-    assert names(registry.serving(repo / "x.py", "python")) == [("new", 0.5)]
-    assert names(registry.serving(None, "python")) == [("new", 0.2)]
-    assert registry.uses().names() == {"new"}
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("new", 0.5)]
+    assert names(registry.domains_for(None, "python")) == [("new", 0.2)]
+    assert registry.assignments().names() == {"new"}
 
 
 def test_a_rename_that_cannot_be_done_changes_nothing(registry: Registry, repo: Path) -> None:
     registry.install("old", writer(5))
     registry.install("taken", writer(6))
-    registry.use(repo, [("old", 0.5)])
+    registry.assign_workspace(repo, [("old", 0.5)])
     (registry.folder / "unfinished").mkdir()
     (registry.folder / "unfinished" / "tokens.sqlite").touch()
     generation = registry.generation()
@@ -221,7 +221,7 @@ def test_a_rename_that_cannot_be_done_changes_nothing(registry: Registry, repo: 
         registry.rename("old", "unfinished")
     with pytest.raises(UserError, match="found 'gone', known: old, taken"):
         registry.rename("gone", "new")
-    assert names(registry.serving(repo / "x.py", None)) == [("old", 0.5)]
+    assert names(registry.domains_for(repo / "x.py", None)) == [("old", 0.5)]
 
 
 @pytest.mark.parametrize("after", range(4))
@@ -230,7 +230,7 @@ def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
 ) -> None:
     """The process dies after so many of the three steps; the same command can then be given again."""
     registry.install("old", writer(5))
-    registry.use(repo, [("old", 0.5)])
+    registry.assign_workspace(repo, [("old", 0.5)])
     left = iter([True] * after)
 
     def cut(step: Callable[..., object]) -> Callable[..., object]:
@@ -241,19 +241,19 @@ def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
 
         return do
 
-    monkeypatch.setattr(Registry, "write_uses", cut(Registry.write_uses))
+    monkeypatch.setattr(Registry, "write_assignments", cut(Registry.write_assignments))
     monkeypatch.setattr(Path, "rename", cut(Path.rename))
     with suppress(KeyboardInterrupt):
         registry.rename("old", "new")
     monkeypatch.undo()
     (domain,) = registry.domains()
     assert domain.name == ("old" if after < 2 else "new")
-    assert names(registry.serving(repo / "x.py", None)) == [(domain.name, 0.5)]
+    assert names(registry.domains_for(repo / "x.py", None)) == [(domain.name, 0.5)]
     if after < 2:
         registry.rename("old", "new")
     registry.prune()
-    assert names(registry.serving(repo / "x.py", None)) == [("new", 0.5)]
-    assert registry.uses().names() == {"new"}
+    assert names(registry.domains_for(repo / "x.py", None)) == [("new", 0.5)]
+    assert registry.assignments().names() == {"new"}
 
 
 def test_a_domain_that_must_be_new_is_not_replaced(registry: Registry) -> None:
@@ -275,27 +275,27 @@ def test_a_domain_removed_while_it_is_built_says_so(registry: Registry) -> None:
 
 
 def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngram_builders.registry.registry.BUILD_PATIENCE", 0)
-    with registry.building("mine") as home:
-        with pytest.raises(UserError, match="held by another process"), registry.building("mine"):
+    monkeypatch.setattr("ngram_builders.registry.registry.BUILD_LOCK_TIMEOUT", 0)
+    with registry.lock_for_build("mine") as home:
+        with pytest.raises(UserError, match="held by another process"), registry.lock_for_build("mine"):
             pass
-        with registry.building("other"):
+        with registry.lock_for_build("other"):
             pass
         assert registry.install("mine", writer(5)).path.parent == home
-    with registry.building("mine"):
+    with registry.lock_for_build("mine"):
         pass
 
 
 def test_what_is_removed_is_forgotten_with_its_uses(registry: Registry, repo: Path) -> None:
     home = registry.install("mine", writer(5), roots=[repo]).path.parent
     registry.install("other", writer(6))
-    registry.use(repo, [("mine", 0.5), ("other", 0.5)])
+    registry.assign_workspace(repo, [("mine", 0.5), ("other", 0.5)])
     registry.remove("mine")
     assert not home.exists()
     assert [domain.name for domain in registry.domains()] == ["other"]
-    assert names(registry.serving(repo / "a.py", None)) == [("other", 0.5)]
+    assert names(registry.domains_for(repo / "a.py", None)) == [("other", 0.5)]
     registry.install("mine", writer(5), roots=[repo])
-    assert names(registry.serving(repo / "a.py", None)) == [("other", 0.5)]
+    assert names(registry.domains_for(repo / "a.py", None)) == [("other", 0.5)]
     with pytest.raises(UserError, match="found 'gone'"):
         registry.remove("gone")
 
@@ -306,15 +306,15 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
         lambda: registry.install("mine", writer(5), roots=[repo]),
         lambda: registry.install("mine", writer(5), roots=[repo]),
         lambda: registry.install("other", writer(6)),
-        lambda: registry.use(repo, [("mine", 0.5)]),
-        lambda: registry.use(repo, [("mine", 0.6)]),
+        lambda: registry.assign_workspace(repo, [("mine", 0.5)]),
+        lambda: registry.assign_workspace(repo, [("mine", 0.6)]),
         lambda: registry.remove("mine"),
         lambda: registry.remove("other"),
     ):
         change()
         seen.append(registry.generation())
         registry.domains()
-        registry.serving(repo / "a.py", None)
+        registry.domains_for(repo / "a.py", None)
         assert registry.generation() == seen[-1]
     assert len(set(seen[:-1])) == len(seen) - 1
 
@@ -323,12 +323,12 @@ def test_a_second_registry_sees_what_the_first_did(registry: Registry, repo: Pat
     """A running server holds one, the command that rebuilds another."""
     registry.install("mine", writer(5), roots=[repo])
     server = Registry(registry.folder)
-    old = server.serving(repo / "a.py", None)
+    old = server.domains_for(repo / "a.py", None)
     registry.install("mine", writer(6), roots=[repo])
-    new = server.serving(repo / "a.py", None)
+    new = server.domains_for(repo / "a.py", None)
     assert old[0][0].path != new[0][0].path == registry.find("mine").path
     registry.remove("mine")
-    assert server.serving(repo / "a.py", None) == []
+    assert server.domains_for(repo / "a.py", None) == []
 
 
 def test_strange_files_in_the_folder_do_no_harm(registry: Registry) -> None:
@@ -351,7 +351,7 @@ def test_concurrent_installs_of_threads_leave_one_sound_table(registry: Registry
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
     (tmp_path / "data").write_text("a file in the place of the folder")
     registry = Registry(tmp_path / "data" / "ngrams")
-    for call in (lambda: registry.install("mine", writer(5)), lambda: registry.use(repo, [])):
+    for call in (lambda: registry.install("mine", writer(5)), lambda: registry.assign_workspace(repo, [])):
         with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
             call()
     assert registry.domains() == []

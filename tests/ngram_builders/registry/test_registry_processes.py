@@ -24,7 +24,7 @@ BUILDER = START + "for token in range(12): registry.install('mine', writer(token
 WRITER = START + (
     "for turn in itertools.count():\n"
     "    registry.install('mine', writer(turn % 50, 60 + turn % 30), roots=[repo])\n"
-    "    registry.use(repo, [('mine', 0.1 + turn % 9 / 10)])\n"
+    "    registry.assign_workspace(repo, [('mine', 0.1 + turn % 9 / 10)])\n"
     "    if turn % 3 == 2:\n"
     "        name, new = ('other', 'another') if 'other' in registry.names() else ('another', 'other')\n"
     "        registry.rename(name, new)"
@@ -34,13 +34,14 @@ READER = START + (
     "seen = set()\n"
     "for turn in itertools.count():\n"
     "    for attempt in range(100):\n"
-    "        (found, weight), = registry.serving(repo / 'x.py', 'python')\n"
+    "        (found, weight), = registry.domains_for(repo / 'x.py', 'python')\n"
     "        generation = registry.generation()\n"
     "        try:\n"
     "            Table.open(found.path).verify()\n"
     "            break\n"
     "        except Exception:\n"
-    "            if Registry(registry.folder).serving(repo / 'x.py', 'python')[0][0].path == found.path: raise\n"
+    "            if Registry(registry.folder).domains_for(repo / 'x.py', 'python')[0][0].path == found.path:\n"
+    "                raise\n"
     "    else: raise SystemExit('never served')\n"
     "    seen.add(found.path.name)\n"
     "    if (repo / 'stop').exists(): break\n"
@@ -95,7 +96,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_sound_registry_that_takes_the_ne
     moments = random.Random(7)
     registry.install("mine", writer(5), roots=[repo])
     registry.install("other", writer(6))
-    registry.use_for_language("go", [("other", 0.3)])
+    registry.assign_language("go", [("other", 0.3)])
     for _ in range(12):
         (process,) = start(WRITER, registry, repo)
         time.sleep(moments.uniform(0.0, 0.15))
@@ -117,17 +118,17 @@ def assert_sound(registry: Registry, repo: Path) -> None:
     assert other.name in ("other", "another")
     for domain in (mine, other):
         Table.open(domain.path).verify()
-    assert [domain.name for domain, _ in registry.serving(repo / "x.py", "python")] == ["mine"]
-    chosen = registry.uses().languages["go"]
+    assert [domain.name for domain, _ in registry.domains_for(repo / "x.py", "python")] == ["mine"]
+    chosen = registry.assignments().languages["go"]
     assert (other.name, 0.3) in chosen
 
 
 def test_choices_made_at_once_are_all_kept(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5))
-    script = START + "for turn in range(20): registry.use(repo / f'{number}-{turn}', [('mine', 0.5)])"
+    script = START + "for turn in range(20): registry.assign_workspace(repo / f'{number}-{turn}', [('mine', 0.5)])"
     for process in start(script, registry, repo, range(3)):
         end(process)
-    assert len(registry.uses().workspaces) == 60
+    assert len(registry.assignments().workspaces) == 60
 
 
 def test_of_two_imports_of_one_name_at_once_one_is_told(registry: Registry, repo: Path) -> None:

@@ -49,9 +49,9 @@ def test_an_imported_table_serves_where_it_is_chosen_and_nowhere_else(
 ) -> None:
     domain = import_table(other, file)
     assert (domain.roots, domain.weight) == ((), 0.3)
-    assert other.serving(repo / "x.py", "python") == []
-    other.use_for_language("python", [("team", domain.weight)])
-    assert names(other.serving(repo / "x.py", "python")) == [("team", 0.3)]
+    assert other.domains_for(repo / "x.py", "python") == []
+    other.assign_language("python", [("team", domain.weight)])
+    assert names(other.domains_for(repo / "x.py", "python")) == [("team", 0.3)]
 
 
 def test_a_folder_takes_an_export_under_the_domain_s_name(registry: Registry, tmp_path: Path) -> None:

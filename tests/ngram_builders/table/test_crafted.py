@@ -22,7 +22,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import import_table
 from ngram_builders.table import soundness
-from ngram_builders.table.format import MANY
+from ngram_builders.table.format import OVERFLOW
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.crafted import Parts, put_together, real_tables, take_apart
 
@@ -150,7 +150,7 @@ def lose_a_large_count(parts: Parts) -> None:
 
 
 def make_a_large_count_small(parts: Parts) -> None:
-    parts[1]["overflow_counts"][0] = MANY - 1
+    parts[1]["overflow_counts"][0] = OVERFLOW - 1
 
 
 def add_wrongly(parts: Parts) -> None:
@@ -185,12 +185,12 @@ class Never(np.random.Generator):
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
-@pytest.mark.parametrize("piece", [soundness.PIECE, 7])
+@pytest.mark.parametrize("piece", [soundness.CHUNK_LENGTH, 7])
 def test_rows_that_no_build_writes_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Parts], None], piece: int
 ) -> None:
     """Every checksum is right. It opens, since opening reads no rows, and is refused by what reads it whole."""
-    monkeypatch.setattr(soundness, "PIECE", piece)
+    monkeypatch.setattr(soundness, "CHUNK_LENGTH", piece)
     parts = take_apart(real_tables(tmp_path)[1])
     harm(parts)
     path = tmp_path / "team.ngt"
@@ -203,8 +203,8 @@ def test_rows_that_no_build_writes_are_not_imported(
     assert registry.domains() == []
 
 
-@pytest.mark.parametrize("piece", [soundness.PIECE, 1, 7, 64])
+@pytest.mark.parametrize("piece", [soundness.CHUNK_LENGTH, 1, 7, 64])
 def test_what_a_build_writes_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr(soundness, "PIECE", piece)
+    monkeypatch.setattr(soundness, "CHUNK_LENGTH", piece)
     for path in real_tables(tmp_path):
         Table.open(path).verify()

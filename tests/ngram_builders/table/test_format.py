@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
-from ngram_builders.table.format import DTYPES, PREFIX, VERSION
-from ngram_builders.table.reader import Table, query
+from ngram_builders.table.format import PREFIX, SECTION_DTYPES, VERSION
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
 from tests.ngram_builders.reference import write_texts
 
 TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
@@ -45,8 +46,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def ask(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    asked = query([[table.columns]], [1.0])
-    return (*asked.mean(CONTEXTS, CANDIDATES), asked.successors(CONTEXTS, 4))
+    asked = Query([[table.columns]], [1.0])
+    return (*asked.probabilities(CONTEXTS, CANDIDATES), asked.successors(CONTEXTS, 4))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_every_flipped_byte_is_found_or_harmless(path: Path) -> None:
 
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\x7f", b"\xff"])
-@pytest.mark.parametrize("section", DTYPES)
+@pytest.mark.parametrize("section", SECTION_DTYPES)
 def test_a_wiped_section_gives_wrong_numbers_but_no_crash(path: Path, section: str, byte: bytes) -> None:
     data = path.read_bytes()
     length = struct.unpack_from("<I", data, 8)[0]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from ngram_builders import compile_kernel
 from ngram_builders.ngrams import count_streams
-from ngram_builders.table import kernel, shared_library
-from ngram_builders.table import query as lookup
-from ngram_builders.table.kernel import Compiled, Query
-from ngram_builders.table.shared_library import SWITCH, open_library
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table import kernel, numpy_query, shared_library
+from ngram_builders.table.kernel import CompiledQuery
+from ngram_builders.table.query import Query
+from ngram_builders.table.shared_library import KERNEL_VARIABLE, open_library
+from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import Case, cases
 
 ROOT = Path(kernel.__file__).parents[2]
@@ -42,15 +42,15 @@ def compiled(tmp_path_factory):
 @pytest.fixture
 def fresh(monkeypatch):
     """Nothing loaded yet, and nothing left loaded."""
-    monkeypatch.delenv(SWITCH, raising=False)
-    kernel.loaded.cache_clear()
+    monkeypatch.delenv(KERNEL_VARIABLE, raising=False)
+    kernel.load_kernel.cache_clear()
     yield
-    kernel.loaded.cache_clear()
+    kernel.load_kernel.cache_clear()
 
 
 @pytest.fixture
 def pool():
-    return [columns_of(count_streams([TEXT], orders=(2, 3, 4), vocab_size=12), 12)]
+    return [build_columns(count_streams([TEXT], orders=(2, 3, 4), vocab_size=12), 12)]
 
 
 def in_python(code: str, **environment: str) -> str:
@@ -65,13 +65,13 @@ def in_python(code: str, **environment: str) -> str:
 @settings(max_examples=400, deadline=None)
 def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
     pools = case.columns()
-    asked = Compiled(compiled, pools, case.weights)
-    p, heard = asked.mean(case.contexts, case.candidates)
-    expected_p, expected_heard = lookup.mean(pools, case.weights, case.contexts, case.candidates)
+    asked = CompiledQuery(compiled, pools, case.weights)
+    p, heard = asked.probabilities(case.contexts, case.candidates)
+    expected_p, expected_heard = numpy_query.probabilities(pools, case.weights, case.contexts, case.candidates)
     np.testing.assert_array_equal(heard, expected_heard)
     np.testing.assert_array_equal(p, expected_p)
     ids = asked.successors(case.contexts, case.n)
-    np.testing.assert_array_equal(ids, lookup.successors(pools, case.contexts, case.n))
+    np.testing.assert_array_equal(ids, numpy_query.successors(pools, case.contexts, case.n))
     assert ids.dtype == np.int64
 
 
@@ -83,15 +83,15 @@ def test_both_sides_in_one_call_are_the_same_as_numpy(compiled, case: Case, seed
     p = np.where(random.random(case.vocab_size) < share, -1, random.integers(0, 9, case.vocab_size) / 64)
     p = p.astype(np.float32)  # with many equals
     weights = random.random((9, 8)) * np.tri(9, 8, -1) / 8
-    ids, p_f = Compiled(compiled, pools, case.weights).nested(case.contexts, p, case.n, weights)
-    expected_ids, expected = lookup.nested(pools, case.weights, case.contexts, p, case.n, weights)
+    ids, p_f = CompiledQuery(compiled, pools, case.weights).mix_candidates(case.contexts, p, case.n, weights)
+    expected_ids, expected = numpy_query.mix_candidates(pools, case.weights, case.contexts, p, case.n, weights)
     np.testing.assert_array_equal(ids, expected_ids)
     np.testing.assert_allclose(p_f, expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("asked", ["compiled", "numpy"])
 def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_heard(compiled, asked, pool) -> None:
-    query = Compiled(compiled, [pool], [1.0]) if asked == "compiled" else lookup
+    query = CompiledQuery(compiled, [pool], [1.0]) if asked == "compiled" else numpy_query
     given = () if asked == "compiled" else ([pool], [1.0])
     p = np.zeros(12, dtype=np.float32)
     p[[3, 7, 9]] = 0.5, 0.3, 0.2
@@ -99,10 +99,10 @@ def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_heard
     contexts = np.array([TEXT[:5], [-1] * 5])
     weights = np.zeros((9, 8))
     weights[3, :3] = 0.1, 0.2, 0.3
-    ids, p_f = query.nested(*given, contexts, p, 2, weights)
-    theirs = lookup.successors([pool], contexts, 2)
+    ids, p_f = query.mix_candidates(*given, contexts, p, 2, weights)
+    theirs = numpy_query.successors([pool], contexts, 2)
     assert set(ids.tolist()) == {3, 7, *theirs.tolist()} - {9}
-    p_o, _ = lookup.mean([pool], [1.0], contexts, ids)
+    p_o, _ = numpy_query.probabilities([pool], [1.0], contexts, ids)
     np.testing.assert_allclose(p_f[0], 0.4 * p[ids] + weights[3] @ p_o[0])
     np.testing.assert_allclose(p_f[1], p[ids])  # nothing is known after nothing
 
@@ -111,8 +111,10 @@ def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_heard
 def test_rows_just_narrow_and_just_wide(compiled, width: int) -> None:
     """From 32 entries on, a row's total is written down."""
     text = np.stack([np.zeros(width, dtype=int), np.arange(width)], axis=1).reshape(-1)
-    asked = Compiled(compiled, [[columns_of(count_streams([text], orders=(2,), vocab_size=50), 50)]], [1.0])
-    p, heard = asked.mean(np.array([[0]]), np.arange(50))
+    asked = CompiledQuery(
+        compiled, [[build_columns(count_streams([text], orders=(2,), vocab_size=50), 50)]], [1.0]
+    )
+    p, heard = asked.probabilities(np.array([[0]]), np.arange(50))
     assert heard[0, 0] == 1
     assert p[0, 0].sum() == pytest.approx(1)
     assert np.count_nonzero(p[0, 0]) == width
@@ -123,16 +125,18 @@ def test_many_wide_rows_and_many_candidates(compiled) -> None:
     random = np.random.default_rng(3)
     text = np.where(random.random(60_000) < 0.3, 5, random.integers(0, 5000, size=60_000))
     pools = [
-        [columns_of(count_streams([part], orders=(2, 3), vocab_size=5000), 5000) for part in np.split(text, 2)]
+        [build_columns(count_streams([part], orders=(2, 3), vocab_size=5000), 5000) for part in np.split(text, 2)]
     ]
     contexts, candidates = np.array([[9, 5], [5, 5], [5, 77]]), random.integers(-5, 70_000, size=900)
-    asked = Compiled(compiled, pools, [1.0])
+    asked = CompiledQuery(compiled, pools, [1.0])
     for got, expected in zip(
-        asked.mean(contexts, candidates), lookup.mean(pools, [1.0], contexts, candidates), strict=True
+        asked.probabilities(contexts, candidates),
+        numpy_query.probabilities(pools, [1.0], contexts, candidates),
+        strict=True,
     ):
         np.testing.assert_array_equal(got, expected)
     for n in (1, 300, 5000):
-        np.testing.assert_array_equal(asked.successors(contexts, n), lookup.successors(pools, contexts, n))
+        np.testing.assert_array_equal(asked.successors(contexts, n), numpy_query.successors(pools, contexts, n))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
@@ -148,15 +152,15 @@ def test_damage_gives_wrong_numbers_and_no_fault(compiled, tmp_path, monkeypatch
 
 
 def test_threads_do_not_meet(compiled, pool) -> None:
-    asked = Compiled(compiled, [pool, pool], [0.5, 0.5])
+    asked = CompiledQuery(compiled, [pool, pool], [0.5, 0.5])
     expected = [
-        (asked.mean(CONTEXTS[i : i + 3], CANDIDATES)[0], asked.successors(CONTEXTS[i : i + 3], 5))
+        (asked.probabilities(CONTEXTS[i : i + 3], CANDIDATES)[0], asked.successors(CONTEXTS[i : i + 3], 5))
         for i in range(200)
     ]
 
     def again(_: int) -> bool:
         return all(
-            np.array_equal(asked.mean(CONTEXTS[i : i + 3], CANDIDATES)[0], p)
+            np.array_equal(asked.probabilities(CONTEXTS[i : i + 3], CANDIDATES)[0], p)
             and np.array_equal(asked.successors(CONTEXTS[i : i + 3], 5), ids)
             for i, (p, ids) in enumerate(expected)
         )
@@ -167,34 +171,34 @@ def test_threads_do_not_meet(compiled, pool) -> None:
 
 def test_an_answer_outlives_its_query_and_the_next_answer(pool) -> None:
     query = Query([pool], [1.0])
-    p, heard = query.mean(CONTEXTS[:2], CANDIDATES)
+    p, heard = query.probabilities(CONTEXTS[:2], CANDIDATES)
     before = p.copy(), heard.copy()
-    query.mean(CONTEXTS[2:9], CANDIDATES)
+    query.probabilities(CONTEXTS[2:9], CANDIDATES)
     del query
     np.testing.assert_array_equal(p, before[0])
     np.testing.assert_array_equal(heard, before[1])
 
 
 def test_arrays_of_other_types_and_strides_are_understood(compiled, pool) -> None:
-    asked = Compiled(compiled, [pool], [1.0])
-    p, _ = asked.mean(CONTEXTS[:4], CANDIDATES)
+    asked = CompiledQuery(compiled, [pool], [1.0])
+    p, _ = asked.probabilities(CONTEXTS[:4], CANDIDATES)
     strided = np.repeat(CONTEXTS[:4], 2, axis=1)[:, ::2].astype(np.int32)
-    np.testing.assert_array_equal(asked.mean(strided, CANDIDATES.astype(np.uint16))[0], p)
+    np.testing.assert_array_equal(asked.probabilities(strided, CANDIDATES.astype(np.uint16))[0], p)
 
 
 def test_the_switch_turns_it_off_with_the_same_numbers(pool, monkeypatch) -> None:
-    said = Query([pool], [1.0]).mean(CONTEXTS, CANDIDATES)
-    monkeypatch.setenv(SWITCH, "0")
+    said = Query([pool], [1.0]).probabilities(CONTEXTS, CANDIDATES)
+    monkeypatch.setenv(KERNEL_VARIABLE, "0")
     plain = Query([pool], [1.0])
     assert plain.compiled is None
-    assert kernel.why_not() == "SPD_LSP_KERNEL=0 is set"
-    for with_kernel, without in zip(said, plain.mean(CONTEXTS, CANDIDATES), strict=True):
+    assert kernel.reason_without_kernel() == "SPD_LSP_KERNEL=0 is set"
+    for with_kernel, without in zip(said, plain.probabilities(CONTEXTS, CANDIDATES), strict=True):
         np.testing.assert_array_equal(with_kernel, without)
 
 
 def test_the_installed_kernel_is_in_use_or_says_why_not() -> None:
-    said = in_python("from ngram_builders.table import kernel; print(kernel.why_not(), end='')")
-    assert (said == "") == (kernel.loaded().library is not None)
+    said = in_python("from ngram_builders.table import kernel; print(kernel.reason_without_kernel(), end='')")
+    assert (said == "") == (kernel.load_kernel().library is not None)
     assert "kernel" in said or not said or "compiled" in said
 
 
@@ -211,9 +215,9 @@ def test_what_is_no_library_is_done_without(
     with caplog.at_level(logging.WARNING):
         queries = [Query([pool], [1.0]) for _ in range(3)]
     assert all(query.compiled is None for query in queries)
-    assert reason in kernel.why_not()
+    assert reason in kernel.reason_without_kernel()
     assert len(caplog.records) == (content is not None)
-    assert queries[0].mean(CONTEXTS, CANDIDATES)[0].any()
+    assert queries[0].probabilities(CONTEXTS, CANDIDATES)[0].any()
 
 
 @pytest.mark.parametrize(
@@ -236,16 +240,16 @@ def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: 
     path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path)
     assert path, failure
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_library, "SOURCES", [tmp_path / "none"])
+        patch.setattr(shared_library, "SOURCE_FILES", [tmp_path / "none"])
         library = open_library(path)
     with pytest.raises(ValueError, match="answers wrongly"):
-        kernel.check(library)
+        kernel.check_kernel(library)
 
 
 def test_a_kernel_of_another_source_is_not_used(compiled, fresh, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(shared_library, "LIBRARY", Path(compiled._name))
-    assert kernel.why_not() == ""
-    kernel.loaded.cache_clear()
-    monkeypatch.setattr(shared_library, "SOURCES", [tmp_path / "kernel.c"])
+    assert kernel.reason_without_kernel() == ""
+    kernel.load_kernel.cache_clear()
+    monkeypatch.setattr(shared_library, "SOURCE_FILES", [tmp_path / "kernel.c"])
     (tmp_path / "kernel.c").write_text("/* edited */")
-    assert "was not compiled from the kernel.c beside it" in kernel.why_not()
+    assert "was not compiled from the kernel.c beside it" in kernel.reason_without_kernel()

@@ -15,7 +15,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.table import mapping
 from ngram_builders.table.mapping import map_file
 from ngram_builders.table.reader import Table
-from ngram_builders.table.shared_library import SWITCH
+from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from tests.ngram_builders.reference import write_texts
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,9 @@ def test_a_table_cut_short_while_it_is_asked_ends_no_process(
     path.write_bytes(content)
     command = [sys.executable, "-m", "tests.ngram_builders.cutting", str(path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, SWITCH: kernel}, text=True, **pipes) as asking:
+    with subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, KERNEL_VARIABLE: kernel}, text=True, **pipes
+    ) as asking:
         assert asking.stdout is not None
         assert asking.stdout.readline() == "asking\n"
         CUTS[cut](path, content)

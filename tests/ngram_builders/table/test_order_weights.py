@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 
 from ngram_builders.ngrams import ORDERS, count_streams
-from ngram_builders.table.order_weights import Observations, assess, fit, mixed, observe, perplexity, row_of
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.order_weights import (
+    Observations,
+    fit_order_weights,
+    longest_match,
+    measure_perplexity,
+    mix_probabilities,
+    observe_stream,
+    perplexity,
+)
+from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import Documents, arrays, documents, run_of_texts
 
 VOCABULARY = 500
@@ -25,7 +33,7 @@ def code_like(documents: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def columns(streams: list[np.ndarray]):
-    return columns_of(count_streams(streams, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
+    return build_columns(count_streams(streams, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
 
 
 def observations(rows: list[tuple[list[float], list[float]]]) -> Observations:
@@ -39,7 +47,7 @@ def test_what_is_observed_is_what_counts_say_of_each_next_token(texts: Documents
     """By a plain loop over the bigrams."""
     run = run_of_texts(texts)
     for stream in arrays(texts):
-        found = observe([[columns_of(run, 4)]], [1.0], stream)
+        found = observe_stream([[build_columns(run, 4)]], [1.0], stream)
         assert len(found.p) == len(stream) - 1
         for place, (left, right) in enumerate(itertools.pairwise(stream)):
             pairs = [pair for text in arrays(texts) for pair in itertools.pairwise(text)]
@@ -50,57 +58,59 @@ def test_what_is_observed_is_what_counts_say_of_each_next_token(texts: Documents
 def test_a_place_is_mixed_by_the_highest_order_that_was_seen() -> None:
     heard = np.zeros((3, 8))
     heard[1, 0] = heard[2, 0] = heard[2, 4] = 0.7
-    assert row_of(heard).tolist() == [0, 1, 5]
+    assert longest_match(heard).tolist() == [0, 1, 5]
 
 
 def test_an_order_that_is_always_right_takes_all_but_the_prior() -> None:
     found = observations([([0.0, 1.0], [1.0, 1.0])] * 2_000)
-    weights = fit(found, BASE)
+    weights = fit_order_weights(found, BASE)
     assert weights[1][1] > 0.97
     assert weights[1][2:] == (0.0,) * 6  # orders above the highest seen have no weight
 
 
 def test_what_was_not_observed_keeps_the_weights_one_starts_from() -> None:
     start = tuple(tuple(0.1 if n <= m else 0.0 for n in range(8)) for m in range(8))
-    weights = fit(observations([([0.9], [1.0])] * 2_000), BASE, start)
+    weights = fit_order_weights(observations([([0.9], [1.0])] * 2_000), BASE, start)
     assert weights[0][0] > 0.9
     assert weights[1:] == pytest.approx(np.array(start[1:]))
 
 
 def test_no_weights_nearby_are_better_than_the_fitted_ones() -> None:
     streams = code_like(12)
-    found = observe([[columns(streams[1:])]], [1.0], streams[0])
-    weights = fit(found, BASE)
-    best = perplexity(mixed(found, BASE, weights))
+    found = observe_stream([[columns(streams[1:])]], [1.0], streams[0])
+    weights = fit_order_weights(found, BASE)
+    best = perplexity(mix_probabilities(found, BASE, weights))
     for m, row in enumerate(weights):
         for n in range(m + 1):
             moved = [list(one) for one in weights]
             moved[m] = [w * 0.9 for w in row]
             moved[m][n] += 0.05
-            assert perplexity(mixed(found, BASE, tuple(map(tuple, moved)))) > best - 0.02
+            assert perplexity(mix_probabilities(found, BASE, tuple(map(tuple, moved)))) > best - 0.02
 
 
 def test_fitted_weights_surprise_less_on_other_text_than_the_papers() -> None:
     table = columns(code_like(12))
     known, unseen = code_like(4, seed=1)[0], code_like(4, seed=2)[0]
-    weights = fit(observe([[table]], [1.0], known), BASE)
+    weights = fit_order_weights(observe_stream([[table]], [1.0], known), BASE)
     paper = tuple(tuple([0.01, 0.04, 0.15, 0.18, 0.12][: m + 1] + [0.0] * (8 - min(m + 1, 5))) for m in range(8))
-    found = observe([[table]], [1.0], unseen)
-    assert perplexity(mixed(found, BASE, weights)) < 0.8 * perplexity(mixed(found, BASE, paper))
+    found = observe_stream([[table]], [1.0], unseen)
+    assert perplexity(mix_probabilities(found, BASE, weights)) < 0.8 * perplexity(
+        mix_probabilities(found, BASE, paper)
+    )
 
 
 def test_a_document_is_judged_without_itself() -> None:
     """Random text that occurs once: nobody can know it, and only a table that forgot to forget would."""
     rng = np.random.default_rng(3)
     streams = [rng.integers(1, VOCABULARY, 400) for _ in range(5)]
-    told = assess(columns(streams), streams, ORDERS)
+    told = measure_perplexity(columns(streams), streams, ORDERS)
     assert told is not None
     assert told.perplexity["alone"] > VOCABULARY / 3
 
 
 def test_the_perplexity_is_told_with_and_without_other_tables() -> None:
     streams = code_like(6)
-    told = assess(columns(streams[:2]), streams[:2], ORDERS, {"python": columns(streams[2:])})
+    told = measure_perplexity(columns(streams[:2]), streams[:2], ORDERS, {"python": columns(streams[2:])})
     assert told is not None
     assert set(told.perplexity) == {"alone", "python only", "with python"}
     assert told.perplexity["with python"] < told.perplexity["alone"]
@@ -108,11 +118,11 @@ def test_the_perplexity_is_told_with_and_without_other_tables() -> None:
 
 def test_no_more_text_is_read_than_asked_for() -> None:
     streams = code_like(6)
-    told = assess(columns(streams), iter(streams), ORDERS, places=100)
+    told = measure_perplexity(columns(streams), iter(streams), ORDERS, places=100)
     assert told is not None
     assert told.places == 100
 
 
 def test_without_text_there_is_nothing_to_assess() -> None:
-    assert assess(columns(code_like(1)), [], ORDERS) is None
-    assert assess(columns(code_like(1)), [np.array([0])], ORDERS) is None
+    assert measure_perplexity(columns(code_like(1)), [], ORDERS) is None
+    assert measure_perplexity(columns(code_like(1)), [np.array([0])], ORDERS) is None

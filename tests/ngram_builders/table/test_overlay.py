@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge
 from ngram_builders.table import overlay as module
 from ngram_builders.table.format import Columns
-from ngram_builders.table.overlay import Document, Ledger, Overlay
-from ngram_builders.table.reader import Table, query
+from ngram_builders.table.overlay import CountedText, Ledger, Overlay
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
 from tests.ngram_builders.reference import LARGE, LARGE_VOCABULARY, SMALL, as_dict, write_texts
 
 Text = tuple[tuple[int, ...], ...]  # one document: its streams
@@ -45,8 +46,8 @@ def edits(ids: Sequence[int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     )
 
 
-def as_document(text: Text) -> Document:
-    return Document(text, tuple(np.array(stream, dtype=np.int64) for stream in text))
+def as_document(text: Text) -> CountedText:
+    return CountedText(text, tuple(np.array(stream, dtype=np.int64) for stream in text))
 
 
 def applied(now: dict[str, Text], before: dict[str, Text], edit: tuple[Any, ...]) -> Text | None:
@@ -102,9 +103,9 @@ def test_table_and_overlay_hold_the_counts_of_the_present_documents(
 
 
 def ask(pool: Sequence[Columns], contexts: Any, ids: Sequence[int]) -> tuple[Any, ...]:
-    asked = query([pool], [1.0])
+    asked = Query([pool], [1.0])
     array = np.array(contexts, dtype=np.int64)
-    return *asked.mean(array, np.array(ids)), asked.successors(array, 3)
+    return *asked.probabilities(array, np.array(ids)), asked.successors(array, 3)
 
 
 @pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
@@ -188,10 +189,10 @@ def test_many_changes_stay_in_a_few_sets_of_columns():
         edited = np.concatenate((text[:at], random.integers(1, 5_000, 9), text[at + 9 :]))
         assert overlay.change([text], [edited])
         text = edited
-    assert len(overlay.columns) <= len(module.LEVELS)
+    assert len(overlay.columns) <= len(module.LEVEL_SIZES)
     whole = [count([(tuple(one),)], 5_000) for one in (first, text)]
     assert as_dict(merge([whole[0], held(overlay)])) == as_dict(whole[1])
-    assert len(overlay.levels[0]) <= module.LEVELS[0]
+    assert len(overlay.levels[0]) <= module.LEVEL_SIZES[0]
 
 
 def test_what_there_is_no_room_for_is_refused_and_changes_nothing():

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, merge, negate, prune
-from ngram_builders.table.reader import Delta, Table, query
+from ngram_builders.table.query import Query
+from ngram_builders.table.reader import Table
+from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import (
     END,
     LARGE,
@@ -43,7 +45,7 @@ def naive_mean(
 
 
 def mean(table: Table, context: list[int], candidates: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    p, heard = query([[table.columns]], [1.0]).mean(np.array([context]), np.array(candidates))
+    p, heard = Query([[table.columns]], [1.0]).probabilities(np.array([context]), np.array(candidates))
     return p[0], heard[0]
 
 
@@ -65,7 +67,9 @@ def test_a_table_answers_as_a_dictionary_loop(
     short = data.draw(st.lists(st.lists(st.sampled_from(ids), max_size=5), min_size=1, max_size=4))
     candidates = data.draw(st.lists(st.sampled_from((*ids, vocab_size - 1)), unique=True, max_size=6))
     contexts = np.array([[-1] * (5 - len(context)) + context for context in short])
-    p, heard = query([[Table.open(path).columns]], [1.0]).mean(contexts, np.array(candidates, dtype=np.int64))
+    p, heard = Query([[Table.open(path).columns]], [1.0]).probabilities(
+        contexts, np.array(candidates, dtype=np.int64)
+    )
     expected_p, expected_heard = naive_mean(texts, short, candidates)
     np.testing.assert_allclose(p, expected_p, atol=1e-12)
     np.testing.assert_array_equal(heard, expected_heard)
@@ -107,11 +111,13 @@ def test_a_table_and_a_change_are_a_table_of_what_is_there_now(
     folder = tmp_path_factory.mktemp("change")
     write_texts(folder / "old.ngt", texts)
     write_texts(folder / "new.ngt", [*texts[:1], *more])
-    change = Delta.of(merge([run_of_texts(more), negate(run_of_texts(texts[1:]))]), 4)
+    change = build_columns(merge([run_of_texts(more), negate(run_of_texts(texts[1:]))]), 4)
     contexts = np.array([[a, b, c, d, e] for a, b, c, d, e in np.random.default_rng(1).choice(SMALL, (30, 5))])
-    both = query([[Table.open(folder / "old.ngt").columns, change.columns]], [1.0])
-    new = query([[Table.open(folder / "new.ngt").columns]], [1.0])
-    for found, expected in zip(both.mean(contexts, np.arange(5)), new.mean(contexts, np.arange(5)), strict=True):
+    both = Query([[Table.open(folder / "old.ngt").columns, change]], [1.0])
+    new = Query([[Table.open(folder / "new.ngt").columns]], [1.0])
+    for found, expected in zip(
+        both.probabilities(contexts, np.arange(5)), new.probabilities(contexts, np.arange(5)), strict=True
+    ):
         np.testing.assert_allclose(found, expected, atol=1e-12)
     assert both.successors(contexts, 3).tolist() == new.successors(contexts, 3).tolist()
 
@@ -160,7 +166,7 @@ def test_pruned_ngrams_still_count_in_the_total(
 
 
 def test_successors_are_those_of_the_longest_context_likeliest_first(table: Table) -> None:
-    asked = query([[table.columns]], [1.0])
+    asked = Query([[table.columns]], [1.0])
     assert asked.successors(np.array([[1, 2]]), 2).tolist() == [0, 3]  # after 1 2: 3 twice, 0 and 2 once each
     assert asked.successors(np.array([[0, 0, 0, 3]]), 9).tolist() == [1]  # only the last token is a context
     assert asked.successors(np.array([[77]]), 9).tolist() == []
@@ -173,7 +179,7 @@ def test_a_table_of_nothing_knows_nothing(tmp_path: Path) -> None:
     p, heard = mean(table, [1, 2, 3, 1, 2], [1, 2])
     assert not p.any()
     assert not heard.any()
-    assert len(query([[table.columns]], [1.0]).successors(np.array([[1]]), 3)) == 0
+    assert len(Query([[table.columns]], [1.0]).successors(np.array([[1]]), 3)) == 0
     assert list(table.runs()) == []
 
 

@@ -14,7 +14,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, negate
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
-from ngram_builders.table.writer import columns_of, write_table
+from ngram_builders.table.writer import build_columns, write_table
 from tests.ngram_builders.reference import Documents, documents, run_of_texts, write_texts
 
 TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
@@ -71,7 +71,7 @@ def test_counts_that_are_not_positive_are_not_written(tmp_path: Path) -> None:
 
 
 def test_columns_in_memory_keep_signs() -> None:
-    columns = columns_of(negate(run_of_texts(TEXTS)), 4)
+    columns = build_columns(negate(run_of_texts(TEXTS)), 4)
     assert (columns.counts < 0).all()
     assert columns.counts.dtype == np.int32
 

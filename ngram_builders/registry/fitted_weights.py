@@ -12,49 +12,51 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.ngrams import HIGHEST_ORDER
-from ngram_builders.registry.domains import INDEX, read_record, write_record
-from ngram_builders.table.format import Weights
+from ngram_builders.registry.domains import INDEX_FILE, read_record, write_record
+from ngram_builders.table.format import OrderWeights
 
-FITS = "weights.msgpack"
+FITTED_WEIGHTS_FILE = "weights.msgpack"
 _SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)
 
 
-def read_fits(home: Path) -> dict[str, Weights]:
+def read_fitted_weights(home: Path) -> dict[str, OrderWeights]:
     """Weights by model; what cannot be read counts as never fitted."""
     try:
-        found = {str(model): unpack(bytes(data)) for model, data in read_record(home / FITS).items()}
+        found = {
+            str(model): _unpack(bytes(data)) for model, data in read_record(home / FITTED_WEIGHTS_FILE).items()
+        }
     except (OSError, TypeError, ValueError, AttributeError):
         return {}
     return {model: weights for model, weights in found.items() if weights is not None}
 
 
-def write_fit(home: Path, model: str, weights: Weights) -> None:
+def write_fitted_weights(home: Path, model: str, weights: OrderWeights) -> None:
     """Keep the weights of a domain for one model."""
-    keep(home, {**read_fits(home), model: weights})
+    _write_all(home, {**read_fitted_weights(home), model: weights})
 
 
-def forget_fit(home: Path, model: str) -> bool:
+def delete_fitted_weights(home: Path, model: str) -> bool:
     """Go back to the weights that serve without fitting; whether there were others."""
-    fits = read_fits(home)
+    fits = read_fitted_weights(home)
     if model not in fits:
         return False
-    keep(home, {name: weights for name, weights in fits.items() if name != model})
+    _write_all(home, {name: weights for name, weights in fits.items() if name != model})
     return True
 
 
-def keep(home: Path, fits: dict[str, Weights]) -> None:
+def _write_all(home: Path, fits: dict[str, OrderWeights]) -> None:
     """Write all weights, and have servers look at the domain again."""
-    write_record(home / FITS, {model: pack(weights) for model, weights in sorted(fits.items())})
+    write_record(home / FITTED_WEIGHTS_FILE, {model: _pack(weights) for model, weights in sorted(fits.items())})
     with suppress(OSError):
-        os.utime(home / INDEX)
+        os.utime(home / INDEX_FILE)
 
 
-def pack(weights: Weights) -> bytes:
+def _pack(weights: OrderWeights) -> bytes:
     """Weights as bytes, always as many."""
     return np.array(weights, dtype="<f8").reshape(_SHAPE).tobytes()
 
 
-def unpack(data: bytes) -> Weights | None:
+def _unpack(data: bytes) -> OrderWeights | None:
     """The weights, or None if none were fitted; ValueError if they cannot be weights."""
     table = np.frombuffer(data, "<f8").reshape(_SHAPE)
     if not (np.isfinite(table).all() and (table >= 0).all() and (table.sum(axis=1) <= 1 + 1e-9).all()):

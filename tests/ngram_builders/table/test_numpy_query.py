@@ -9,35 +9,37 @@ import pytest
 from hypothesis import given, settings
 
 from ngram_builders.ngrams import prune
-from ngram_builders.table import query as lookup
+from ngram_builders.table import numpy_query
 from ngram_builders.table.reader import Table
-from ngram_builders.table.writer import columns_of
+from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import Case, cases
 from tests.ngram_builders.reference import run_of_texts, write_texts
 
 TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
-COLUMNS = columns_of(run_of_texts(TEXTS), 4)
+COLUMNS = build_columns(run_of_texts(TEXTS), 4)
 
 
 @given(case=cases())
 @settings(max_examples=300, deadline=None)
 def test_the_same_as_dictionaries_say(case: Case) -> None:
     pools = case.columns()
-    p, heard = lookup.mean(pools, case.weights, case.contexts, case.candidates)
+    p, heard = numpy_query.probabilities(pools, case.weights, case.contexts, case.candidates)
     expected_p, expected_heard = case.mean()
     np.testing.assert_array_equal(heard, expected_heard)
     np.testing.assert_array_equal(p, expected_p)
-    assert lookup.successors(pools, case.contexts, case.n).tolist() == case.successors()
+    assert numpy_query.successors(pools, case.contexts, case.n).tolist() == case.successors()
 
 
 def test_a_worked_example() -> None:
     """After 1 came 2 four times and nothing else, after 1 2: 3 twice, 0 and 2 once each."""
-    p, heard = lookup.mean([[COLUMNS]], [1.0], np.array([[-1, 1, 2], [-1, -1, 1]]), np.array([3, 2, 9]))
+    p, heard = numpy_query.probabilities(
+        [[COLUMNS]], [1.0], np.array([[-1, 1, 2], [-1, -1, 1]]), np.array([3, 2, 9])
+    )
     assert p.shape == (2, 8, 3)
     assert p[0, 1].tolist() == [2 / 4, 1 / 4, 0]
     assert p[1, 0].tolist() == [0, 1, 0]
     assert heard[:, :3].tolist() == [[1, 1, 0], [1, 0, 0]]
-    assert lookup.successors([[COLUMNS]], np.array([[-1, 1, 2]]), 2).tolist() == [0, 3]
+    assert numpy_query.successors([[COLUMNS]], np.array([[-1, 1, 2]]), 2).tolist() == [0, 3]
 
 
 def test_files_and_changes_to_them_are_one(tmp_path) -> None:
@@ -46,42 +48,46 @@ def test_files_and_changes_to_them_are_one(tmp_path) -> None:
     write_texts(tmp_path / "new.ngt", [[1, 2, 1], *TEXTS[1:]])
     old, new = (Table.open(tmp_path / name).columns for name in ("old.ngt", "new.ngt"))
     added, taken = run_of_texts([[1, 2, 1]]), run_of_texts(TEXTS[:1])
-    change = [columns_of(added, 4), columns_of(replace(taken, counts=-taken.counts), 4)]
+    change = [build_columns(added, 4), build_columns(replace(taken, counts=-taken.counts), 4)]
     contexts = np.array([[0, 3, 1], [1, 2, 1], [2, 3, 1], [-1, -1, 0], [3, 2, 2]])
     for together, alone in zip(*(ask([pool], contexts) for pool in ([old, *change], [new])), strict=True):
         np.testing.assert_array_equal(together, alone)
 
 
 def ask(pools, contexts):
-    return *lookup.mean(pools, [1.0], contexts, np.arange(5)), lookup.successors(pools, contexts, 2)
+    return *numpy_query.probabilities(pools, [1.0], contexts, np.arange(5)), numpy_query.successors(
+        pools, contexts, 2
+    )
 
 
 def test_pruned_ngrams_still_count_in_the_total_and_are_never_proposed() -> None:
     """OTHER is no token: not even a candidate of that number hears of it."""
-    pruned = columns_of(prune(run_of_texts(TEXTS), {3: 2}, 4), 4)
+    pruned = build_columns(prune(run_of_texts(TEXTS), {3: 2}, 4), 4)
     contexts = np.array([[-1, 1, 2]])
-    p, heard = lookup.mean([[pruned]], [1.0], contexts, np.array([3, 2, 0, 65_535]))
+    p, heard = numpy_query.probabilities([[pruned]], [1.0], contexts, np.array([3, 2, 0, 65_535]))
     assert p[0, 1].tolist() == [2 / 4, 0, 0, 0]
     assert heard[0, 1] == 1
-    assert lookup.successors([[pruned]], contexts, 9).tolist() == [3]
+    assert numpy_query.successors([[pruned]], contexts, 9).tolist() == [3]
 
 
 def test_where_only_other_is_left_a_shorter_context_proposes() -> None:
-    pruned = columns_of(prune(run_of_texts(TEXTS), {3: 2}, 4), 4)
+    pruned = build_columns(prune(run_of_texts(TEXTS), {3: 2}, 4), 4)
     kept = run_of_texts([[1, 2, 3]] * 2, orders=(3,))
-    taken = columns_of(replace(kept, counts=-kept.counts), 4)
-    p, heard = lookup.mean([[pruned, taken]], [1.0], np.array([[-1, 1, 2]]), np.array([3]))
+    taken = build_columns(replace(kept, counts=-kept.counts), 4)
+    p, heard = numpy_query.probabilities([[pruned, taken]], [1.0], np.array([[-1, 1, 2]]), np.array([3]))
     assert (p[0, 1, 0], heard[0, 1]) == (0, 1)
-    assert lookup.successors([[pruned, taken]], np.array([[-1, 1, 2]]), 1).tolist() == [0]
+    assert numpy_query.successors([[pruned, taken]], np.array([[-1, 1, 2]]), 1).tolist() == [0]
 
 
 @pytest.mark.parametrize("repeats", [254, 255, 256, 65_535, 65_536, 70_000])
 def test_large_counts_are_exact(tmp_path, repeats) -> None:
     write_texts(tmp_path / "t.ngt", [[1, 2]] * repeats + [[1, 3]])
-    p, _ = lookup.mean([[Table.open(tmp_path / "t.ngt").columns]], [1.0], np.array([[1]]), np.array([3, 2]))
+    p, _ = numpy_query.probabilities(
+        [[Table.open(tmp_path / "t.ngt").columns]], [1.0], np.array([[1]]), np.array([3, 2])
+    )
     assert p[0, 0].tolist() == [1 / (repeats + 1), repeats / (repeats + 1)]
 
 
 def test_a_pool_of_weight_zero_is_not_heard() -> None:
-    p, heard = lookup.mean([[COLUMNS], [COLUMNS]], [0.0, 0.5], np.array([[1]]), np.array([2]))
+    p, heard = numpy_query.probabilities([[COLUMNS], [COLUMNS]], [0.0, 0.5], np.array([[1]]), np.array([2]))
     assert (p[0, 0, 0], heard[0, 0]) == (1, 0.5)

@@ -41,12 +41,12 @@ def complete(
 ) -> None:
     """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
     from spd_lsp.completion.completer import Answer
-    from spd_lsp.lsp.exclusions import editors_name, refusal
+    from spd_lsp.lsp.exclusions import exclusion_reason, language_id
 
     path, source, cursor = _read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
-    language = editors_name(path)
-    if reason := refusal(path, language, settings.disabled_languages):
+    language = language_id(path)
+    if reason := exclusion_reason(path, language, settings.disabled_languages):
         answer = Answer([], reason=reason)
     else:
         completer = load_completer(settings, tell, ngrams=ngrams)

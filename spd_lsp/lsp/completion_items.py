@@ -1,7 +1,7 @@
-"""Completions in the shape that each editor can show and insert without losing or moving text.
+"""Drafts as completion items that each editor shows and inserts without losing or moving text.
 
-In: completions, the place they belong to and what the client said it can do. Out: lsprotocol items. Knows nothing
-of documents or of how the completions came about.
+In: drafts, the cursor's line and the client's capabilities. Out: lsprotocol items. Knows nothing of documents
+or of how the drafts were made.
 """
 
 from __future__ import annotations
@@ -11,39 +11,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lsprotocol import types
+from pygls.capabilities import get_capability
 
 from spd_lsp.completion.postprocess import Completion
 
-LABEL = 60  # characters; menus cut longer ones at a place of their own choice
+MAX_LABEL_CHARS = 60  # menus cut longer labels wherever they like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """What the client does with an item of several lines."""
+class ItemCapabilities:
+    """How the client handles items of several lines."""
 
     modes: frozenset[types.InsertTextMode] = frozenset()
     snippets: bool = False
     markdown: bool = False
-    keeps_one_line: bool = False  # it corrupts or drops the other lines of plain text
+    one_line_only: bool = False  # it corrupts or drops all but the first line of plain text
 
     @classmethod
-    def of(cls, params: types.InitializeParams) -> Client:
-        """Read the client's capabilities."""
-        text = params.capabilities.text_document
-        completion = text.completion if text else None
-        item = completion.completion_item if completion else None
+    def of(cls, params: types.InitializeParams) -> ItemCapabilities:
+        """Read them from the client's capabilities."""
+        item = get_capability(params.capabilities, "text_document.completion.completion_item")
         modes = item.insert_text_mode_support if item else None
         return cls(
             modes=frozenset(modes.value_set if modes else ()),
             snippets=bool(item and item.snippet_support),
             markdown=types.MarkupKind.Markdown in ((item and item.documentation_format) or ()),
-            keeps_one_line=bool(params.client_info and params.client_info.name == "Neovim"),
+            one_line_only=bool(params.client_info and params.client_info.name == "Neovim"),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the items go: the cursor, the text of its line before it, and the document's language."""
+class CursorLine:
+    """The cursor, the text before it on its line, and the document's language."""
 
     cursor: types.Position  # in the client's units
     before: str
@@ -59,20 +58,20 @@ class Place:
 
     @property
     def indentation(self) -> str:
-        """The white space that the line starts with."""
+        """The white space at the start of the line."""
         return self.before[: len(self.before) - len(self.before.lstrip())]
 
 
 def menu_items(
-    completions: Sequence[Completion], place: Place, start: types.Position, client: Client
+    completions: Sequence[Completion], line: CursorLine, start: types.Position, client: ItemCapabilities
 ) -> list[types.CompletionItem]:
     """Items for a completion menu, best first. `start` is where the unfinished word starts.
 
-    The edit covers that word: editors compare it with `filterText`, and rank an item with an empty range last.
+    The edit covers that word: editors match it against `filterText`, and rank items with an empty range last.
     """
     items: dict[str, types.CompletionItem] = {}
     for completion in completions:
-        item = _menu_item(completion, place, types.Range(start, place.cursor), client)
+        item = _menu_item(completion, line, types.Range(start, line.cursor), client)
         if item is not None:
             item.sort_text = f"{len(items):04}"
             items.setdefault(item.text_edit.new_text if item.text_edit else "", item)
@@ -80,20 +79,20 @@ def menu_items(
 
 
 def _menu_item(
-    completion: Completion, place: Place, edit: types.Range, client: Client
+    completion: Completion, line: CursorLine, edit: types.Range, client: ItemCapabilities
 ) -> types.CompletionItem | None:
-    """One item, or None if nothing of the text can be shown there."""
-    text, mode, snippet = fitted(completion.text, place, client)
+    """One item, or None if the client can show nothing of the text."""
+    text, mode, snippet = _adapted(completion.text, line, client)
     if not text.strip():
         return None
-    whole = place.word + text
-    label = label_of(whole)
+    whole = line.word + text
+    label = label_for(whole)
     return types.CompletionItem(
         label=label,
         label_details=types.CompletionItemLabelDetails(description="spd"),
         kind=types.CompletionItemKind.Text,
         detail=f"spd {completion.probability:.0%}",
-        documentation=None if label == whole.strip() else _preview(whole, place.language, client),
+        documentation=None if label == whole.strip() else _preview(whole, line.language, client),
         filter_text=whole.split("\n", 1)[0].strip() or label,
         insert_text_format=types.InsertTextFormat.Snippet if snippet else types.InsertTextFormat.PlainText,
         insert_text_mode=mode,
@@ -101,23 +100,25 @@ def _menu_item(
     )
 
 
-def fitted(text: str, place: Place, client: Client) -> tuple[str, types.InsertTextMode | None, bool]:
-    """The text this client inserts rightly, the mode it needs, and whether it must be sent as a snippet."""
+def _adapted(
+    text: str, line: CursorLine, client: ItemCapabilities
+) -> tuple[str, types.InsertTextMode | None, bool]:
+    """The text as this client inserts it correctly, its insert mode, and whether it must be a snippet."""
     if "\n" not in text:
         return text, None, False
     if types.InsertTextMode.AsIs in client.modes:
         return text, types.InsertTextMode.AsIs, False
     if client.modes:
-        return relative(text, place.indentation), types.InsertTextMode.AdjustIndentation, False
+        return relative_to(text, line.indentation), types.InsertTextMode.AdjustIndentation, False
     if client.snippets:
-        return relative(text, place.indentation), None, True
-    return (text.split("\n", 1)[0] if client.keeps_one_line else text), None, False
+        return relative_to(text, line.indentation), None, True
+    return (text.split("\n", 1)[0] if client.one_line_only else text), None, False
 
 
-def relative(text: str, indentation: str) -> str:
-    """The text with later lines relative to the current one, for clients that indent them themselves.
+def relative_to(text: str, indentation: str) -> str:
+    """The text with its other lines indented relative to the first, for clients that adjust indentation.
 
-    A line left of the current one cannot be said that way: the text ends before it.
+    A line that is indented less than the first cannot be expressed so: the text ends before it.
     Example: ("if x:\\n        y\\n    z\\nw", "    ") -> "if x:\\n    y\\nz".
     """
     first, *others = text.split("\n")
@@ -130,21 +131,21 @@ def relative(text: str, indentation: str) -> str:
 
 
 def as_snippet(text: str) -> str:
-    """The text in snippet syntax, with the cursor behind it. Example: "${x}" -> "\\\\${x\\\\}$0"."""
+    """The text in snippet syntax, with the cursor after it. Example: "${x}" -> "\\\\${x\\\\}$0"."""
     return re.sub(r"[\\$}]", r"\\\g<0>", text) + "$0"
 
 
-def label_of(text: str) -> str:
-    """The first line that shows something, with "…" where more follows."""
+def label_for(text: str) -> str:
+    """The first line that is not blank, with "…" if more follows."""
     first, *others = text.strip().split("\n")
     first = first.rstrip()
-    if len(first) > LABEL:
-        return first[: LABEL - 1] + "…"
-    return first[: LABEL - 2] + " …" if others else first
+    if len(first) > MAX_LABEL_CHARS:
+        return first[: MAX_LABEL_CHARS - 1] + "…"
+    return first[: MAX_LABEL_CHARS - 2] + " …" if others else first
 
 
-def _preview(text: str, language: str, client: Client) -> types.MarkupContent:
-    """The whole text: the only place where a menu can show several lines."""
+def _preview(text: str, language: str, client: ItemCapabilities) -> types.MarkupContent:
+    """The whole text as documentation, the only place where a menu shows several lines."""
     if not client.markdown:
         return types.MarkupContent(types.MarkupKind.PlainText, text)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
@@ -154,7 +155,7 @@ def _preview(text: str, language: str, client: Client) -> types.MarkupContent:
 def inline_items(
     completions: Sequence[Completion], edit: types.Range, typed: str
 ) -> list[types.InlineCompletionItem]:
-    """Items for ghost text, best first; `typed` is what the menu's selected item puts into the range."""
+    """Items for ghost text, best first; `typed` is the text that the menu's selected item puts into the range."""
     return [
         types.InlineCompletionItem(insert_text=typed + completion.text, range=edit)
         for completion in completions

@@ -1,8 +1,8 @@
-"""Open documents with the protocol's own idea of lines and positions.
+"""Open documents, with the lines and positions of the LSP specification.
 
 In: document items, edits and positions in the client's units (UTF-8, UTF-16 or UTF-32 code units). Out: text,
-and offsets into it in code points. Stock pygls splits lines where Python does, so a form feed shifts every later
-edit; here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of completions.
+and offsets into it in code points. pygls splits lines where Python does, so a form feed shifts every later edit;
+here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of completions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pygls.workspace import TextDocument, Workspace
 from ngram_builders.sources.secret_files import is_secret
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_TYPING = 0.1  # seconds
+_TYPING_SECONDS = 0.1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -34,8 +34,8 @@ def line_starts(text: str) -> list[int]:
     return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
 
 
-def width(char: str, encoding: str) -> int:
-    """How many code units one character takes. Example: "é" -> 2 in utf-8, 1 in utf-16 and utf-32."""
+def _char_units(char: str, encoding: str) -> int:
+    """The number of code units of a character. Example: "é" -> 2 in utf-8, 1 in utf-16 and utf-32."""
     if encoding == types.PositionEncodingKind.Utf16:
         return 2 if char > "\uffff" else 1
     if encoding == types.PositionEncodingKind.Utf8:
@@ -43,55 +43,60 @@ def width(char: str, encoding: str) -> int:
     return 1
 
 
-def units(text: str, encoding: str) -> int:
-    """How many code units a text takes. Example: "x😀" -> 5 in utf-8, 3 in utf-16, 2 in utf-32."""
-    return len(text) if text.isascii() else sum(width(char, encoding) for char in text)
+def count_units(text: str, encoding: str) -> int:
+    """The number of code units of a text. Example: "x😀" -> 5 in utf-8, 3 in utf-16, 2 in utf-32."""
+    return len(text) if text.isascii() else sum(_char_units(char, encoding) for char in text)
 
 
-def index_at(line: str, count: int, encoding: str) -> int:
-    """The character at so many code units, never past the end. Example: ("x😀y", 3, "utf-16") -> 2."""
+def index_after_units(line: str, count: int, encoding: str) -> int:
+    """The index of the character after so many code units. Example: ("x😀y", 3, "utf-16") -> 2."""
     if line.isascii():
         return min(count, len(line))
     for index, char in enumerate(line):
-        count -= width(char, encoding)
+        count -= _char_units(char, encoding)
         if count < 0:
             return index
     return len(line)
 
 
-def path_of(uri: str) -> Path | None:
-    """Where a document lies, or None for untitled ones and other schemes than `file`."""
+def file_path(uri: str) -> Path | None:
+    """The file of a document, or None for untitled ones and other schemes than `file`."""
     path = to_fs_path(uri)
     return Path(path) if path and "\0" not in path else None
 
 
-def place_of(uri: str) -> PurePosixPath:
-    """Where a document says that it lies, whatever its scheme. Example: `untitled:a%20b.py` -> `a b.py`."""
+def uri_path(uri: str) -> PurePosixPath:
+    """The path in a URI of any scheme. Example: `untitled:a%20b.py` -> `a b.py`."""
     return PurePosixPath(unquote(urlsplit(uri).path))
 
 
 def may_hold_secrets(uri: str) -> bool:
-    """Whether files of this name hold keys or passwords. Example: `file:///app/.env.local` -> True."""
-    return is_secret(place_of(uri))
+    """Whether files of this name usually hold keys or passwords. Example: `file:///app/.env.local` -> True."""
+    return is_secret(uri_path(uri))
 
 
-def _name_of(uri: str) -> str:
-    """What two spellings of one URI share. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
+def _document_key(uri: str) -> str:
+    """One key for all spellings of a URI. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
     return unquote(uri, errors="surrogateescape")
 
 
 class LspDocument(TextDocument):
-    """A document that its client has open."""
+    """A document's text as its client has it."""
 
-    typed_at: float = float("-inf")  # monotonic seconds of the last edit
-    shrank: bool = False  # whether that edit only removed text
-    edited_at: int = 0  # offset in code points where its new text ends
+    edit_time: float = float("-inf")  # of the last edit, in monotonic seconds
+    shrank: bool = False  # whether the last edit only deleted text
+    edited_at: int = 0  # offset in code points where the last edit's text ends
 
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
         super().__init__(uri, source, version, language)
         self._encoding = encoding
         self._text = source
         self._starts: list[int] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has opened it, which gives it a version."""
+        return self.version is not None
 
     @property
     def source(self) -> str:
@@ -124,13 +129,13 @@ class LspDocument(TextDocument):
         if client_position.line >= len(self.starts):
             return len(self._text)
         start, end = self.line_bounds(client_position.line)
-        return start + index_at(self._text[start:end], client_position.character, self._encoding)
+        return start + index_after_units(self._text[start:end], client_position.character, self._encoding)
 
     def client_position_at_offset(self, offset: int) -> types.Position:
         """The position in the client's units."""
         number = bisect.bisect_right(self.starts, offset) - 1
         start, end = self.line_bounds(number)
-        return types.Position(number, units(self._text[start : min(offset, end)], self._encoding))
+        return types.Position(number, count_units(self._text[start : min(offset, end)], self._encoding))
 
     def line_before(self, offset: int) -> str:
         """The text from the start of the line up to an offset."""
@@ -138,8 +143,8 @@ class LspDocument(TextDocument):
 
     @property
     def just_typed(self) -> bool:
-        """Whether the last edit is so near that a request comes from typing: editors do not say who asked."""
-        return time.monotonic() - self.typed_at < _TYPING
+        """Whether a request now comes from typing, which not all editors tell: the last edit is that recent."""
+        return time.monotonic() - self.edit_time < _TYPING_SECONDS
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
         """Replace a range, or everything where the change names no range."""
@@ -150,45 +155,49 @@ class LspDocument(TextDocument):
             text = self._text[:start] + change.text + self._text[end:]
         else:
             text = change.text
-        # An editor that counts in UTF-16 may type a character in two halves; here they become one again.
+        # Editors that count in UTF-16 may insert the two surrogates of a character one by one; join them.
         if _SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        self.typed_at, self.shrank = time.monotonic(), not change.text and len(text) < len(self._text)
+        self.edit_time, self.shrank = time.monotonic(), not change.text and len(text) < len(self._text)
         self._text, self._starts, self.edited_at = text, None, min(start + len(change.text), len(text))
 
 
 class LspWorkspace(Workspace):
-    """The documents that the client has open, and its folders."""
+    """The client's open documents."""
 
     @property
     def encoding(self) -> str:
         """The unit that the client counts columns in: `utf-8`, `utf-16` or `utf-32`."""
         return types.PositionEncodingKind(self.position_encoding or "utf-16").value
 
-    def opened(self, uri: str) -> LspDocument | None:
-        """The open document of that URI, or None."""
-        document = self._text_documents.get(_name_of(uri))
-        return document if isinstance(document, LspDocument) else None
+    @property
+    def documents(self) -> list[LspDocument]:
+        """All open documents."""
+        return [document for document in self._text_documents.values() if isinstance(document, LspDocument)]
 
     def get_text_document(self, doc_uri: str) -> LspDocument:
-        """The open document of that URI, or an empty one: files are never read behind the client's back."""
-        return self.opened(doc_uri) or LspDocument(doc_uri, "", self.encoding, None, None)
+        """The document of a URI, empty if it is not open: files are never read behind the client's back."""
+        document = self._text_documents.get(_document_key(doc_uri))
+        if isinstance(document, LspDocument):
+            return document
+        return LspDocument(doc_uri, "", self.encoding, None, None)
 
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
-        """Take over a document that the client opened."""
+        """Add a document that the client opened."""
         item = text_document
-        self._text_documents[_name_of(item.uri)] = LspDocument(
+        self._text_documents[_document_key(item.uri)] = LspDocument(
             item.uri, item.text, self.encoding, item.language_id, item.version
         )
 
     def remove_text_document(self, doc_uri: str) -> None:
-        """Forget a document that the client closed."""
-        self._text_documents.pop(_name_of(doc_uri), None)
+        """Remove a document that the client closed."""
+        self._text_documents.pop(_document_key(doc_uri), None)
 
     def update_text_document(
         self, text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent
     ) -> None:
-        """Apply one edit; an edit of a document that was never opened has nothing to apply to."""
-        if (document := self.opened(text_doc.uri)) is not None:
+        """Apply one edit, if the document is open."""
+        document = self.get_text_document(text_doc.uri)
+        if document.is_open:
             document.apply_change(change)
             document.version = text_doc.version

@@ -1,6 +1,6 @@
-"""Where nothing is offered, whoever asks: languages that a person switched off, and files that may hold secrets.
+"""Which documents get no completions: those in a disabled language, and files that may hold secrets.
 
-In: a file's name and its language as an editor calls it. Out: why not, or nothing.
+In: a file's name and its LSP language id. Out: the reason, or an empty string.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import PurePath
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.secret_files import is_secret
 
-# Of what is never counted as source: how editors call it, by extension or by name.
-_NO_SOURCE = {
+# Language ids of files that are never indexed as source, by extension or by name.
+_NON_SOURCE_IDS = {
     "md": "markdown",
     "markdown": "markdown",
     "txt": "plaintext",
@@ -24,13 +24,13 @@ _NO_SOURCE = {
 }
 
 
-def editors_name(path: PurePath) -> str | None:
-    """A file's language as an editor would call it. Example: `notes.md` -> "markdown"."""
-    return language_of(path) or _NO_SOURCE.get(path.suffix.lower()[1:] or path.name.lower())
+def language_id(path: PurePath) -> str | None:
+    """The language id that an editor would send for a file. Example: `notes.md` -> "markdown"."""
+    return language_of(path) or _NON_SOURCE_IDS.get(path.suffix.lower()[1:] or path.name.lower())
 
 
-def refusal(path: PurePath, language: str | None, off: Collection[str]) -> str:
-    """Why this file gets no completion whatever is asked in it, or nothing."""
-    if language in off:
+def exclusion_reason(path: PurePath, language: str | None, disabled: Collection[str]) -> str:
+    """Why a file gets no completions, or an empty string."""
+    if language in disabled:
         return f"completions are off for {language}"
     return "this file may hold secrets" if is_secret(path) else ""

@@ -1,6 +1,6 @@
-"""The prompt of the place last edited, read while its editor is silent, so that a request finds little to read.
+"""Reads the prompt at the last edit while the editor is silent, so that the next request finds it in the KV cache.
 
-In: edits. Out: nothing; the model's memory is the result. A request stops it between two chunks of the prompt.
+In: edited documents. Out: nothing. A request stops it between two chunks of the prompt.
 """
 
 from __future__ import annotations
@@ -11,55 +11,54 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from spd_lsp.lsp.documents import LspDocument
-from spd_lsp.lsp.protocol import trail
-from spd_lsp.lsp.request import Question, question
-from spd_lsp.lsp.request_scheduler import Cancel, Cancelled, Reason
+from spd_lsp.lsp.protocol import safe_traceback
+from spd_lsp.lsp.request import CompletionRequest, request_at
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason
 
-SILENCE = 0.15  # seconds; editors that ask by themselves ask sooner
+DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 
 log = logging.getLogger(__name__)
 
 
-class ReadAhead:
-    """At most one prompt at a time: that of the newest edit."""
+class Prefetcher:
+    """At most one prompt at a time: the one at the newest edit."""
 
     def __init__(
         self,
         worker: Executor,
-        busy: Callable[[], bool],
-        read: Callable[[Question, Callable[[], None]], None],
+        is_busy: Callable[[], bool],
+        prefetch: Callable[[CompletionRequest, Callable[[], None]], None],
     ) -> None:
-        self.worker = worker
-        self.busy = busy
-        self.read = read
-        self.cancel = Cancel()
-        self.task: asyncio.Task[None] | None = None
+        self._worker = worker
+        self._is_busy = is_busy
+        self._prefetch = prefetch
+        self._cancel = CancellationToken()
+        self._task: asyncio.Task[None] | None = None
 
-    def follow(self, document: LspDocument) -> None:
-        """The document was edited: read there, unless something else happens first."""
+    def schedule(self, document: LspDocument) -> None:
+        """Prefetch at the document's last edit, unless a request or another edit comes first."""
         self.stop()
-        self.cancel = Cancel()
-        self.task = asyncio.ensure_future(self.run(document, self.cancel))
+        self._cancel = CancellationToken()
+        self._task = asyncio.ensure_future(self._run(document, self._cancel))
 
     def stop(self) -> None:
-        """Someone has asked, or edited on."""
-        self.cancel.cancel(Reason.SUPERSEDED)
-        if self.task is not None:
-            self.task.cancel()
+        """Cancel what is scheduled or running."""
+        self._cancel.cancel(CancelReason.SUPERSEDED)
+        if self._task is not None:
+            self._task.cancel()
 
-    async def run(self, document: LspDocument, cancel: Cancel) -> None:
-        """Wait for silence, then read."""
-        await asyncio.sleep(SILENCE)
-        if not self.busy():
-            asked = question(document, document.edited_at, forced=False)
-            await asyncio.get_running_loop().run_in_executor(self.worker, self.try_to_read, asked, cancel)
+    async def _run(self, document: LspDocument, cancel: CancellationToken) -> None:
+        await asyncio.sleep(DELAY_SECONDS)
+        if not self._is_busy():
+            request = request_at(document, document.edited_at, explicit=False)
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._try, request, cancel)
 
-    def try_to_read(self, asked: Question, cancel: Cancel) -> None:
-        """In the worker. What goes wrong costs no request its answer."""
+    def _try(self, request: CompletionRequest, cancel: CancellationToken) -> None:
+        """In the worker thread. Failures are logged."""
         try:
             cancel.check()
-            self.read(asked, cancel.check)
+            self._prefetch(request, cancel.check)
         except Cancelled:
             pass
         except Exception as error:
-            log.error("reading ahead failed: %s", trail(error))
+            log.error("prefetch failed: %s", safe_traceback(error))

@@ -1,6 +1,6 @@
-"""What an editor's request asks of the completer, and the place that its answer goes to.
+"""A completion request in plain values, and the previous result reused while someone types along with it.
 
-In: open documents and positions. Out: questions that can be compared, and plain values. Knows nothing of answers.
+In: open documents and positions. Out: requests that can be compared. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -10,57 +10,92 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from spd_lsp.lsp.completion_items import Place
-from spd_lsp.lsp.documents import LspDocument, may_hold_secrets, path_of
+from ngram_builders.sources.filters import normalize_line_ends
+from spd_lsp.lsp.completion_items import CursorLine
+from spd_lsp.lsp.documents import LspDocument, file_path, may_hold_secrets
 from spd_lsp.ngrams.document_changes import Open
+
+if TYPE_CHECKING:
+    from spd_lsp.completion.completer import Answer
+    from spd_lsp.completion.postprocess import Completion
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """All that a completion depends on: two requests that agree in it share one answer."""
+class CompletionRequest:
+    """All that a completion depends on: equal requests share one result."""
 
     source: str
     cursor: int  # offset in code points
     language: str | None
     path: Path | None
-    name: str  # of the document
-    forced: bool
+    uri: str
+    explicit: bool  # the user asked for it, it was not triggered by typing
 
 
-def question(document: LspDocument, cursor: int, forced: bool) -> Question:
-    """What is asked of the completer. Half characters, which no tokenizer reads, become question marks."""
+def request_at(document: LspDocument, cursor: int, *, explicit: bool) -> CompletionRequest:
+    """A request at an offset. Lone surrogates, which no tokenizer can encode, become question marks."""
     source = document.source
     if not source.isascii():
         source = source.encode("utf-8", "replace").decode()
-    return Question(source, cursor, document.language_id or None, path_of(document.uri), document.uri, forced)
+    uri, language = document.uri, document.language_id or None
+    return CompletionRequest(source, cursor, language, file_path(uri), uri, explicit)
 
 
-def with_selected(asked: Question, document: LspDocument, selected: types.SelectedCompletionInfo) -> Question:
-    """The question as if the menu's selected item had been accepted: ghost text must go on from it."""
+def with_selected(
+    request: CompletionRequest, document: LspDocument, selected: types.SelectedCompletionInfo
+) -> CompletionRequest:
+    """The request as if the menu's selected item had been accepted: ghost text must continue from it."""
     start = document.offset_at_position(selected.range.start)
     end = max(start, document.offset_at_position(selected.range.end))
-    source = asked.source[:start] + selected.text + asked.source[end:]
-    return dataclasses.replace(asked, source=source, cursor=start + len(selected.text))
+    source = request.source[:start] + selected.text + request.source[end:]
+    return dataclasses.replace(request, source=source, cursor=start + len(selected.text))
 
 
-def place_in(document: LspDocument, cursor: int) -> Place:
-    """What the items need to know of the cursor's line."""
+def remaining(previous: CompletionRequest, result: Answer, request: CompletionRequest) -> list[Completion]:
+    """What the previous drafts say beyond the text typed since; nothing unless the best draft continues it.
+
+    Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = comp` there remains `ute(y)`.
+    """
+    typed = request.source[previous.cursor : request.cursor]
+    if not typed or not _is_typed_on(previous, typed, request):
+        return []
+    typed = normalize_line_ends(typed)
+    drafts = [
+        dataclasses.replace(draft, text=draft.text[len(typed) :])
+        for draft in result.completions
+        if draft.text.startswith(typed) and draft.text[len(typed) :].strip()
+    ]
+    is_best_alive = drafts and result.completions[0].text.startswith(drafts[0].text, len(typed))
+    return drafts if is_best_alive else []
+
+
+def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionRequest) -> bool:
+    """Whether nothing changed between two requests but the text typed at the cursor."""
+    source = previous.source[: previous.cursor] + typed + previous.source[previous.cursor :]
+    return request == dataclasses.replace(
+        previous, source=source, cursor=request.cursor, explicit=request.explicit
+    )
+
+
+def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
+    """What completion items need to know about the cursor's line."""
     position = document.client_position_at_offset(cursor)
-    return Place(position, document.line_before(cursor), document.language_id or "")
+    return CursorLine(position, document.line_before(cursor), document.language_id or "")
 
 
-def counted(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[Open]:
+def indexable(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[Open]:
     """The open documents whose n-grams may be counted, as they are now."""
     for document in documents:
-        path, secret = judged(document.uri)
-        if not secret and document.language_id not in disabled_languages:
+        path, is_secret = _path_and_secrecy(document.uri)
+        if not is_secret and document.language_id not in disabled_languages:
             yield Open(document.uri, path, document.language_id or None, document.source)
 
 
 @lru_cache(1000)
-def judged(uri: str) -> tuple[Path | None, bool]:
-    """A document's file, and whether it may hold secrets: asked of every document at every request."""
-    return path_of(uri), may_hold_secrets(uri)
+def _path_and_secrecy(uri: str) -> tuple[Path | None, bool]:
+    """A document's file, and whether it may hold secrets. Cached: every request needs it of all documents."""
+    return file_path(uri), may_hold_secrets(uri)

@@ -1,7 +1,7 @@
-"""One live computation a document: who asks the same shares it, who asks something newer ends it.
+"""At most one computation per document: equal requests share it, a newer request cancels it.
 
-In: a document's name, a question (anything that compares) and blocking work that polls `check`. Out: the
-answer, or `Cancelled` with the reason. Knows nothing of LSP, nor of what is computed.
+In: a document's URI, a request (anything that compares) and blocking work that polls `check`. Out: the work's
+result, or `Cancelled` with the reason. Knows nothing of LSP or completions.
 """
 
 from __future__ import annotations
@@ -12,124 +12,124 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
-Question = TypeVar("Question")
+Request = TypeVar("Request")
 Result = TypeVar("Result")
 Check = Callable[[], None]
 Work = Callable[[Check], Result]
 
 
-class Reason(enum.Enum):
-    """Why a computation ended before its end."""
+class CancelReason(enum.Enum):
+    """Why a computation was cancelled."""
 
     CLIENT = "the editor cancelled the request"
-    SUPERSEDED = "a newer request took its place"
+    SUPERSEDED = "a newer request replaced it"
     SHUTDOWN = "the server is shutting down"
 
 
 class Cancelled(Exception):
-    """Raised by `Cancel.check` inside the work, and by `LatestWins.ask` to those who waited for it."""
+    """Raised by `CancellationToken.check` inside the work, and by `RequestScheduler.run` to its callers."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: CancelReason) -> None:
         super().__init__(reason.value)
         self.reason = reason
 
 
-class Cancel:
+class CancellationToken:
     """Set on the event loop, polled in the worker thread."""
 
     def __init__(self) -> None:
-        self.reason: Reason | None = None
+        self.reason: CancelReason | None = None
 
-    def cancel(self, reason: Reason) -> None:
+    def cancel(self, reason: CancelReason) -> None:
         """Ask the work to stop; the first reason stays."""
         self.reason = self.reason or reason
 
     def check(self) -> None:
-        """Raise Cancelled once someone has asked for it. Cheap enough for every token."""
+        """Raise Cancelled after `cancel`. Cheap enough to call for every token."""
         if self.reason is not None:
             raise Cancelled(self.reason)
 
 
-class Job(Generic[Question, Result]):
-    """One computation and the number of requests that wait for it."""
+class _Job(Generic[Request, Result]):
+    """One computation and the number of callers that wait for it."""
 
-    def __init__(self, question: Question, cancel: Cancel, task: asyncio.Task[Result]) -> None:
-        self.question = question
+    def __init__(self, request: Request, cancel: CancellationToken, task: asyncio.Task[Result]) -> None:
+        self.request = request
         self.cancel = cancel
         self.task = task
         self.waiting = 0
 
-    def serves(self, question: Question) -> bool:
-        """Whether its answer, finished or to come, answers this question."""
+    def answers(self, request: Request) -> bool:
+        """Whether its result, present or future, is that of this request."""
         failed = self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
-        return self.cancel.reason is None and not failed and self.question == question
+        return self.cancel.reason is None and not failed and self.request == request
 
-    def stop(self, reason: Reason) -> None:
-        """End it now for those who wait, and within one step in the worker."""
+    def stop(self, reason: CancelReason) -> None:
+        """Cancel it: at once for its callers, within one step in the worker."""
         if not self.task.done():
             self.cancel.cancel(reason)
             self.task.cancel()
 
 
-class LatestWins(Generic[Question, Result]):
-    """The newest question of each document, and its answer once known. To be used on one event loop."""
+class RequestScheduler(Generic[Request, Result]):
+    """The newest request of each document, and its result once known. For use on one event loop."""
 
     def __init__(self, worker: Executor) -> None:
         self._worker = worker
-        self._jobs: dict[str, Job[Question, Result]] = {}
+        self._jobs: dict[str, _Job[Request, Result]] = {}
 
     @property
     def busy(self) -> bool:
         """Whether anything runs or waits to run."""
         return any(not job.task.done() for job in self._jobs.values())
 
-    def last(self, document: str) -> tuple[Question, Result] | None:
-        """The document's last question and its answer, if it was answered."""
-        job = self._jobs.get(document)
-        if job is None or not job.task.done() or not job.serves(job.question):
+    def last_result(self, uri: str) -> tuple[Request, Result] | None:
+        """The document's last request and its result, if it has one."""
+        job = self._jobs.get(uri)
+        if job is None or not job.task.done() or not job.answers(job.request):
             return None
-        return job.question, job.task.result()
+        return job.request, job.task.result()
 
-    async def ask(
-        self, document: str, question: Question, work: Work[Result], *, pause: float = 0.0, anew: bool = False
+    async def run(
+        self, uri: str, request: Request, work: Work[Result], *, delay: float = 0.0, fresh: bool = False
     ) -> Result:
-        """Run `work(check)` in the worker, or share what the same question's run gives; a newer question ends it.
+        """Run `work(check)` in the worker, or share the run of an equal request; a newer request cancels it.
 
-        pause: seconds to wait before the work starts, in which a newer question costs nothing.
-        anew: whether an answer from before may not be given again.
+        delay: seconds to wait before the work starts, during which a newer request replaces it for free.
+        fresh: do not return a result that is there already.
         """
-        job = self._jobs.get(document)
-        if job is None or not job.serves(question) or (anew and job.task.done()):
-            self.drop(document, Reason.SUPERSEDED)
-            cancel = Cancel()
-            job = Job(question, cancel, asyncio.ensure_future(self._run(work, cancel, pause)))
-            self._jobs[document] = job
+        job = self._jobs.get(uri)
+        if job is None or not job.answers(request) or (fresh and job.task.done()):
+            self.drop(uri, CancelReason.SUPERSEDED)
+            cancel = CancellationToken()
+            job = _Job(request, cancel, asyncio.ensure_future(self._run(work, cancel, delay)))
+            self._jobs[uri] = job
         job.waiting += 1
         try:
             return await asyncio.shield(job.task)
         except asyncio.CancelledError:
             if job.cancel.reason is None:
-                raise  # our own request was cancelled, not the work
+                raise  # this caller was cancelled, not the work
             raise Cancelled(job.cancel.reason) from None
         finally:
             job.waiting -= 1
             if not job.waiting:
-                job.stop(Reason.CLIENT)
+                job.stop(CancelReason.CLIENT)
 
-    def drop(self, document: str, reason: Reason) -> None:
-        """Stop what runs for this document and forget its last answer."""
-        if (job := self._jobs.pop(document, None)) is not None:
+    def drop(self, uri: str, reason: CancelReason) -> None:
+        """Cancel what runs for a document and forget its last result."""
+        if (job := self._jobs.pop(uri, None)) is not None:
             job.stop(reason)
 
-    def drop_all(self, reason: Reason) -> None:
-        """Stop everything and forget every answer."""
-        for document in list(self._jobs):
-            self.drop(document, reason)
+    def drop_all(self, reason: CancelReason) -> None:
+        """Cancel everything and forget all results."""
+        for uri in list(self._jobs):
+            self.drop(uri, reason)
 
-    async def _run(self, work: Work[Result], cancel: Cancel, pause: float) -> Result:
+    async def _run(self, work: Work[Result], cancel: CancellationToken, delay: float) -> Result:
         try:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
             return await asyncio.get_running_loop().run_in_executor(self._worker, work, cancel.check)
         except asyncio.CancelledError:
-            cancel.cancel(Reason.SHUTDOWN)  # the loop itself is ending, unless `stop` has said why
+            cancel.cancel(CancelReason.SHUTDOWN)  # the loop itself is ending, unless `stop` gave a reason
             raise

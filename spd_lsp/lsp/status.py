@@ -1,7 +1,4 @@
-"""What an editor can show of the server: whether it is ready, and why nothing was offered.
-
-Comes in: how loading went and what the last answer took. Goes out: one plain object.
-"""
+"""What an editor can show about the server: whether it is ready, and why the last completion was empty."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ OFF = "completions are off"
 
 @dataclass(slots=True)
 class Status:
-    """How the server is."""
+    """The state of the model, and what the last completion took."""
 
     kind: str = "loading"  # or "normal", "error"
     message: str = LOADING
-    reason: str = ""  # why the last answer was empty
+    reason: str = ""  # why the last completion was empty
     passes: int = 0
     seconds: float = 0.0
 
-    def told(self, *, busy: bool, enabled: bool) -> dict[str, Any]:
-        """The same for a status bar; `busy` with a completion."""
+    def as_json(self, *, busy: bool, enabled: bool) -> dict[str, Any]:
+        """The result of the request `spd-lsp/status`; `busy` while a completion runs."""
         return {
             "busy": busy or self.kind == "loading",
             "kind": self.kind,

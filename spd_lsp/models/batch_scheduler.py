@@ -24,7 +24,7 @@ from spd_lsp.models.oom_fallback import Retreating
 from spd_lsp.models.topk import Mixture
 
 _MOST = 32  # seats read together
-LONGEST_WAIT = 0.02  # seconds for those who are choosing their next tokens
+_LONGEST_WAIT = 0.02  # seconds for those who are choosing their next tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class SharedEngine:
             requests = self.take()
             started = time.perf_counter()
             self.answer(requests)
-            self.patience = min(LONGEST_WAIT, time.perf_counter() - started)
+            self.patience = min(_LONGEST_WAIT, time.perf_counter() - started)
             self.passes += 1
             self.rows += len(requests)
 

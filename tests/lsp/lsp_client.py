@@ -254,7 +254,7 @@ async def leave(server: SpdServer, tasks: list[asyncio.Future[Any]]) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     server.shutdown()
-    server.worker.shutdown(wait=True)
+    server.worker.executor.shutdown(wait=True)
 
 
 def texts(answer: Any) -> list[str]:

@@ -9,38 +9,38 @@ from lsprotocol import types
 
 from spd_lsp.completion.postprocess import Completion
 from spd_lsp.lsp.completion_items import (
-    LABEL,
-    Client,
-    Place,
+    MAX_LABEL_CHARS,
+    CursorLine,
+    ItemCapabilities,
     as_snippet,
     inline_items,
-    label_of,
+    label_for,
     menu_items,
-    relative,
+    relative_to,
 )
 
-VS_CODE = Client(
+VS_CODE = ItemCapabilities(
     modes=frozenset({types.InsertTextMode.AsIs, types.InsertTextMode.AdjustIndentation}),
     snippets=True,
     markdown=True,
 )
-SUBLIME = Client(modes=frozenset({types.InsertTextMode.AdjustIndentation}), snippets=True, markdown=True)
-NEOVIM = Client(snippets=True, markdown=True, keeps_one_line=True)
-OLD_NEOVIM = Client(markdown=True, keeps_one_line=True)
-EMACS = Client()
+SUBLIME = ItemCapabilities(modes=frozenset({types.InsertTextMode.AdjustIndentation}), snippets=True, markdown=True)
+NEOVIM = ItemCapabilities(snippets=True, markdown=True, one_line_only=True)
+OLD_NEOVIM = ItemCapabilities(markdown=True, one_line_only=True)
+EMACS = ItemCapabilities()
 CLIENTS = [VS_CODE, SUBLIME, NEOVIM, OLD_NEOVIM, EMACS]
 
 BLOCK = "if x:\n        y()\n    z()"
 
 
-def offer(text: str, before: str, client: Client) -> list[types.CompletionItem]:
-    place = Place(types.Position(3, len(before)), before, "python")
+def offer(text: str, before: str, client: ItemCapabilities) -> list[types.CompletionItem]:
+    place = CursorLine(types.Position(3, len(before)), before, "python")
     start = types.Position(3, len(before) - len(place.word))
     return menu_items([Completion(text, 0.42)], place, start, client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Client):
+def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: ItemCapabilities):
     (item,) = offer("t(x)\nmore" if client is not OLD_NEOVIM else "t(x)", "    prin", client)
     edit = item.text_edit
     assert isinstance(edit, types.TextEdit)
@@ -51,11 +51,11 @@ def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Cli
 
 
 @given(st.text("ab .(", max_size=8), st.text("ab .(\n", min_size=1, max_size=12), st.sampled_from(CLIENTS))
-def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, client: Client):
+def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, client: ItemCapabilities):
     for item in offer(text, before, client):
-        word = Place(types.Position(0, 0), before, "").word
+        word = CursorLine(types.Position(0, 0), before, "").word
         assert item.filter_text and item.filter_text.startswith(word)
-        assert item.label.strip() and "\n" not in item.label and len(item.label) <= LABEL
+        assert item.label.strip() and "\n" not in item.label and len(item.label) <= MAX_LABEL_CHARS
 
 
 def test_after_a_dot_the_word_is_empty():
@@ -103,8 +103,8 @@ def test_other_clients_get_the_text_untouched():
 
 
 def test_a_line_left_of_the_current_one_ends_a_relative_text():
-    assert relative("a\n    b\nc", "    ") == "a\nb"
-    assert relative("a\n\n    b\n\nc", "    ") == "a\n\nb"
+    assert relative_to("a\n    b\nc", "    ") == "a\nb"
+    assert relative_to("a\n\n    b\n\nc", "    ") == "a\n\nb"
 
 
 @given(st.text("ab\\$}{ \n", max_size=20))
@@ -122,11 +122,11 @@ def test_a_snippet_expands_to_its_text(text: str):
 
 
 def test_labels_are_one_short_line_that_says_when_more_follows():
-    assert label_of("return x") == "return x"
-    assert label_of("\n    return x\n") == "return x"
-    assert label_of("if x:\n    y") == "if x: …"
-    assert label_of("x" * 99) == "x" * (LABEL - 1) + "…"
-    assert len(label_of("x" * 99 + "\ny")) == LABEL
+    assert label_for("return x") == "return x"
+    assert label_for("\n    return x\n") == "return x"
+    assert label_for("if x:\n    y") == "if x: …"
+    assert label_for("x" * 99) == "x" * (MAX_LABEL_CHARS - 1) + "…"
+    assert len(label_for("x" * 99 + "\ny")) == MAX_LABEL_CHARS
 
 
 def test_what_the_label_leaves_out_is_in_the_documentation():
@@ -152,7 +152,7 @@ def test_items_name_their_origin_and_probability():
 
 
 def test_texts_that_become_equal_are_one_item_and_ranks_have_no_gap():
-    place = Place(types.Position(0, 0), "", "python")
+    place = CursorLine(types.Position(0, 0), "", "python")
     drafts = [Completion(text, 0.5) for text in ("a\nb", "a\nc", " ", "d")]
     items = menu_items(drafts, place, types.Position(0, 0), OLD_NEOVIM)
     assert [(item.sort_text, item.label) for item in items] == [("0000", "a"), ("0001", "d")]

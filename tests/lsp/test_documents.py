@@ -12,11 +12,11 @@ from lsprotocol import types
 from spd_lsp.lsp.documents import (
     LspDocument,
     LspWorkspace,
-    index_at,
+    count_units,
+    file_path,
+    index_after_units,
     line_starts,
     may_hold_secrets,
-    path_of,
-    units,
 )
 
 ENCODINGS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
@@ -63,14 +63,14 @@ def test_lines_end_where_the_protocol_says(text: str):
 @given(TEXT, ENCODING)
 def test_units_are_what_the_encoding_says(text: str, encoding: str):
     name, size = ENCODINGS[encoding]
-    assert units(text, encoding) == len(text.encode(name)) // size
+    assert count_units(text, encoding) == len(text.encode(name)) // size
 
 
 @given(TEXT, ENCODING, st.integers(0, 60))
 def test_index_at_is_the_inverse_of_units_and_never_past_the_end(text: str, encoding: str, count: int):
-    index = index_at(text, count, encoding)
-    assert units(text[:index], encoding) <= count
-    assert index == len(text) or units(text[: index + 1], encoding) > count
+    index = index_after_units(text, count, encoding)
+    assert count_units(text[:index], encoding) <= count
+    assert index == len(text) or count_units(text[: index + 1], encoding) > count
 
 
 @given(TEXT, ENCODING, positions())
@@ -147,19 +147,19 @@ def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
     file.write_text("on disk")
     uri = file.as_uri()
     workspace = LspWorkspace(None)
-    assert workspace.opened(uri) is None
+    assert not workspace.get_text_document(uri).is_open
     assert workspace.get_text_document(uri).source == ""
     workspace.put_text_document(types.TextDocumentItem(uri, "python", 1, "in the editor"))
-    document = workspace.opened(uri)
+    document = workspace.get_text_document(uri)
     assert document is not None and document.source == "in the editor"
     workspace.remove_text_document(uri)
-    assert workspace.opened(uri) is None
+    assert not workspace.get_text_document(uri).is_open
 
 
 def test_one_document_may_be_spelled_in_two_ways():
     workspace = LspWorkspace(None)
     workspace.put_text_document(types.TextDocumentItem("file:///a%20b/%C3%A9.py", "python", 1, "text"))
-    assert workspace.opened("file:///a b/é.py") is not None
+    assert workspace.get_text_document("file:///a b/é.py").is_open
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,6 @@ def test_secret_files_are_known_by_name(uri: str, secret: bool):
 
 
 def test_only_files_have_a_path():
-    assert str(path_of("file:///a/b%20c.py")) == "/a/b c.py"
-    assert path_of("untitled:a.py") is None
-    assert path_of("file:///a%00b.py") is None
+    assert str(file_path("file:///a/b%20c.py")) == "/a/b c.py"
+    assert file_path("untitled:a.py") is None
+    assert file_path("file:///a%00b.py") is None

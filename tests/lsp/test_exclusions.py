@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import pytest
 
-from spd_lsp.lsp.exclusions import editors_name, refusal
+from spd_lsp.lsp.exclusions import exclusion_reason, language_id
 from spd_lsp.settings import Settings
 
 
@@ -29,10 +29,10 @@ from spd_lsp.settings import Settings
 )
 def test_what_is_off_as_the_settings_come_and_what_may_hold_secrets(name: str, why: str):
     path = PurePath(name)
-    assert refusal(path, editors_name(path), Settings().disabled_languages) == why
+    assert exclusion_reason(path, language_id(path), Settings().disabled_languages) == why
 
 
 def test_a_person_may_switch_any_language_on_or_off_but_no_secrets():
-    assert refusal(PurePath("a.md"), "markdown", ()) == ""
-    assert refusal(PurePath("a.py"), "python", ("python",)) == "completions are off for python"
-    assert refusal(PurePath(".env"), "dotenv", ()) == "this file may hold secrets"
+    assert exclusion_reason(PurePath("a.md"), "markdown", ()) == ""
+    assert exclusion_reason(PurePath("a.py"), "python", ("python",)) == "completions are off for python"
+    assert exclusion_reason(PurePath(".env"), "dotenv", ()) == "this file may hold secrets"

@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.lsp import prefetch as ahead
+from spd_lsp.lsp import prefetch
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
@@ -20,7 +20,7 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(ahead, "SILENCE", 0.02)
+    monkeypatch.setattr(prefetch, "DELAY_SECONDS", 0.02)
 
 
 async def test_the_place_of_the_last_edit_is_read_once_typing_pauses():
@@ -64,7 +64,7 @@ async def test_what_goes_wrong_costs_no_answer(caplog):
         completer.error = None
         answer = await editor.request(COMPLETION, at(0, 5))
         assert len(answer["items"]) == 2
-    assert "reading ahead failed" in caplog.text
+    assert "prefetch failed" in caplog.text
     assert "secret" not in caplog.text
 
 

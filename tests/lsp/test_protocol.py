@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spd_lsp.lsp.protocol import trail
+from spd_lsp.lsp.protocol import safe_traceback
 from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, frame, result, session
 
 COMPLETION = "textDocument/completion"
@@ -199,6 +199,6 @@ def test_a_trail_names_the_error_and_the_places_but_not_its_text():
     try:
         raise KeyError("secret" * 1)
     except KeyError as error:
-        told = trail(error)
+        told = safe_traceback(error)
     assert told.startswith("KeyError\n")
     assert "test_protocol.py" in told

@@ -9,16 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request_scheduler import Cancel, Cancelled, LatestWins, Reason
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from tests.lsp.lsp_client import until
 
-Latest = LatestWins[str, str]
+Latest = RequestScheduler[str, str]
 
 
 @pytest.fixture
 def latest() -> Iterator[Latest]:
     with ThreadPoolExecutor(1) as worker:
-        yield LatestWins(worker)
+        yield RequestScheduler(worker)
 
 
 class Work:
@@ -46,27 +46,27 @@ class Work:
 
 
 def test_the_first_reason_stays():
-    cancel = Cancel()
+    cancel = CancellationToken()
     cancel.check()
-    cancel.cancel(Reason.SUPERSEDED)
-    cancel.cancel(Reason.SHUTDOWN)
+    cancel.cancel(CancelReason.SUPERSEDED)
+    cancel.cancel(CancelReason.SHUTDOWN)
     with pytest.raises(Cancelled) as caught:
         cancel.check()
-    assert caught.value.reason is Reason.SUPERSEDED
+    assert caught.value.reason is CancelReason.SUPERSEDED
 
 
 async def test_an_answer_is_returned(latest: Latest):
-    assert await latest.ask("doc", "question", Work("answer").go()) == "answer"
+    assert await latest.run("doc", "question", Work("answer").go()) == "answer"
 
 
 async def test_a_newer_question_ends_the_older_one_within_one_step(latest: Latest):
     old = Work()
-    waiting = asyncio.ensure_future(latest.ask("doc", "old", old))
+    waiting = asyncio.ensure_future(latest.run("doc", "old", old))
     await until(lambda: old.steps == 1)
-    newer = asyncio.ensure_future(latest.ask("doc", "new", Work("newer").go()))
+    newer = asyncio.ensure_future(latest.run("doc", "new", Work("newer").go()))
     with pytest.raises(Cancelled) as caught:
         await waiting
-    assert caught.value.reason is Reason.SUPERSEDED
+    assert caught.value.reason is CancelReason.SUPERSEDED
     assert not old.over  # the older request is answered before the worker notices
     old.go()
     assert await newer == "newer"
@@ -75,11 +75,11 @@ async def test_a_newer_question_ends_the_older_one_within_one_step(latest: Lates
 
 async def test_a_question_superseded_before_its_turn_never_runs(latest: Latest):
     first, second = Work(), Work()
-    running = asyncio.ensure_future(latest.ask("other", "a", first))
+    running = asyncio.ensure_future(latest.run("other", "a", first))
     await until(lambda: first.steps)
-    queued = asyncio.ensure_future(latest.ask("doc", "b", second))
+    queued = asyncio.ensure_future(latest.run("doc", "b", second))
     await asyncio.sleep(0.01)
-    newest = asyncio.ensure_future(latest.ask("doc", "c", Work("newest").go()))
+    newest = asyncio.ensure_future(latest.run("doc", "c", Work("newest").go()))
     with pytest.raises(Cancelled):
         await queued
     first.go()
@@ -89,18 +89,18 @@ async def test_a_question_superseded_before_its_turn_never_runs(latest: Latest):
 
 async def test_equal_questions_share_one_run(latest: Latest):
     work, other = Work("shared"), Work("own")
-    asked = [asyncio.ensure_future(latest.ask("doc", "same", w)) for w in (work, other)]
+    asked = [asyncio.ensure_future(latest.run("doc", "same", w)) for w in (work, other)]
     await until(lambda: work.steps)
     work.go()
     assert await asyncio.gather(*asked) == ["shared", "shared"]
-    assert await latest.ask("doc", "same", other) == "shared"
+    assert await latest.run("doc", "same", other) == "shared"
     assert not other.over
-    assert await latest.ask("doc", "same", other.go(), anew=True) == "own"
+    assert await latest.run("doc", "same", other.go(), fresh=True) == "own"
 
 
 async def test_a_run_ends_when_the_last_who_waits_leaves(latest: Latest):
     work = Work()
-    asked = [asyncio.ensure_future(latest.ask("doc", "same", work)) for _ in range(2)]
+    asked = [asyncio.ensure_future(latest.run("doc", "same", work)) for _ in range(2)]
     await until(lambda: work.steps == 1)
     asked[0].cancel()
     await asyncio.sleep(0)
@@ -116,10 +116,10 @@ async def test_a_run_ends_when_the_last_who_waits_leaves(latest: Latest):
 
 async def test_after_a_cancel_the_same_question_runs_anew(latest: Latest):
     work = Work()
-    asked = asyncio.ensure_future(latest.ask("doc", "same", work))
+    asked = asyncio.ensure_future(latest.run("doc", "same", work))
     await until(lambda: work.steps == 1)
     asked.cancel()
-    again = asyncio.ensure_future(latest.ask("doc", "same", Work("again").go()))
+    again = asyncio.ensure_future(latest.run("doc", "same", Work("again").go()))
     await asyncio.sleep(0)
     work.go()
     assert await again == "again"
@@ -129,18 +129,18 @@ async def test_a_failure_reaches_everyone_and_is_not_kept(latest: Latest):
     def fails(check: Callable[[], None]) -> str:
         raise ValueError("broken")
 
-    asked = [asyncio.ensure_future(latest.ask("doc", "same", fails)) for _ in range(2)]
+    asked = [asyncio.ensure_future(latest.run("doc", "same", fails)) for _ in range(2)]
     done = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(error) for error in done] == [ValueError, ValueError]
-    assert await latest.ask("doc", "same", Work("now").go()) == "now"
+    assert await latest.run("doc", "same", Work("now").go()) == "now"
 
 
 async def test_during_the_pause_a_newer_question_costs_nothing(latest: Latest):
     early = Work()
-    asked = asyncio.ensure_future(latest.ask("doc", "early", early, pause=20.0))
+    asked = asyncio.ensure_future(latest.run("doc", "early", early, delay=20.0))
     await asyncio.sleep(0.01)
     assert latest.busy
-    assert await latest.ask("doc", "late", Work("late").go()) == "late"
+    assert await latest.run("doc", "late", Work("late").go()) == "late"
     with pytest.raises(Cancelled):
         await asked
     assert not early.steps
@@ -149,7 +149,7 @@ async def test_during_the_pause_a_newer_question_costs_nothing(latest: Latest):
 
 async def test_a_loop_that_ends_stops_the_worker(latest: Latest):
     work = Work()
-    asked = asyncio.ensure_future(latest.ask("doc", "question", work))
+    asked = asyncio.ensure_future(latest.run("doc", "question", work))
     await until(lambda: work.steps == 1)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
@@ -161,10 +161,10 @@ async def test_a_loop_that_ends_stops_the_worker(latest: Latest):
 
 async def test_dropping_tells_the_reason(latest: Latest):
     work = Work()
-    asked = asyncio.ensure_future(latest.ask("doc", "question", work))
+    asked = asyncio.ensure_future(latest.run("doc", "question", work))
     await until(lambda: work.steps == 1)
-    latest.drop_all(Reason.SHUTDOWN)
+    latest.drop_all(CancelReason.SHUTDOWN)
     with pytest.raises(Cancelled) as caught:
         await asked
-    assert caught.value.reason is Reason.SHUTDOWN
+    assert caught.value.reason is CancelReason.SHUTDOWN
     work.go()

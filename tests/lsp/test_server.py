@@ -137,7 +137,7 @@ async def test_a_burst_of_edits_costs_one_decode():
 
 
 async def test_a_slow_model_is_spared_requests_that_typing_soon_replaces(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.server.LONGEST_PAUSE", 100.0)
+    monkeypatch.setattr("spd_lsp.lsp.server.MAX_DEBOUNCE", 100.0)
     fake = FakeCompleter(seconds=400.0)
     async with session(fake) as editor:
         await opened(editor)
@@ -296,7 +296,7 @@ async def test_typing_over_a_deletion_asks_nothing_but_a_person_may():
         await opened(editor, "x = yy\n")
         editor.send(edit("", 0, 5, 6))
         assert texts(await editor.request(COMPLETION, at(0, 5, 3))) == []
-        assert (await editor.status())["reason"] == "text was removed"
+        assert (await editor.status())["reason"] == "text was deleted"
         answer = await editor.request(INLINE, at(0, 5, 1))
         assert len(answer["items"]) == 2
 

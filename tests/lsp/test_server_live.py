@@ -119,7 +119,7 @@ async def test_a_fault_between_requests_is_logged_without_its_text_and_costs_no_
         await until(lambda: fake.tidied)
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
         await until(lambda: fake.tidied > 1)
-    assert "upkeep failed: ValueError" in caplog.text
+    assert "idle work failed: ValueError" in caplog.text
     assert "secret" not in caplog.text
 
 

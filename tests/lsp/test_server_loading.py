@@ -36,7 +36,7 @@ async def test_initialize_is_answered_before_the_model_is_there():
 
 
 async def test_a_person_waits_for_the_model_but_not_for_ever(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.server.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_MODEL", 0.01)
     gate = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -340,7 +340,7 @@ async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
         await editor.ready()
         assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
         (told,) = editor.told("window/showMessage")
-        assert "is not available here; completions go on with what was there before" in told["message"]
+        assert "is not available here; still using the previous model" in told["message"]
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
@@ -356,7 +356,7 @@ async def test_switching_a_language_off_needs_no_new_model():
 
 
 async def test_a_client_that_never_answers_our_requests_still_gets_completions(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.protocol.PATIENCE", 0.01)
+    monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
     async with session(FakeCompleter()) as editor:
         editor.deaf_to = {"workspace/configuration", "window/workDoneProgress/create", "client/registerCapability"}
         await editor.start({**PULLS, "window": {"workDoneProgress": True}})
@@ -366,7 +366,7 @@ async def test_a_client_that_never_answers_our_requests_still_gets_completions(m
 
 
 async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: Any):
-    monkeypatch.setattr("spd_lsp.lsp.protocol.PATIENCE", 0.01)
+    monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
     async with session(FakeCompleter()) as editor:
         editor.deaf_to = {"workspace/configuration"}
         await editor.start(PULLS)

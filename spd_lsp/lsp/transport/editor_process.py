@@ -1,6 +1,6 @@
-"""Whether the editor that a server belongs to still runs. Editors say which process they are.
+"""Watches the process of the editor that started the server, whose id the editor sends.
 
-The end of input tells it too, unless another process holds the other end open.
+The end of input tells that it has ended, too, unless another process holds the pipe open.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import asyncio
 import os
 from collections.abc import Callable
 
-EVERY = 3.0  # seconds
+POLL_SECONDS = 3.0
 
 
-def runs(process: int) -> bool:
-    """Whether a process of this number is there; always True where that cannot be asked without harm."""
+def is_running(process: int) -> bool:
+    """Whether a process is running; always True where checking would harm it (`os.kill` on Windows)."""
     if os.name != "posix" or process <= 0:
         return True
     try:
@@ -21,17 +21,17 @@ def runs(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True  # another user's, or no number of a process
+        return True  # another user's, or not a process id
     return True
 
 
-def visible(process: int | None) -> int | None:
-    """The process, if it is there to be watched: through ssh or in a container its number is another machine's."""
-    return process if process is not None and runs(process) else None
+def local_process(process: int | None) -> int | None:
+    """The process id, if it is one on this machine: not through ssh, nor from outside of a container."""
+    return process if process is not None and is_running(process) else None
 
 
-async def gone(named: Callable[[], int | None]) -> int:
-    """Wait until the process that an editor named has ended; for ever if it names none."""
-    while (process := named()) is None or runs(process):
-        await asyncio.sleep(EVERY)
+async def process_ended(get_process: Callable[[], int | None]) -> int:
+    """Wait until the process has ended and return its id; forever if there is none."""
+    while (process := get_process()) is None or is_running(process):
+        await asyncio.sleep(POLL_SECONDS)
     return process

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from pygls.io_ import run_async
 
-from spd_lsp.lsp.protocol import log_to_stderr, trail
+from spd_lsp.lsp.protocol import log_to_stderr, safe_traceback
 from spd_lsp.lsp.server import SpdServer
 from spd_lsp.lsp.transport.access import Door
-from spd_lsp.lsp.transport.editor_process import gone
+from spd_lsp.lsp.transport.editor_process import process_ended
 from spd_lsp.lsp.transport.streams import Headers, Oversized, Reader, SocketWire, StandardInput, Wire
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
     wire = Wire(os.dup(1))
     os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
     asyncio.run(serve_one(server, wire))
-    return 0 if server.protocol.told_to_stop else 1
+    return 0 if server.protocol.shutdown_requested else 1
 
 
 async def serve_one(server: SpdServer, wire: Wire) -> None:
@@ -62,9 +62,9 @@ async def serve_one(server: SpdServer, wire: Wire) -> None:
 
 async def _end_with_editor(server: SpdServer) -> None:
     """End the process when the editor's has ended, for which the thread that waits for input would not wake."""
-    process = await gone(lambda: server.editor)
-    log.warning("the editor, process %d, is gone", process)
-    os._exit(0 if server.protocol.told_to_stop else 1)
+    process = await process_ended(lambda: server.editor_process)
+    log.warning("the editor, process %d, is process_ended", process)
+    os._exit(0 if server.protocol.shutdown_requested else 1)
 
 
 class SharedModel:
@@ -167,7 +167,7 @@ async def session(server: SpdServer, reader: Reader, wire: Wire | SocketWire) ->
     protocol = server.protocol
     protocol.set_writer(wire)
     try:
-        await run_async(stop, Headers(reader), protocol, unsaid, protocol.refuse_unreadable)
+        await run_async(stop, Headers(reader), protocol, unsaid, protocol.reject_unreadable)
     except SystemExit:
         pass  # the editor said `exit`
     except (ConnectionError, asyncio.IncompleteReadError) as error:
@@ -175,7 +175,7 @@ async def session(server: SpdServer, reader: Reader, wire: Wire | SocketWire) ->
     except Oversized as refused:
         log.warning("a session ended: %s", refused)
     except Exception as error:
-        log.error("a session ended: %s", trail(error))
+        log.error("a session ended: %s", safe_traceback(error))
     finally:
         server.shutdown()
         wire.close()

@@ -9,40 +9,40 @@ import sys
 
 import pytest
 
-from spd_lsp.lsp.transport import editor_process as parent
+from spd_lsp.lsp.transport import editor_process
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
 def test_a_process_runs_until_it_has_ended():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert parent.runs(child.pid)
+    assert editor_process.is_running(child.pid)
     child.communicate(b"\n")
-    assert not parent.runs(child.pid)
+    assert not editor_process.is_running(child.pid)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**70, os.getpid(), 1])
 def test_what_cannot_be_asked_for_counts_as_running(number: int):
-    assert parent.runs(number)
+    assert editor_process.is_running(number)
 
 
 async def test_an_editor_that_names_no_process_is_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(parent, "EVERY", 0.001)
+    monkeypatch.setattr(editor_process, "POLL_SECONDS", 0.001)
     with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(parent.gone(lambda: None), 0.05)
+        await asyncio.wait_for(editor_process.process_ended(lambda: None), 0.05)
 
 
 async def test_the_process_is_asked_for_again_and_again(monkeypatch):
-    monkeypatch.setattr(parent, "EVERY", 0.001)
+    monkeypatch.setattr(editor_process, "POLL_SECONDS", 0.001)
     answers = iter([True, True, False])
-    monkeypatch.setattr(parent, "runs", lambda process: next(answers))
+    monkeypatch.setattr(editor_process, "is_running", lambda process: next(answers))
     names = iter([None, 7, 7, 7])
-    assert await parent.gone(lambda: next(names)) == 7
+    assert await editor_process.process_ended(lambda: next(names)) == 7
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
 def test_what_is_not_on_this_machine_is_not_watched():
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert parent.visible(child.pid) is None
-    assert parent.visible(None) is None
-    assert parent.visible(os.getpid()) == os.getpid()
+    assert editor_process.local_process(child.pid) is None
+    assert editor_process.local_process(None) is None
+    assert editor_process.local_process(os.getpid()) == os.getpid()

@@ -1,4 +1,4 @@
-"""Whoever types along with the best draft gets its rest at once; whoever does not is answered by the model."""
+"""Typing along with the best draft reuses the rest of it; anything else is answered by the model."""
 
 from __future__ import annotations
 
@@ -8,58 +8,57 @@ import pytest
 
 from spd_lsp.completion.completer import Answer
 from spd_lsp.completion.postprocess import Completion
-from spd_lsp.lsp.request import Question
-from spd_lsp.lsp.reuse import rest_of
+from spd_lsp.lsp.request import CompletionRequest, remaining
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
 
 COMPLETION = "textDocument/completion"
-ASKED = Question("x = \ny\n", 4, "python", None, "u", forced=False)
+PREVIOUS = CompletionRequest("x = \ny\n", 4, "python", None, "u", explicit=False)
 
 
-def answer(*drafts: str) -> Answer:
+def result_of(*drafts: str) -> Answer:
     return Answer([Completion(text, 0.5 / rank) for rank, text in enumerate(drafts, 1)], passes=4, tokens=4)
 
 
-def after(typed: str, **changes: object) -> Question:
-    source = ASKED.source[:4] + typed + ASKED.source[4:]
-    return dataclasses.replace(ASKED, **{"source": source, "cursor": 4 + len(typed), **changes})
+def after(typed: str, **changes: object) -> CompletionRequest:
+    source = PREVIOUS.source[:4] + typed + PREVIOUS.source[4:]
+    return dataclasses.replace(PREVIOUS, **{"source": source, "cursor": 4 + len(typed), **changes})
 
 
-@pytest.mark.parametrize(("typed", "left"), [
+def remaining_texts(result: Answer, request: CompletionRequest) -> list[str]:
+    return [draft.text for draft in remaining(PREVIOUS, result, request)]
+
+
+@pytest.mark.parametrize(("typed", "texts_left"), [
     ("c", ["ompute(y)", "opy(y)"]), ("comp", ["ute(y)"]), ("compute(y", [")"]),
-    ("compute(y)", None),  # there is nothing left to offer
-    ("cop", None),  # the best draft was refused
-    ("d", None), ("", None),
+    ("compute(y)", []),  # there is nothing left to offer
+    ("cop", []),  # the best draft was rejected
+    ("d", []), ("", []),
 ])  # fmt: skip
-def test_what_is_left_of_drafts(typed: str, left: list[str] | None):
-    found = rest_of(ASKED, answer("compute(y)", "copy(y)"), after(typed))
-    assert (found and [draft.text for draft in found.completions]) == left
-    assert found is None or found.passes == 0
+def test_what_remains_of_the_drafts(typed: str, texts_left: list[str]):
+    assert remaining_texts(result_of("compute(y)", "copy(y)"), after(typed)) == texts_left
 
 
 @pytest.mark.parametrize("change", [
-    {"source": "z = c\ny\n"}, {"source": "x = c\nz\n"}, {"name": "v"}, {"language": "go"}, {"cursor": 3},
+    {"source": "z = c\ny\n"}, {"source": "x = c\nz\n"}, {"uri": "v"}, {"language": "go"}, {"cursor": 3},
 ])  # fmt: skip
-def test_a_change_elsewhere_is_another_question(change: dict[str, object]):
-    assert rest_of(ASKED, answer("compute(y)"), after("c", **change)) is None
+def test_a_change_elsewhere_is_another_request(change: dict[str, object]):
+    assert remaining_texts(result_of("compute(y)"), after("c", **change)) == []
 
 
 def test_a_line_end_typed_is_a_line_feed_in_the_drafts():
-    found = rest_of(ASKED, answer("{\n    y"), after("{\r\n"))
-    assert found and [draft.text for draft in found.completions] == ["    y"]
+    assert remaining_texts(result_of("{\n    y"), after("{\r\n")) == ["    y"]
 
 
 def test_drafts_that_are_white_space_from_here_on_are_not_offered():
-    assert rest_of(ASKED, answer("a  ", "ab"), after("a")) is None
-    found = rest_of(ASKED, answer("ab", "a  "), after("a"))
-    assert found and [draft.text for draft in found.completions] == ["b"]
+    assert remaining_texts(result_of("a  ", "ab"), after("a")) == []
+    assert remaining_texts(result_of("ab", "a  "), after("a")) == ["b"]
 
 
-def test_no_answer_has_no_rest():
-    assert rest_of(ASKED, answer(), after("c")) is None
+def test_nothing_remains_of_no_drafts():
+    assert remaining_texts(result_of(), after("c")) == []
 
 
-async def test_the_model_is_asked_once_for_a_draft_that_is_typed_through():
+async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
     completer = FakeCompleter("one(1)", "only")
     async with session(completer) as editor:
         await opened(editor)
@@ -75,7 +74,7 @@ async def test_the_model_is_asked_once_for_a_draft_that_is_typed_through():
         assert len(completer.asked) == 2
 
 
-async def test_who_asks_by_hand_is_answered_by_the_model():
+async def test_an_explicit_request_is_answered_by_the_model():
     completer = FakeCompleter("one(1)")
     async with session(completer) as editor:
         await opened(editor)

@@ -1,0 +1,103 @@
+"""The worker thread of a session: the only thread that touches its completer, and so needs no locks.
+
+In: settings, requests and changed documents from the event loop. Out: completion results. Methods that are not
+async run in the thread. Knows nothing of LSP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from spd_lsp.lsp.protocol import user_message
+from spd_lsp.lsp.request import CompletionRequest
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled
+from spd_lsp.lsp.status import LOADING
+from spd_lsp.ngrams.document_changes import Inbox
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.completion.completer import Answer, Completer
+
+    Report = Callable[[str], None]
+    Load = Callable[[Settings, Report], Completer]
+
+log = logging.getLogger(__name__)
+
+
+class CompletionWorker:
+    """A thread, and the completer that it has loaded."""
+
+    def __init__(self, load: Load) -> None:
+        self.executor = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
+        self.changes = Inbox()
+        self.loaded_settings: Settings | None = None  # of the last completer that could be loaded
+        self._make_completer = load
+        self._completer: Completer | None = None
+
+    async def load(self, settings: Settings, report: Report, cancel: CancellationToken) -> str:
+        """Replace the completer; what went wrong, or an empty string. `report` is called on the event loop."""
+        loop = asyncio.get_running_loop()
+
+        def report_or_stop(text: str) -> None:
+            cancel.check()
+            loop.call_soon_threadsafe(report, text)
+
+        return await loop.run_in_executor(self.executor, self._load, settings, report_or_stop, cancel)
+
+    def _load(self, settings: Settings, report: Report, cancel: CancellationToken) -> str:
+        try:
+            report(LOADING)
+            self._completer = None  # two models at once may not fit into memory
+            completer = self._make_completer(settings, report)
+            cancel.check()
+            self._completer, self.loaded_settings = completer, settings
+        except Cancelled as cancelled:
+            return str(cancelled)
+        except Exception as error:
+            return user_message(error, "loading the model")
+        return ""
+
+    def apply_settings(self, settings: Settings) -> None:
+        """Complete with these settings from now on; model and tables stay."""
+        if self._completer is not None:
+            self._completer.adopt(settings)
+
+    def complete(self, request: CompletionRequest, check: Callable[[], None]) -> Answer | None:
+        """Answer a request, if there is a model."""
+        check()
+        if (completer := self._completer) is None:
+            return None
+        completer.hear(self.changes.take(), request.uri)
+        result = completer.complete(
+            request.source,
+            request.cursor,
+            request.language,
+            request.path,
+            name=request.uri,
+            forced=request.explicit,
+            check=check,
+        )
+        sizes = (len(result.completions), result.passes, result.prompt_tokens, result.seconds * 1000)
+        log.info("completion: %d drafts, %d passes, %d prompt tokens, %.0f ms", *sizes)
+        return result
+
+    def prefetch(self, request: CompletionRequest, check: Callable[[], None]) -> None:
+        """Have the model read the prompt of a request that may follow."""
+        if (completer := self._completer) is not None:
+            completer.read_ahead(request.source, request.cursor, request.language, check)
+
+    def run_idle_work(self, seconds: float) -> bool:
+        """Index changed documents and the like for about so long; whether there is more to do."""
+        if (completer := self._completer) is None:
+            return False
+        completer.hear(self.changes.take())
+        return completer.tidy(seconds)
+
+    def close(self) -> None:
+        """End the thread and let go of the model."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self._completer = None

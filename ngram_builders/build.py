@@ -117,7 +117,7 @@ def build(
         min_count=least,
         min_files=min_files,
     )
-    chosen = look_around(roots, language, report)
+    chosen = _look_around(roots, language, report)
     name = default_name(roots, registry, model, fingerprint) if domain is None else check_name(domain)
     recipe: dict[str, Any] = {
         "orders": list(orders),
@@ -260,7 +260,7 @@ class Job:
             self.perplexity.update(found.perplexity)
 
 
-def look_around(roots: Sequence[Path], language: str | None, report: Report) -> Survey:
+def _look_around(roots: Sequence[Path], language: str | None, report: Report) -> Survey:
     """All files that may be source by their names."""
     report("survey", 0, 1)
     chosen = survey(*roots, language=language)
@@ -321,7 +321,7 @@ def summarise(made: Made, chosen: Survey, store: Store, seconds: float) -> Summa
 
 def preview(roots: Sequence[Path], language: str | None = None, report: Report = _silent) -> Preview:
     """What a build would count. Reads all and writes nothing."""
-    chosen = look_around(roots, language, report)
+    chosen = _look_around(roots, language, report)
     files, sizes, left_out = Counter[str](), Counter[str](), chosen.count_skipped()
     known: set[bytes] = set()
     masked = 0

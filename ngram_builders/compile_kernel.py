@@ -48,7 +48,7 @@ class CompileKernel(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Zig, where nothing here compiles the kernel and pip has a zig to install."""
-        if objection() or not _zig_target():
+        if _objection() or not _zig_target():
             return []
         with TemporaryDirectory() as folder:
             return [] if compile_kernel(Path(self.root), Path(folder))[0] else [_ZIG]
@@ -56,7 +56,7 @@ class CompileKernel(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and put the library where it is looked for."""
         self.scratch = TemporaryDirectory()
-        failure = objection()
+        failure = _objection()
         if not failure:
             library, failure = compile_kernel(Path(self.root), Path(self.scratch.name))
             if library:
@@ -82,7 +82,7 @@ class CompileKernel(BuildHookInterface[Any]):
         self.scratch.cleanup()
 
 
-def objection() -> str:
+def _objection() -> str:
     """Why not even to try; empty if nothing speaks against it."""
     if os.environ.get("SPD_LSP_NO_KERNEL", "0") not in ("", "0"):
         return "SPD_LSP_NO_KERNEL is set"

@@ -107,4 +107,9 @@ def test_ci_runs_the_commands_under_develop():
     result = subprocess.run(
         ["bash", "-c", f'{extract}\necho "$commands"'], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert result.stdout.splitlines() == ["pip install -c constraints.txt -e '.[dev]'", "poe check"]
+    assert result.stdout.splitlines() == [
+        "python -m pip install --upgrade pip",
+        "pip install -c constraints.txt -e . --group dev",
+        "poe check",
+        "poe check-slow",
+    ]

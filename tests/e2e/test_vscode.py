@@ -67,6 +67,27 @@ def save(path, data):
     with open(path, "w") as file:
         json"""
 
+# README's picture; SPD_LSP_PICTURE=1 takes it anew.
+PICTURE = ROOT / "editors" / "vscode" / "drafts.png"
+PICTURED = """from dataclasses import dataclass
+
+
+@dataclass
+class Point:
+    x: float
+    y: float
+
+    def __add__(self, other):
+        return Point(self.x + other.x, self.y + """
+ONLY_THE_EDITOR = {
+    "breadcrumbs.enabled": False,
+    "editor.minimap.enabled": False,
+    "editor.scrollBeyondLastLine": False,
+    "window.commandCenter": False,
+    "workbench.activityBar.location": "hidden",
+    "workbench.layoutControl.enabled": False,
+}
+
 Open = Callable[..., Window]
 
 
@@ -132,6 +153,16 @@ def test_the_next_ghost_text_can_be_had_instead(open_window: Open):
     second = window.until("another is shown", lambda: window.ghost not in ("", first) and window.ghost)
     window.accept("Tab")
     assert window.saved() == text + second
+
+
+def test_readme_shows_what_is_seen(browser: Any, extensions: Path, tmp_path: Path):
+    with vscode(browser, extensions, tmp_path) as open_one:
+        size = {"width": 600, "height": 350}
+        window = open_one(PICTURED, ONLY_THE_EDITOR, viewport=size, device_scale_factor=1.5)
+        labels = window.open_menu()
+        if os.environ.get("SPD_LSP_PICTURE"):
+            window.page.screenshot(path=str(PICTURE))
+        assert len(labels) == 3 and labels[0] == "other.y)"
 
 
 def test_the_status_tells_of_the_last_completion_and_restarts_the_server(open_window: Open):

@@ -212,9 +212,9 @@ def vscode(
     command += ["--server-data-dir", str(folder / "server"), "--user-data-dir", str(folder / "user")]
     command += ["--extensions-dir", str(extensions)]
 
-    def open_window(text: str, settings: dict[str, Any], icon: str = RUNS) -> Window:
+    def open_window(text: str, settings: dict[str, Any], icon: str = RUNS, **screen: Any) -> Window:
         configure(folder, settings)
-        page = browser.new_context(viewport={"width": 1200, "height": 760}).new_page()
+        page = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, **screen}).new_page()
         windows.append(window := Window(page, folder, text, workspace))
         show(window, port)
         window.shows(icon)

@@ -25,7 +25,7 @@ from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.lengths import measure_lengths, measure_reach
 from spd_lsp.training.recipe import Recipe
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY
-from spd_lsp.training.train import Plan, Progress
+from spd_lsp.training.train import RATE, Plan, Progress
 
 STARTER = Path(__file__).parents[1] / "starter"
 TOKENS = 150_000_000
@@ -61,6 +61,19 @@ def budget(command: Callable[..., None]) -> Callable[..., None]:
     threads = click.option("--threads", default=1, show_default=True, help="Processor threads.")
     tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
     return tokens(threads(command))
+
+
+def beginning(command: Callable[..., None]) -> Callable[..., None]:
+    """What a run begins with and how fast it learns."""
+    model = click.option(
+        "--from",
+        "start",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Begin with this exported model, which may have another tokenizer, not with nothing.",
+    )
+    layers = click.option("--layers", default=0, help="Layers that this model is given, if more than it has.")
+    rate = click.option("--rate", default=RATE, show_default=True, help="Highest learning rate of matrices.")
+    return model(layers(rate(command)))
 
 
 def falling(command: Callable[..., None]) -> Callable[..., None]:
@@ -197,13 +210,25 @@ def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
 @main.command()
 @chosen
 @budget
+@beginning
 @click.option("--batch", default=8, show_default=True, help="Rows a step; fewer make more of a short run.")
-def train(work: Path, seed: int, tokens: int, threads: int, batch: int = 8) -> None:
+def train(
+    work: Path,
+    seed: int,
+    tokens: int,
+    threads: int,
+    start: Path | None = None,
+    layers: int = 0,
+    rate: float = RATE,
+    batch: int = 8,
+) -> None:
     """Train at a steady rate, or go on training, with more tokens if you like."""
     torch.set_num_threads(threads)
-    plan = Plan(tokens=tokens, seed=seed, rows_a_step=batch)
+    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch)
+    if start:
+        recipe.make_start(make, start, layers)
     with following("train", plan) as report:
-        recipe.make_weights(Recipe(work=work, seed=seed), plan, report, stopping())
+        recipe.make_weights(make, plan, report, stopping())
 
 
 @main.command()
@@ -304,6 +329,7 @@ def unpack(work: Path, seed: int, archive: Path) -> None:
 @chosen
 @spelling
 @budget
+@beginning
 @falling
 @target
 @click.pass_context

@@ -144,7 +144,9 @@ def commands(facts: Mapping[str, Any]) -> str:
     whole = f"{step} all --work DIR{_chosen_spelling(facts['tokenizer'])}"
     if (phase := plan.get("phase", "run")) in ("run", "decay"):
         stable = progress["tokens"] - plan.get("decay", 0)
-        return f"{whole} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
+        started = f" --from START --layers {facts['shape']['layers']} --rate {plan['matrix_rate']}"
+        begun = started if "before" in progress else ""
+        return f"{whole}{begun} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
     work = f"--work MORE --seed {plan['seed']}"
     steady = 1 - plan["decay"] / plan["tokens"]
     rates = f"--rate {plan['matrix_rate']} --decay-from {steady:.3f}"

@@ -18,6 +18,7 @@ NEEDED = (
     "tokenizer/tokenizer.json",
     "tokenizer/tokenizer_config.json",
 )
+_BEGUN = ("run/start.json", "run/start/config.json")  # of a run that began with a model: its past and its shape
 _TOLD = ("rows/rows.json", "corpus/sources.json")  # for who wants to know; the steps make their own
 _ELSEWHERE = "handover"  # where those are put: in their places they would say that the steps are done
 
@@ -30,7 +31,7 @@ def pack(work: Path, archive: Path) -> int:
         )
     beside = archive.with_name(f"{archive.name}.new")
     with tarfile.open(beside, "w:xz") as packed:
-        for name in NEEDED:
+        for name in (*NEEDED, *(name for name in _BEGUN if (work / name).exists())):
             packed.add(work / name, name)
         for name in _TOLD:
             if (work / name).exists():
@@ -45,7 +46,7 @@ def unpack(archive: Path, work: Path) -> None:
         raise UserError(f"expected a work folder without a run and a tokenizer, found one in {work}; name another")
     try:
         with tarfile.open(archive) as packed:
-            known = {*NEEDED, *(f"{_ELSEWHERE}/{Path(name).name}" for name in _TOLD)}
+            known = {*NEEDED, *_BEGUN, *(f"{_ELSEWHERE}/{Path(name).name}" for name in _TOLD)}
             members = [member for member in packed.getmembers() if member.isfile() and member.name in known]
             if not {*NEEDED} <= {member.name for member in members}:
                 raise UserError(f"expected a run that `pack` wrote in {archive}, found something else")

@@ -2,6 +2,8 @@
 
 corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder -> a phase, superposed/ or longer/ -> again
 
+A run may start from an exported model of another tokenizer: run/start/ then holds it with its new embedding.
+
 The run's rate stays high, so that it can always go on; what is exported comes from a decay of its last checkpoint.
 """
 
@@ -31,6 +33,7 @@ from spd_lsp.training.selection import Selection, is_held_out, select
 from spd_lsp.training.superposed import superposed_loss
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
 from spd_lsp.training.train import (
+    EMBEDDING_SHARE,
     SHAPE,
     Objective,
     Plan,
@@ -41,10 +44,12 @@ from spd_lsp.training.train import (
     starter_config,
     train,
 )
+from spd_lsp.training.transfer import add_layers, transfer_vocabulary
 from spd_lsp.training.validation import Measure, measure_texts
 
 LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
 JUDGED = LISTING.with_name("judged.txt")
+_START = "run/start"  # the model that a run begins with, unless it begins with nothing
 _LENGTH = 1_024
 _TOKENIZER_BYTES = 60_000_000  # of source text the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
@@ -53,7 +58,7 @@ _HELD_OUT_OTHERS = 30  # of each other language
 PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
 Report = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
-SMALL_RATE = 0.006  # of matrices in a phase; embeddings learn at 0.3 of it, as in a run
+SMALL_RATE = 0.006  # of matrices, for weights that have learnt before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +76,10 @@ class Recipe:
     shape: Shape = SHAPE
 
     def config(self) -> LlamaConfig:
-        """The model's shape; the tokenizer of the work folder has the last word on its size."""
+        """The shape of the run, once it began from a model; else the recipe's own, of the tokenizer's size."""
         tokens = open_tokenizer(self.needed("tokenizer/tokenizer.json", "tokenizer").parent)
+        if (begun := self.work / _START / "config.json").exists():
+            return LlamaConfig.from_json_file(begun)
         return starter_config(tokens.get_vocab_size(), self.length, self.shape)
 
     def needed(self, name: str, step: str) -> Path:
@@ -138,11 +145,30 @@ def make_rows(recipe: Recipe) -> None:
     (folder / "rows.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
+def make_start(recipe: Recipe, model: Path, layers: int = 0) -> None:
+    """Begin the run with an exported model of another tokenizer, with layers added up to `layers`; done once."""
+    run = recipe.work / "run"
+    if (run / "start.json").exists():
+        return
+    if (run / "plan.json").exists():
+        raise UserError(f"the run in {run} began without a model; leave out --from or name another work folder")
+    past = _so_far(_recorded(model)["progress"])
+    teacher, tokens = opened(model), recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
+    least = teacher.config.num_hidden_layers
+    if 0 < layers < least:
+        raise UserError(f"{model} has {least} layers and cannot lose any; give --layers {least} or more")
+    student = transfer_vocabulary(teacher, open_tokenizer(model), open_tokenizer(tokens))
+    add_layers(student, layers or least).save_pretrained(recipe.work / _START)
+    (run / "start.json").write_text(json.dumps(past), encoding="utf-8")
+
+
 def make_weights(recipe: Recipe, plan: Plan, report: Report, stop: Stop = never) -> None:
     """Train until the plan's budget is spent or someone stops it, going on from the last checkpoint."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     keep_plan(recipe.work / "run", plan)
-    train(recipe.config(), learnt, plan, recipe.work / "run", report, stop=stop)
+    start = recipe.work / _START
+    known = start if (start / "model.safetensors").exists() else None
+    train(recipe.config(), learnt, plan, recipe.work / "run", report, start=known, stop=stop)
 
 
 def make_decay(recipe: Recipe, tokens: int, report: Report, stop: Stop = never) -> None:
@@ -155,7 +181,7 @@ def make_decay(recipe: Recipe, tokens: int, report: Report, stop: Stop = never) 
         plan = Plan(**json.loads(recipe.needed("run/plan.json", "train").read_text(encoding="utf-8")))
         spent = checkpoint.progress(run)["tokens"]
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (checkpoint.NAME, checkpoint.SMALL):
+        for name in (checkpoint.NAME, checkpoint.SMALL, "start.json"):
             if (run / name).exists():
                 shutil.copyfile(run / name, folder / name)
         keep_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
@@ -167,16 +193,22 @@ def make_decay(recipe: Recipe, tokens: int, report: Report, stop: Stop = never) 
 def make_phase(recipe: Recipe, phase: str, start: Path, plan: Plan, report: Report, stop: Stop = never) -> None:
     """Go on from the exported model in start, on rows behind those it has seen; `longer` is more of the same."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
-    if not (facts := start / "training.json").exists():
-        raise UserError(
-            f"expected a model that this recipe exported in {start}, found no training.json; name another"
-        )
-    seen = _so_far(json.loads(facts.read_text(encoding="utf-8"))["progress"])
+    seen = _so_far(_recorded(start)["progress"])
     plan = replace(plan, first_row=int(seen["before"]) // recipe.length)
     keep_plan(recipe.work / phase, plan)
     (recipe.work / phase / "start.json").write_text(json.dumps(seen), encoding="utf-8")
     objective = PHASES[phase]
     train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=objective, stop=stop)
+
+
+def _recorded(model: Path) -> dict[str, Any]:
+    """What the recipe noted of a model that it exported."""
+    if not (facts := model / "training.json").exists():
+        raise UserError(
+            f"expected a model that this recipe exported in {model}, found no training.json; name another"
+        )
+    recorded: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8"))
+    return recorded
 
 
 def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
@@ -187,13 +219,24 @@ def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
     }
 
 
+def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> Plan:
+    """How a run learns, at a rate that stays."""
+    return Plan(
+        tokens=tokens,
+        seed=seed,
+        matrix_rate=rate,
+        embedding_rate=round(EMBEDDING_SHARE * rate, 6),
+        rows_a_step=rows_a_step,
+    )
+
+
 def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> Plan:
     """How a phase goes on from an exported model."""
     return Plan(
         tokens=tokens,
         seed=seed,
         matrix_rate=rate,
-        embedding_rate=round(0.3 * rate, 6),
+        embedding_rate=round(EMBEDDING_SHARE * rate, 6),
         warm_up=tokens // 50,
         decay=tokens - int(decay_from * tokens),
     )
@@ -229,8 +272,8 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "decay") -> dict[str, A
     storage = measure_storage(recipe.config(), run, rows / "held_out" / "python", tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
-    if phase in PHASES:
-        progress |= json.loads((run / "start.json").read_text(encoding="utf-8"))
+    if (begun := run / "start.json").exists():
+        progress |= json.loads(begun.read_text(encoding="utf-8"))
     plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {"phase": phase}
     facts = record(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)

@@ -22,6 +22,8 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
+RATE = 0.02  # of matrices; embeddings and norms learn at EMBEDDING_SHARE of it
+EMBEDDING_SHARE = 0.3
 _REFILL = 20  # steps: about as far as the optimisers remember
 Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # of a row, at a step: what is to fall
 
@@ -32,8 +34,8 @@ class Plan:
 
     tokens: int  # the budget; a stable run (decay 0) may be given a larger one later
     rows_a_step: int = 8
-    matrix_rate: float = 0.02
-    embedding_rate: float = 0.006
+    matrix_rate: float = RATE
+    embedding_rate: float = EMBEDDING_SHARE * RATE
     warm_up: int = 200_000  # tokens until the rate is full
     decay: int = 0  # the last so many tokens, over which the rate falls to 0
     clip: float = 1.0

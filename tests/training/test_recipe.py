@@ -8,12 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file
 
 from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, recipe, selection
 from spd_lsp.training.__main__ import main
 from spd_lsp.training.corpus.gather import LANGUAGES
+from spd_lsp.training.handover import pack, unpack
 from spd_lsp.training.recipe import (
     Recipe,
     compare,
@@ -22,13 +25,19 @@ from spd_lsp.training.recipe import (
     make_ngrams,
     make_phase,
     make_rows,
+    make_start,
     make_starter,
     make_tokenizer,
     make_weights,
+    never,
 )
 from spd_lsp.training.train import Plan, Progress, Shape
 
 TINY = Shape(width=16, inner=24, layers=2, heads=2)
+
+
+def ignore(progress: Progress, loss: float) -> None:
+    """Nobody watches."""
 
 
 @pytest.fixture
@@ -79,9 +88,9 @@ def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, p
     plan = Plan(tokens=1200, rows_a_step=2, low="float32")
     make_tokenizer(make)
     make_rows(make)
-    make_weights(make, plan, lambda progress, loss: None)
+    make_weights(make, plan, ignore)
     make_starter(make, work / "start", "run")
-    make_phase(make, phase, work / "start", plan, lambda progress, loss: None)
+    make_phase(make, phase, work / "start", plan, ignore)
     facts = make_starter(make, work / "out", phase)
     assert facts["plan"]["first_row"] == 4
     assert (facts["progress"]["before"], facts["progress"]["tokens"]) == (1200, 1200)
@@ -90,6 +99,54 @@ def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, p
     assert f"phase --work MORE --seed 0 --kind {phase} --start START --tokens 1200" in card
     assert facts["progress"]["before_seconds"] > 0
     assert (work / "start" / "model.safetensors").read_bytes() != (work / "out" / "model.safetensors").read_bytes()
+
+
+def of_another_tokenizer(work: Path, folder: Path) -> Recipe:
+    """A second work folder with the same corpus, whose tokenizer has more tokens."""
+    folder.mkdir()
+    (folder / "corpus").symlink_to(work / "corpus")
+    make = Recipe(work=folder, vocabulary=400, length=300, shape=TINY)
+    make_tokenizer(make)
+    make_rows(make)
+    return make
+
+
+def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(work: Path, tmp_path: Path) -> None:
+    """Its card says what was learnt before, and how; another machine needs nothing but the packed run."""
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+    plan = Plan(tokens=1200, rows_a_step=2, low="float32")
+    make_tokenizer(make)
+    make_rows(make)
+    make_weights(make, plan, ignore)
+    make_starter(make, work / "before", "run")
+    parts, whole = (of_another_tokenizer(work, tmp_path / name) for name in ("parts", "whole"))
+    for again in (parts, parts, whole):
+        make_start(again, work / "before", 3)
+        make_weights(again, plan, ignore, (lambda progress: True) if again is parts else never)
+    facts = make_starter(parts, tmp_path / "out", "run")
+    assert (facts["shape"]["layers"], facts["progress"]["before"], facts["progress"]["tokens"]) == (3, 1200, 1200)
+    assert (
+        "--vocabulary 400 --from START --layers 3 --rate 0.02 --tokens 1200"
+        in (tmp_path / "out" / "MODEL_CARD.md").read_text()
+    )
+    weights, wanted = (load_file(one.work / "run" / checkpoint.NAME) for one in (parts, whole))
+    assert all(torch.equal(weights[name], tensor) for name, tensor in wanted.items())
+    pack(parts.work, tmp_path / "run.tar.xz")
+    unpack(tmp_path / "run.tar.xz", tmp_path / "there")
+    assert Recipe(work=tmp_path / "there").config().num_hidden_layers == 3
+
+
+def test_a_run_that_has_begun_is_given_no_model(work: Path) -> None:
+    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+    make_tokenizer(make)
+    make_rows(make)
+    make_weights(make, Plan(tokens=600, rows_a_step=2, low="float32"), ignore)
+    make_starter(make, work / "model", "run")
+    with pytest.raises(UserError, match="leave out --from"):
+        make_start(make, work / "model")
+    fresh = of_another_tokenizer(work, work / "fresh")
+    with pytest.raises(UserError, match="has 2 layers and cannot lose any"):
+        make_start(fresh, work / "model", 1)
 
 
 def test_the_tokenizer_decides_the_size_of_the_model(work: Path) -> None:
@@ -113,7 +170,7 @@ def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
     make_tokenizer(make)
     make_rows(make)
     with pytest.raises(UserError, match=r"training\.json"):
-        make_phase(make, "superposed", work, Plan(tokens=1200), lambda progress, loss: None)
+        make_phase(make, "superposed", work, Plan(tokens=1200), ignore)
 
 
 def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
@@ -156,7 +213,7 @@ def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) ->
     make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
     make_tokenizer(make)
     make_rows(make)
-    make_weights(make, Plan(tokens=1200, rows_a_step=2, low="float32"), lambda progress, loss: None)
+    make_weights(make, Plan(tokens=1200, rows_a_step=2, low="float32"), ignore)
     before = (work / "run" / checkpoint.NAME).read_bytes()
     steps: list[int] = []
 

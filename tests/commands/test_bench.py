@@ -20,6 +20,7 @@ def threads_as_they_were(monkeypatch):
         monkeypatch.setenv(name, os.environ.get(name, "1"))
 
 
+@pytest.mark.slow
 def test_a_small_run_has_every_part(tmp_path):
     prompt = tmp_path / "prompt.py"
     prompt.write_text("def add(first, second):\n    return first + second\n\n\nprint(add(1, 2))\n")

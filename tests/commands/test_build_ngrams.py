@@ -198,6 +198,7 @@ def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop,
     assert not list((tmp_path / "w").iterdir()), "nothing is left of the work"
 
 
+@pytest.mark.slow
 def test_a_table_counted_in_tasks_is_built_again_in_tasks(run, shop, data, monkeypatch):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
     row = '{"text": "x = 1\\n", "path": "a.py"}\n'

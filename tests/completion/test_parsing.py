@@ -58,6 +58,7 @@ def spent() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
+@pytest.mark.slow
 @needs_limits
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_no_nest_stops_a_grammar_or_takes_longer_than_the_limit(name: str) -> None:
@@ -111,6 +112,7 @@ def test_the_steps_of_a_parser_are_bounded_by_a_count() -> None:
     assert not parse(LANGUAGES["csharp"], "class A { void F() { G(1); } }\n" * 4_000).root_node.has_error
 
 
+@pytest.mark.slow
 def test_a_long_line_and_many_lines_are_trimmed_in_little_time() -> None:
     before = spent()
     for source in ("x = [" + "1, " * 330_000 + "]", "x = 1\n" * 200_000, "\n" * 200_000, "a" * 1_000_000):

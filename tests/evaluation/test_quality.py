@@ -114,6 +114,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["eval", "quality", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_the_command_measures_writes_and_goes_on(repository, tmp_path):
     out = tmp_path / "out"
     arguments = [repository, *ARGUMENTS, "--out", out, "--no-figures"]
@@ -141,6 +142,7 @@ def test_new_arms_are_added_to_the_places_that_were_measured(repository, tmp_pat
     assert "2 places" in both.output
 
 
+@pytest.mark.slow
 def test_baselines_are_tuned_and_the_best_take_part(repository, tmp_path):
     out = tmp_path / "out"
     tried = CliRunner().invoke(
@@ -157,6 +159,7 @@ def test_baselines_are_tuned_and_the_best_take_part(repository, tmp_path):
     assert "mid-identifier" not in found.output
 
 
+@pytest.mark.slow
 def test_ways_are_compared_by_the_number_of_drafts(repository, tmp_path):
     pytest.importorskip("matplotlib")
     options = ["--places", "2", "--typed", "1", "--by", "2,3", "--out", str(tmp_path)]

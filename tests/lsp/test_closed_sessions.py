@@ -80,6 +80,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs a system that tells a process's memory")
 def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: Path):
     command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(SESSIONS), str(tmp_path / "data")]

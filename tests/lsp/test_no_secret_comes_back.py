@@ -153,6 +153,7 @@ def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop:
     assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
 
 
+@pytest.mark.slow
 async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(data: Path, shop: Path) -> None:
     """Over real stdio: the beginning of each line is typed, in a file that says it once already."""
     arguments = ("-m", "spd_lsp", "--data-dir", str(data), "serve", "--device", "cpu")

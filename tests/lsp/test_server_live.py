@@ -203,6 +203,7 @@ async def test_what_only_another_unsaved_document_says_is_offered_until_it_is_de
     assert not list(tmp_path.iterdir())  # nothing was written anywhere
 
 
+@pytest.mark.slow
 async def test_a_restart_knows_what_was_saved_since_the_build(data: Path, repository: Path):
     asked, other = ((repository / name).as_uri() for name in ("asked.py", "app.py"))
     arguments = ("-m", "spd_lsp", "--data-dir", str(data), *SERVE)

@@ -188,6 +188,7 @@ async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that
         assert told.count("spd-lsp: the model is loading") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
 @pytest.mark.parametrize("kernel", ["1", "0"])
 async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(

@@ -27,6 +27,7 @@ print(json.dumps(before == engine.prefill([4, 5]).tolist()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
 @pytest.mark.parametrize(
     "config",

@@ -229,6 +229,7 @@ def test_files_are_counted_alike_in_pieces(repo: Path, tmp_path: Path, monkeypat
 EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none() | st.text("ab \n", max_size=30))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(st.lists(EDIT, min_size=1, max_size=3), min_size=1, max_size=4), data=st.data())
 def test_after_any_edits_the_table_is_the_one_of_a_fresh_build(

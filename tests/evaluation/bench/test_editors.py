@@ -28,6 +28,7 @@ def test_editors_have_different_texts():
     assert next(typing(IDS, 0, 1))[:5] != next(typing(IDS, 1, 1))[:5]
 
 
+@pytest.mark.slow
 def test_all_are_answered_and_read_together():
     asked = Asked(STARTER, "starter", "cpu", "x = len(items)\n" * 40, (3,), 3, 1, 1, False)
     contest = prepare(asked, Tokens(STARTER), ["engine"])

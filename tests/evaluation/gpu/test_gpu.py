@@ -29,6 +29,7 @@ def found():
     return found
 
 
+@pytest.mark.slow
 def test_everything_is_measured_as_often_as_asked(found):
     assert len(found.prefill) == len(found.reference_step) == TINY.repeat
     assert found.prefill_tokens == TINY.context

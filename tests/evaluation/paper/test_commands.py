@@ -55,6 +55,7 @@ def test_experiments_on_code(name: str, options: list[object], repository: Path,
     assert (tmp_path / f"{name}.png").stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_infilling(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(json.dumps(ROW))

@@ -32,6 +32,7 @@ def test_one_that_does_not_fails(program: str) -> None:
     assert not run(program).passed
 
 
+@pytest.mark.slow
 def test_what_it_prints_is_dropped() -> None:
     assert run("print('passed')\nassert False").said == "AssertionError"
     assert run("while True: print('x' * 1000)").said == ""  # stopped by its processor time
@@ -46,6 +47,7 @@ def test_a_sleeper_ends_by_the_clock() -> None:
     assert run("import time\ntime.sleep(60)", clock=2).said == "time limit"
 
 
+@pytest.mark.slow
 def test_limits_hold_everywhere() -> None:
     found = probe()
     assert found.keys() == PROBES.keys()
@@ -54,6 +56,7 @@ def test_limits_hold_everywhere() -> None:
     assert not found["write a file"]  # its size is limited, even without Landlock
 
 
+@pytest.mark.slow
 def test_the_network_is_out_of_reach_where_the_system_can_cut_it_off() -> None:
     if probe()["reach the network"]:
         pytest.skip("no network namespaces here")

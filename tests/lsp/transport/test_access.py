@@ -92,6 +92,7 @@ def ledger(reachable: Path) -> Path:
     return folder / "private.py"
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.parametrize("tcp", [True, False], ids=["port", "socket"])
 async def test_a_user_without_read_access_gets_no_line_of_a_private_repository(

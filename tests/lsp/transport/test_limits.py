@@ -59,6 +59,7 @@ async def ending(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", BEYOND.values(), ids=BEYOND)
 def test_the_same_over_standard_input(tmp_path: Path, said: bytes):
     command = [sys.executable, "-m", "spd_lsp", "serve"]
@@ -141,6 +142,7 @@ async def test_what_an_editor_left_unread_is_dropped_some_time_after_it_left(mon
         writer.close()
 
 
+@pytest.mark.slow
 async def test_only_so_many_editors_are_served_and_one_more_is_told_so(tmp_path: Path):
     with listening(tmp_path, "--sessions", "2") as server:
         async with editor_at(server), editor_at(server) as second:

@@ -111,6 +111,7 @@ def guarded(site: Path, *folders: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, cwd=site, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_no_wish_of_a_description_reaches_the_network_or_runs_code(tmp_path: Path) -> None:
     folders = [saved(tmp_path / f"wish-{number}", wish) for number, wish in enumerate(WISHES)]
     found = guarded(tmp_path / "site", *folders)

@@ -41,6 +41,7 @@ def test_prompts_and_superposed_steps(engines):
     both(engines, lambda engine: [engine.prefill(ids_of(140)), engine.step(*mixture), engine.step([7], ONE)])
 
 
+@pytest.mark.slow
 def test_rows_that_follow_their_parents(engines):
     first = [([token], ONE) for token in (5, 7, 9)]
     second = [([3, 4], np.array([0.5, 0.5])), ([8], ONE)]
@@ -69,6 +70,7 @@ def test_likelihoods(engines):
     both(engines, lambda engine: [engine.likelihoods(ids_of(200))])
 
 
+@pytest.mark.slow
 def test_more_positions_than_there_was_room_for(network, monkeypatch):
     monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.ROOM", room := 64)
     engines = NumpyRunner(convert(network)), CausalModel(network)

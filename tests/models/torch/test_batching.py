@@ -174,6 +174,7 @@ def test_seats_give_the_drafts_that_each_request_gets_alone(engine, reference, e
         assert list(pool.map(drafts_of, seats[::-1], prompts)) == expected
 
 
+@pytest.mark.slow
 def test_seats_that_change_files_at_any_time_get_what_cold_runs_give(engine, reference):
     """Texts are copied, cut back and dropped in the threads of their requests while others are read."""
     expected = {length: reference.prefill(ids_of(length)) for length in range(40, 90, 7)}

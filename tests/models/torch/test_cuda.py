@@ -66,6 +66,7 @@ def test_prompts_steps_rows_and_drafts(dtype):
     assert engine.frames
 
 
+@pytest.mark.slow
 def test_texts_that_leave_the_stage_come_back_as_they_were():
     engine, reference, said = engines_of("llama, tied", torch.float32)
     random = np.random.default_rng(5)

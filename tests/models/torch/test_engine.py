@@ -90,6 +90,7 @@ def test_prompts_and_superposed_steps(engines):
     both(engines, work)
 
 
+@pytest.mark.slow
 def test_rows_that_follow_their_parents(engines):
     first = [([token], ONE) for token in (5, 7, 9)]
     second = [([3, 4], np.array([0.5, 0.5])), ([8], ONE)]
@@ -169,6 +170,7 @@ def test_a_step_gives_the_likeliest_tokens_and_those_asked_for(small, count, cap
         engine.step_likeliest([VOCABULARY], ONE, 1, np.array([4]))
 
 
+@pytest.mark.slow
 def test_more_positions_than_there_was_room_for(small):
     def work(engine):
         begun = [engine.prefill(ids_of(509)), *(engine.step([token], ONE) for token in ids_of(6, 1))]
@@ -179,6 +181,7 @@ def test_more_positions_than_there_was_room_for(small):
         both((TorchRunner(convert(small), capture), CausalModel(small)), work)
 
 
+@pytest.mark.slow
 def test_texts_that_leave_the_stage_come_back_as_they_were(small):
     """More prompts in turn than are kept, each longer or cut shorter at random, with steps that are forgotten."""
     for capture in (None, Traced()):
@@ -255,6 +258,7 @@ def test_texts_are_looked_at_up_to_rounded_lengths(length, expected):
     assert rounded(length) == expected
 
 
+@pytest.mark.slow
 def test_a_step_is_one_graph_for_compilers_too(small):
     """No branch of the pass depends on numbers of the device."""
     engine = TorchRunner(convert(small))

@@ -57,6 +57,7 @@ def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
     assert said == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
 def test_usual_steps_are_captured_before_anybody_waits(name):
     said = []

@@ -89,6 +89,7 @@ def test_two_workers_make_the_bytes_of_one_process(
     assert not list(registry.domain_folder("there").glob("*.counting")), "nothing is left of the work"
 
 
+@pytest.mark.slow
 def test_rows_and_repositories_make_one_table(registry: Registry, sources: Path, tmp_path: Path) -> None:
     """Rows that are copies of files, and of one another, count once."""
     for number in range(3):
@@ -132,6 +133,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_machines_share_a_folder(registry: Registry, sources: Path, tmp_path: Path) -> None:
     """Each does its share of every stage and waits for the other; the first makes the table."""
     shared = tmp_path / "shared"
@@ -144,6 +146,7 @@ def test_two_machines_share_a_folder(registry: Registry, sources: Path, tmp_path
     assert Registry(tmp_path / "other").names() == []
 
 
+@pytest.mark.slow
 def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
     registry: Registry, sources: Path, tmp_path: Path
 ) -> None:
@@ -198,6 +201,7 @@ def test_shards_are_of_like_size_and_keep_the_order() -> None:
     assert Input("/a.jsonl.gz", 10, 0).weight == 50
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_ends_as_one_sentence_with_the_place_of_its_log(
     registry: Registry, sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

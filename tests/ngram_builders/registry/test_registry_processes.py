@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import writer
@@ -73,6 +75,7 @@ def end(process: subprocess.Popen[str]) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_two_builds_of_one_domain_leave_one_sound_table_and_a_reader_never_sees_less(
     registry: Registry, repo: Path
 ) -> None:
@@ -90,6 +93,7 @@ def test_two_builds_of_one_domain_leave_one_sound_table_and_a_reader_never_sees_
     assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_a_sound_registry_that_takes_the_next_build(
     registry: Registry, repo: Path
 ) -> None:
@@ -123,6 +127,7 @@ def assert_sound(registry: Registry, repo: Path) -> None:
     assert (other.name, 0.3) in chosen
 
 
+@pytest.mark.slow
 def test_choices_made_at_once_are_all_kept(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5))
     script = START + "for turn in range(20): registry.assign_workspace(repo / f'{number}-{turn}', [('mine', 0.5)])"

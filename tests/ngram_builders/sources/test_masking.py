@@ -156,6 +156,7 @@ PATTERNS = {name: value for name, value in vars(secret_rules).items() if isinsta
 SOURCE = Path(secret_rules.__file__).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_that_is_put_together_is_linear_in_any_text(name: str) -> None:
     assert slow(Expression(name, PATTERNS[name], how_used(name, SOURCE))) is None

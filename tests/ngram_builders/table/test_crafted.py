@@ -81,6 +81,7 @@ def sane(tmp_path: Path) -> Sane:
     return Sane(tmp_path)
 
 
+@pytest.mark.slow
 def test_no_crafted_table_makes_the_kernel_read_or_write_beyond_its_memory(sane: Sane) -> None:
     """Nor raises it anything but a sentence, nor do kernel and numpy answer differently from sound ones."""
     done = sane.ask(sane.compile(ROOT / compile_kernel.PACKAGE), SECONDS)
@@ -91,6 +92,7 @@ def test_no_crafted_table_makes_the_kernel_read_or_write_beyond_its_memory(sane:
     sys.stdout.write(f"seed {SEED}: {done.stdout}")
 
 
+@pytest.mark.slow
 def test_a_kernel_without_its_bound_is_found_out(sane: Sane) -> None:
     for name in compile_kernel.SOURCES:
         source = (ROOT / compile_kernel.PACKAGE / name).read_text(encoding="utf-8")

@@ -75,6 +75,7 @@ def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
     assert ids.dtype == np.int64
 
 
+@pytest.mark.slow
 @given(case=cases(), seed=st.integers(0, 1000), share=st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=300, deadline=None)
 def test_both_sides_in_one_call_are_the_same_as_numpy(compiled, case: Case, seed: int, share: float) -> None:
@@ -139,6 +140,7 @@ def test_many_wide_rows_and_many_candidates(compiled) -> None:
         np.testing.assert_array_equal(asked.successors(contexts, n), numpy_query.successors(pools, contexts, n))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
 @pytest.mark.parametrize("seed", range(2))
 def test_damage_gives_wrong_numbers_and_no_fault(compiled, tmp_path, monkeypatch, seed) -> None:

@@ -19,6 +19,7 @@ TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
 COLUMNS = build_columns(run_of_texts(TEXTS), 4)
 
 
+@pytest.mark.slow
 @given(case=cases())
 @settings(max_examples=300, deadline=None)
 def test_the_same_as_dictionaries_say(case: Case) -> None:

@@ -144,9 +144,8 @@ def commands(facts: Mapping[str, Any]) -> str:
     whole = f"{step} all --work DIR{_chosen_spelling(facts['tokenizer'])}"
     if (phase := plan.get("phase", "run")) in ("run", "decay"):
         stable = progress["tokens"] - plan.get("decay", 0)
-        started = f" --from START --layers {facts['shape']['layers']} --rate {plan['matrix_rate']}"
-        begun = started if "before" in progress else ""
-        return f"{whole}{begun} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
+        whole += _start_options(facts) if "before" in progress else ""
+        return f"{whole} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
     work = f"--work MORE --seed {plan['seed']}"
     steady = 1 - plan["decay"] / plan["tokens"]
     rates = f"--rate {plan['matrix_rate']} --decay-from {steady:.3f}"
@@ -159,6 +158,11 @@ def commands(facts: Mapping[str, Any]) -> str:
             f"{step} export {work} --kind {plan['phase']}",
         )
     )
+
+
+def _start_options(facts: Mapping[str, Any]) -> str:
+    """The options of a run that started from a model."""
+    return f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
 
 
 def _spelling(found: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Beam search, and branches of the first token: each draft reads its own tokens, k rows a pass.
+"""Beam search, and the most likely first tokens finished greedily: k rows of one batch in each pass.
 
-For comparison with `superpose`: the same signature, n-grams and stop rule, and batched, which is their best.
+Baselines of `superpose`, with the same signature, n-grams and stop rule.
 
-Legend: N rows, C candidate tokens, V vocabulary.
+Dimensions: N rows, C candidate tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import both_sides, fuse, likeliest
-from spd_lsp.decoding.hypotheses import Draft, ranked, settled
+from spd_lsp.decoding.hypotheses import Draft, ranked, worth
 from spd_lsp.decoding.superposed import FEW, Drafts, Model, Start, histories
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
-Options = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
+TokenOptions = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
 
 EMPTY = Draft((), 0.0)
 _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
-class Batch:
-    """Rows that go on from one prompt, and what they took."""
+class DraftBatch:
+    """Drafts of one prompt as rows of a batch, and their cost."""
 
     def __init__(self, model: Model, start: Start, settings: Settings, check: Check) -> None:
         self.model = model
@@ -37,18 +37,18 @@ class Batch:
 
     @property
     def full(self) -> bool:
-        """Whether drafts are as long as they may become."""
+        """Whether drafts have reached the limit of tokens."""
         return self.passes >= self.settings.max_tokens
 
-    def begin(self) -> Options:
-        """Read the prompt: how the one row that all drafts share may go on, [1, C]."""
+    def prefill(self) -> TokenOptions:
+        """Read the prompt, which is one row for all drafts. -> [1, C]"""
         self.check()
         logits = self.model.prefill(self.start.prompt, self.check)
         self.passes = 1
         return _row_options(logits[None], [EMPTY], self.start, self.settings)
 
-    def go_on(self, live: Sequence[Draft], parents: Sequence[int]) -> Options:
-        """Read the last token of each draft, which grew from row parents[i] of the step before. -> [N, C]."""
+    def step(self, live: Sequence[Draft], parents: Sequence[int]) -> TokenOptions:
+        """Read the last token of each draft, which extends row parents[i] of the step before. -> [N, C]"""
         self.check()
         logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)
         self.passes += 1
@@ -56,8 +56,8 @@ class Batch:
         return _row_options(logits, live, self.start, self.settings)
 
 
-def _row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Options:
-    """How each draft may go on by its own logits [N, V], mixed with the same n-grams as superposed drafts."""
+def _row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> TokenOptions:
+    """The options of each draft by its own logits [N, V], mixed with n-grams as for superposed drafts."""
     before = histories(start, live)  # [N, REACH]
     allowed = None if live[0].ids else start.allowed
     if start.interpolation is not None and settings.interpolation == "linear":
@@ -77,8 +77,8 @@ def _only(logits: Floats, allowed: Ids) -> Floats:
     return masked
 
 
-def grow(live: Sequence[Draft], options: Options, row: int, at: int) -> Draft:
-    """A row's draft with one of its options."""
+def extend(live: Sequence[Draft], options: TokenOptions, row: int, at: int) -> Draft:
+    """A row's draft with one more token."""
     ids, logp_f = options
     return Draft((*live[row].ids, int(ids[row, at])), live[row].score + float(logp_f[row, at]))
 
@@ -88,25 +88,38 @@ def longest(drafts: Sequence[Draft]) -> int:
     return max(len(draft.ids) for draft in drafts)
 
 
-def beam(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
-    """The k best drafts that beam search finds, ranked as superposed drafts are."""
-    k, by = settings.drafts, settings.ranking
-    batch = Batch(model, start, settings, check)
-    options = batch.begin()
-    live, parents, ended = select_rows(options, [EMPTY], start, settings)
-    finished = ranked(ended, by, start.reads)
-    while not batch.full and not settled(live, finished, k, by):
-        options = batch.go_on(live, parents)
-        live, parents, ended = select_rows(options, live, start, settings)
-        finished = ranked([*finished, *ended], by, start.reads)
-    best = ranked([*finished[:k], *live], by, start.reads)[:k]
+def beam(
+    model: Model, start: Start, settings: Settings, check: Check, length_penalty: float | None = None
+) -> Drafts:
+    """The k best drafts of beam search, best first.
+
+    They are ranked as superposed drafts are, or with a length penalty by log-probability / tokens^penalty: 0 is
+    the probability of the whole text, 1 the mean per token.
+    """
+    k = settings.drafts
+    ranking = settings.ranking if length_penalty is None else "probability"
+
+    def score(draft: Draft) -> float:
+        return worth(draft, ranking) if length_penalty is None else draft.score / len(draft.ids) ** length_penalty
+
+    def rank(drafts: Sequence[Draft]) -> list[Draft]:
+        return sorted(ranked(drafts, ranking, start.reads), key=score, reverse=True)
+
+    batch = DraftBatch(model, start, settings, check)
+    live, parents, ended = _select_rows(batch.prefill(), [EMPTY], start, settings)
+    finished = rank(ended)
+    # A live draft's probability only falls; with a penalty its score may rise, as in other beam searches.
+    while live and not batch.full and (len(finished) < k or max(map(score, live)) > score(finished[k - 1])):
+        live, parents, ended = _select_rows(batch.step(live, parents), live, start, settings)
+        finished = rank([*finished, *ended])
+    best = rank([*finished[:k], *live])[:k]
     return Drafts(best, batch.passes, longest([*finished, *live]), rows=batch.rows, spare=finished[k:])
 
 
-def select_rows(
-    options: Options, live: Sequence[Draft], start: Start, settings: Settings
+def _select_rows(
+    options: TokenOptions, live: Sequence[Draft], start: Start, settings: Settings
 ) -> tuple[list[Draft], list[int], list[Draft]]:
-    """The best k of all rows that go on, the row each grew from, and the finished ones met on the way to them."""
+    """The best k unfinished continuations, the row each extends, and the finished ones among the best."""
     k = settings.drafts
     few = 0 if settings.ranking == "mean" else FEW * k  # as in `superposed.select`
     scores = np.array([draft.score for draft in live])[:, None] + options[1]  # [N, C]
@@ -117,7 +130,7 @@ def select_rows(
         row, at = divmod(place, scores.shape[1])
         if (len(going) == k and seen >= few) or scores[row, at] == -np.inf:
             break
-        draft = grow(live, options, row, at)
+        draft = extend(live, options, row, at)
         if start.stop(draft.ids):
             finished.append(draft)
         elif len(going) < k:
@@ -127,11 +140,11 @@ def select_rows(
 
 
 def branches(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
-    """A draft for each of the k likeliest first tokens, finished greedily, best first."""
-    batch = Batch(model, start, settings, check)
-    options = batch.begin()
+    """A draft for each of the k most likely first tokens, finished greedily, best first."""
+    batch = DraftBatch(model, start, settings, check)
+    options = batch.prefill()
     firsts = np.argsort(-options[1][0], kind="stable")[: settings.drafts]
-    drafts = [grow([EMPTY], options, 0, int(at)) for at in firsts if np.isfinite(options[1][0, at])]
+    drafts = [extend([EMPTY], options, 0, int(at)) for at in firsts if np.isfinite(options[1][0, at])]
     parents = [0] * len(drafts)
     finished: list[Draft] = []
     while True:
@@ -141,8 +154,8 @@ def branches(model: Model, start: Start, settings: Settings, check: Check) -> Dr
         drafts = [draft for draft, ended in zip(drafts, ends, strict=True) if not ended]
         if not drafts or batch.full:
             break
-        options = batch.go_on(drafts, parents)
-        drafts = [grow(drafts, options, row, int(at)) for row, at in enumerate(options[1].argmax(axis=1))]
+        options = batch.step(drafts, parents)
+        drafts = [extend(drafts, options, row, int(at)) for row, at in enumerate(options[1].argmax(axis=1))]
         parents = list(range(len(drafts)))
     found = ranked([*finished, *drafts], settings.ranking, start.reads)
     return Drafts(found, batch.passes, longest(found), rows=batch.rows)

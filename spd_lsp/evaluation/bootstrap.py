@@ -1,10 +1,9 @@
-"""Confidence intervals where places cluster: packages are drawn again, and files within each drawn package.
+"""Bootstrap confidence intervals for clustered examples: packages are resampled, then files within each package.
 
-In: parts and wholes of each place. Out: means with 95 % intervals, for each arm and for differences between arms,
-which are paired: all arms are drawn together. Knows numbers only. With few packages such intervals are somewhat
-too narrow, as those of all bootstraps of few clusters are.
+Intervals of differences are paired: one resample serves all columns. With few packages the intervals are somewhat
+too narrow, as with every bootstrap of few clusters.
 
-Dimensions: F files, P packages, A arms, B repetitions.
+Dimensions: N examples, F files, P packages, A columns (arms or measures), B resamples.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, I64
 
-REPETITIONS = 4_000
-_FEWER = 1_000  # of `means`, which are asked of many columns
-_LEVEL = 95
+RESAMPLES = 4_000
+_RESAMPLES_OF_MEANS = 1_000  # `mean_intervals` is called with many columns
+_PERCENTILES = (2.5, 97.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with the bounds of its 95 % interval."""
+    """A mean with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -35,85 +34,87 @@ class Interval:
         return f"{self.mean:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
 
 
-class Draws:
-    """How often each file is drawn in each repetition."""
+class Bootstrap:
+    """How often each file is drawn in each resample."""
 
-    def __init__(self, packages: Sequence[str], files: Sequence[str], seed: int = 0, b: int = REPETITIONS) -> None:
-        """`packages` and `files`: of each place, in order; a file is told by its package and its name."""
+    def __init__(
+        self, packages: Sequence[str], files: Sequence[str], seed: int = 0, resamples: int = RESAMPLES
+    ) -> None:
+        """`packages` and `files` of each example; two packages may have files of one name."""
         names = list(zip(packages, files, strict=True))
         distinct = sorted(set(names))
-        places = {name: i for i, name in enumerate(distinct)}
-        self.file_of: I64 = np.array([places[name] for name in names], dtype=np.int64)  # [places]
-        self.counts = draw([package for package, _ in distinct], np.random.default_rng(seed), b)  # [B, F]
-
-    def by_file(self, values: F64) -> F64:
-        """The sums of the places' values in each file. [places, A] -> [F, A]"""
-        sums = np.zeros((self.counts.shape[1], values.shape[1]))
-        np.add.at(sums, self.file_of, values)
-        return sums
-
-    def means(self, parts: F64, wholes: F64) -> tuple[F64, F64]:
-        """Sum of parts over sum of wholes: [places, A] twice -> over all places [A], by repetition [B, A]."""
-        part, whole = self.by_file(parts), self.by_file(wholes)
-        drawn = _ratio(self.counts @ part, self.counts @ whole)
-        return _ratio(part.sum(axis=0), whole.sum(axis=0)), drawn
+        index = {name: i for i, name in enumerate(distinct)}
+        self._file_of: I64 = np.array([index[name] for name in names], dtype=np.int64)  # [N]
+        owners = [package for package, _ in distinct]
+        self._counts = resample_counts(owners, np.random.default_rng(seed), resamples)  # [B, F]
 
     def intervals(self, parts: F64, wholes: F64) -> list[Interval]:
-        """Each arm's mean. -> [A]"""
-        return [_interval(*both) for both in columns(*self.means(parts, wholes))]
+        """Sum of parts over sum of wholes, [N, A] each. -> A intervals."""
+        return _intervals(*self._ratios(parts, wholes))
 
-    def differences(self, parts: F64, wholes: F64, against: int) -> list[Interval]:
-        """Each arm's mean less that of the arm `against`. -> [A]"""
-        mean, drawn = self.means(parts, wholes)
-        return [_interval(*both) for both in columns(mean - mean[against], drawn - drawn[:, [against]])]
+    def differences(self, parts: F64, wholes: F64, baseline: int) -> list[Interval]:
+        """Each column's ratio minus that of column `baseline`, paired. -> A intervals."""
+        mean, resampled = self._ratios(parts, wholes)
+        return _intervals(mean - mean[baseline], resampled - resampled[:, [baseline]])
+
+    def _ratios(self, parts: F64, wholes: F64) -> tuple[F64, F64]:
+        """The ratios over all examples [A] and in each resample [B, A]."""
+        part, whole = self._sums_by_file(parts), self._sums_by_file(wholes)
+        resampled = _divide(self._counts @ part, self._counts @ whole)
+        return _divide(part.sum(axis=0), whole.sum(axis=0)), resampled
+
+    def _sums_by_file(self, values: F64) -> F64:
+        """[N, A] -> [F, A]."""
+        sums = np.zeros((self._counts.shape[1], values.shape[1]))
+        np.add.at(sums, self._file_of, values)
+        return sums
 
 
-def draw(packages: Sequence[str], rng: np.random.Generator, b: int) -> F64:
-    """How often each file is drawn: `packages` [F] says where it belongs. -> [B, F]
+def resample_counts(packages: Sequence[str], rng: np.random.Generator, resamples: int) -> F64:
+    """How often each file is drawn, given the package of each file [F]. -> [B, F]
 
-    A package drawn c times has its n files drawn c times n times, with equal chances.
+    A package drawn c times has its n files drawn c times n times, with equal probability.
     """
     names, members = np.unique(np.array(packages), return_inverse=True)
-    times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=b)  # [B, P]
-    counts = np.zeros((b, len(packages)))
+    times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)  # [B, P]
+    counts = np.zeros((resamples, len(packages)))
     for p in range(len(names)):
         files = np.flatnonzero(members == p)
         counts[:, files] = rng.multinomial(times[:, p] * len(files), np.full(len(files), 1 / len(files)))
     return counts
 
 
-def _ratio(part: F64, whole: F64) -> F64:
-    """part / whole, not a number where there is nothing."""
-    means: F64 = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return means
+def mean_intervals(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> list[Interval]:
+    """The mean of each column of [N, A], ignoring nan; `groups` are (repository, file) of each example.
+
+    With one repository only files are resampled, which says nothing about other repositories.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    finite = np.isfinite(numbers)
+    repositories, files = zip(*groups, strict=True)
+    bootstrap = Bootstrap(repositories, files, seed, _RESAMPLES_OF_MEANS)
+    return bootstrap.intervals(np.where(finite, numbers, 0.0), finite.astype(np.float64))
 
 
-def columns(mean: F64, drawn: F64) -> list[tuple[float, F64]]:
-    """Each arm's mean with its repetitions."""
-    return [(float(mean[a]), drawn[:, a]) for a in range(len(mean))]
+def mean_interval(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> Interval:
+    """The mean of one measure [N]."""
+    return mean_intervals(np.asarray(values, dtype=np.float64)[:, None], groups, seed)[0]
 
 
-def _interval(mean: float, drawn: F64) -> Interval:
-    """The middle 95 % of what was drawn."""
-    finite = drawn[np.isfinite(drawn)]
+def _divide(part: F64, whole: F64) -> F64:
+    """part / whole, nan where the denominator is 0."""
+    ratio: F64 = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return ratio
+
+
+def _intervals(mean: F64, resampled: F64) -> list[Interval]:
+    """Means [A] and resamples [B, A] -> percentile intervals."""
+    return [_interval(float(mean[a]), resampled[:, a]) for a in range(len(mean))]
+
+
+def _interval(mean: float, resampled: F64) -> Interval:
+    finite = resampled[np.isfinite(resampled)]
     if not len(finite):
         return Interval(mean, float("nan"), float("nan"))
-    low, high = np.percentile(finite, [(100 - _LEVEL) / 2, (100 + _LEVEL) / 2])
+    low, high = np.percentile(finite, _PERCENTILES)
     return Interval(mean, float(low), float(high))
-
-
-def means(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> list[Interval]:
-    """The mean of each column [N, M], nan left out, with its interval; `groups` are (repository, file) [N].
-
-    With one repository only files are drawn, which says nothing of other repositories.
-    """
-    found = np.asarray(values, dtype=np.float64)
-    there = np.isfinite(found)
-    repositories, files = zip(*groups, strict=True)
-    draws = Draws(repositories, files, seed, _FEWER)
-    return draws.intervals(np.where(there, found, 0.0), there.astype(np.float64))
-
-
-def mean(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> Interval:
-    """The mean of one measure [N]."""
-    return means(np.asarray(values, dtype=np.float64)[:, None], groups, seed)[0]

@@ -1,9 +1,9 @@
-"""Weights for `spd_lsp.completion.calibration`: how often drafts with some probability were what was written.
+"""Fit the weights of `spd_lsp.completion.calibration`: how often drafts of some probability are an exact match.
 
-In: records of places with an arm's drafts. Out: the weights of beta calibration, and what they gain where they
-were not fitted: each package is judged by weights from the others. Writes nothing.
+Beta calibration by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
+weights fitted to the others.
 
-Legend: N drafts. Five weights: c and a of first drafts, c and a of later ones, b of both.
+Dimensions: N drafts. Five weights: c and a of first drafts, c and a of later ones, b of both.
 """
 
 from __future__ import annotations
@@ -17,65 +17,66 @@ import numpy.typing as npt
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
 from spd_lsp.completion.calibration import LEAST
-from spd_lsp.evaluation.store import Record
+from spd_lsp.evaluation.quality.store import Record
 
-_PARTS = 10  # of the drafts, by what is said of them, that `gap` looks at
-_PENALTY = 1e-3  # on the squares of the weights, which have no end where p tells right from wrong without fault
+_BINS = 10  # of the calibration error
+_PENALTY = 1e-3  # on squared weights, which diverge where p separates right from wrong perfectly
 _STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ShownDrafts:
     """Drafts that were shown."""
 
     p: F64  # what each was ranked by [N]
-    first: F64  # 1 for the first of its place [N]
-    right: F64  # 1 for what was written [N]
+    first: F64  # 1 for the first draft of its example [N]
+    right: F64  # 1 for an exact match [N]
     package: npt.NDArray[np.str_]  # [N]
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Seen:
+    def where(self, chosen: npt.NDArray[np.bool_]) -> ShownDrafts:
         """Some of them."""
-        return Seen(self.p[chosen], self.first[chosen], self.right[chosen], self.package[chosen])
+        return ShownDrafts(self.p[chosen], self.first[chosen], self.right[chosen], self.package[chosen])
 
 
-def observed(records: Sequence[Record], label: str) -> Seen:
-    """All drafts of an arm."""
-    found = [
-        (p, place == 0, draft == record["place"]["target"], record["place"]["package"])
+def shown_drafts(records: Sequence[Record], label: str) -> ShownDrafts:
+    """All drafts of an arm; raise UserError for fewer than two packages."""
+    rows = [
+        (p, rank == 0, draft == record["example"]["target"], record["example"]["package"])
         for record in records
-        if (reply := record.get("arms", {}).get(label))
-        for place, (draft, p) in enumerate(zip(reply["drafts"], reply["probabilities"], strict=True))
+        if (result := record.get("arms", {}).get(label))
+        for rank, (draft, p) in enumerate(zip(result["drafts"], result["probabilities"], strict=True))
     ]
-    if len({package for *_, package in found}) < 2:
-        raise UserError(f"expected drafts of {label} in two packages or more, found fewer; ask that arm first")
-    p, first, right, package = zip(*found, strict=True)
-    return Seen(np.array(p), np.array(first, float), np.array(right, float), np.array(package))
+    if len({package for *_, package in rows}) < 2:
+        raise UserError(f"calibration needs drafts of {label} in two packages or more; run eval quality with them")
+    p, first, right, package = zip(*rows, strict=True)
+    return ShownDrafts(np.array(p), np.array(first, float), np.array(right, float), np.array(package))
 
 
-def _features(seen: Seen) -> F64:
-    """What the weights are multiplied with. [N, 5]"""
-    p = np.clip(seen.p, LEAST, 1 - LEAST)
-    return np.stack(
-        [seen.first, seen.first * np.log(p), 1 - seen.first, (1 - seen.first) * np.log(p), -np.log1p(-p)], axis=1
-    )
+def _features(drafts: ShownDrafts) -> F64:
+    """The factors of the weights. [N, 5]"""
+    p, first = np.clip(drafts.p, LEAST, 1 - LEAST), drafts.first
+    return np.stack([first, first * np.log(p), 1 - first, (1 - first) * np.log(p), -np.log1p(-p)], axis=1)
 
 
-def fit(seen: Seen) -> F64:
-    """The likeliest weights, by Newton's method. [5]"""
-    x, weights = _features(seen), np.array([0, 1, 0, 1, 1.0])
+def fit_weights(drafts: ShownDrafts) -> F64:
+    """Maximise the likelihood by Newton's method. -> [5]"""
+    x, weights = _features(drafts), np.array([0, 1, 0, 1, 1.0])
     for _ in range(_STEPS):
         q = _logistic(x @ weights)
-        slope = x.T @ (q - seen.right) + _PENALTY * weights
-        curve = (x * (q * (1 - q))[:, None]).T @ x + _PENALTY * np.eye(5)
-        step = np.linalg.solve(curve, slope)
-        while _cost(x, seen.right, weights - step) > _cost(x, seen.right, weights) and np.abs(step).max() > 1e-9:
+        gradient = x.T @ (q - drafts.right) + _PENALTY * weights
+        hessian = (x * (q * (1 - q))[:, None]).T @ x + _PENALTY * np.eye(5)
+        step = np.linalg.solve(hessian, gradient)
+        while (
+            _objective(x, drafts.right, weights - step) > _objective(x, drafts.right, weights)
+            and np.abs(step).max() > 1e-9
+        ):
             step /= 2
         weights = weights - step
     return weights
 
 
-def _cost(x: F64, right: F64, weights: F64) -> float:
-    """What `fit` makes small: -log p of all that was seen, and the penalty."""
+def _objective(x: F64, right: F64, weights: F64) -> float:
+    """The negative log-likelihood and the penalty."""
     z = x @ weights
     return float(np.logaddexp(0, z).sum() - right @ z + _PENALTY / 2 * weights @ weights)
 
@@ -85,39 +86,40 @@ def _logistic(z: F64) -> F64:
     return np.asarray(np.exp(-np.logaddexp(0, -z)))
 
 
-def said(seen: Seen, weights: F64) -> F64:
-    """Of each draft, how often one like it is right by these weights. [N]"""
-    return _logistic(_features(seen) @ weights)
+def predict(drafts: ShownDrafts, weights: F64) -> F64:
+    """The calibrated probability of each draft. [N]"""
+    return _logistic(_features(drafts) @ weights)
 
 
-def said_elsewhere(seen: Seen) -> F64:
-    """The same, by weights from the other packages. [N]"""
-    told = np.empty(len(seen.p))
-    for package in np.unique(seen.package):
-        own = seen.package == package
-        told[own] = said(seen.where(own), fit(seen.where(~own)))
-    return told
+def cross_validated(drafts: ShownDrafts) -> F64:
+    """The calibrated probability of each draft by weights from the other packages. [N]"""
+    predicted = np.empty(len(drafts.p))
+    for package in np.unique(drafts.package):
+        own = drafts.package == package
+        predicted[own] = predict(drafts.where(own), fit_weights(drafts.where(~own)))
+    return predicted
 
 
-def gap(told: F64, right: F64) -> float:
-    """How far what is said is from the share that is right: mean over ten parts of the drafts, by what is said."""
-    parts = np.array_split(np.argsort(told, kind="stable"), min(_PARTS, len(told)))
-    return float(sum(len(part) * abs(told[part].mean() - right[part].mean()) for part in parts) / len(told))
+def calibration_error(predicted: F64, right: F64) -> float:
+    """The expected calibration error over ten bins of equal size."""
+    bins = np.array_split(np.argsort(predicted, kind="stable"), min(_BINS, len(predicted)))
+    return float(sum(len(b) * abs(predicted[b].mean() - right[b].mean()) for b in bins) / len(predicted))
 
 
-def loss(told: F64, right: F64) -> float:
-    """-log of what was said of what happened, mean over drafts, in nats."""
-    told = np.clip(told, LEAST, 1 - LEAST)
-    return float(-np.where(right > 0, np.log(told), np.log1p(-told)).mean())
+def log_loss(predicted: F64, right: F64) -> float:
+    """The mean over drafts, in nats."""
+    predicted = np.clip(predicted, LEAST, 1 - LEAST)
+    return float(-np.where(right > 0, np.log(predicted), np.log1p(-predicted)).mean())
 
 
-def as_line(label: str, seen: Seen) -> str:
-    """An arm's weights as `confidence` writes them, and what they gain."""
-    c, a, later_c, later_a, b = fit(seen)
-    told = said_elsewhere(seen)
+def describe_fit(label: str, drafts: ShownDrafts) -> str:
+    """An arm's weights as `completion.calibration` writes them, and what they gain."""
+    c, a, later_c, later_a, b = fit_weights(drafts)
+    held_out, right = cross_validated(drafts), drafts.right
+    errors = [100 * calibration_error(p, right) for p in (drafts.p, held_out)]
+    losses = [log_loss(p, right) for p in (drafts.p, held_out)]
     return (
-        f"{label}, {len(seen.p):,} drafts: "
+        f"{label}, {len(drafts.p):,} drafts: "
         f"(({c:.2f}, {a:.2f}, {b:.2f}), ({later_c:.2f}, {later_a:.2f}, {b:.2f})); "
-        f"gap {100 * gap(seen.p, seen.right):.1f} to {100 * gap(told, seen.right):.1f} points, "
-        f"loss {loss(seen.p, seen.right):.3f} to {loss(told, seen.right):.3f}"
+        f"calibration error {errors[0]:.1f} to {errors[1]:.1f} points, log loss {losses[0]:.3f} to {losses[1]:.3f}"
     )

@@ -1,4 +1,4 @@
-"""All decoders by name: the two of the product, and those they are compared with.
+"""All decoders by name: the two of the product and their baselines.
 
 All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass `superposed`
 reads one position per stream, `greedy` one, the others one per unfinished draft; `rescored` adds one pass over all

@@ -1,6 +1,6 @@
-"""A report -> Markdown, JSON and a figure: the one writer of every command that measures. Measures nothing itself.
+"""Write a report as Markdown, JSON and a figure: the one writer of every command that measures something.
 
-Figures need matplotlib, which comes with the extra `bench`; without it the rest is written.
+Figures need matplotlib, which the extra `bench` installs; without it the rest is written.
 """
 
 from __future__ import annotations
@@ -8,30 +8,31 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from ngram_builders.errors import UserError
+from ngram_builders.programs import AWAY
 from spd_lsp.evaluation.bootstrap import Interval
-from spd_lsp.evaluation.drawing import import_matplotlib
-
-Draw = Callable[[Any], None]  # draws on a matplotlib Figure
 
 Cell = str | int | float | Interval | None
+Point = tuple[float | str, Interval]  # x, a number or a category, and y
 
-_ENDINGS = (".md", ".json", ".png")
-_NUMBERS = re.compile(r"\**[-+]?\d")
+_SUFFIXES = (".md", ".json", ".png")
+_NUMBER = re.compile(r"\**[-+]?\d")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under one caption; a mean is written with its interval."""
+    """Rows of cells under a caption; an interval is one cell."""
 
     caption: str
     columns: Sequence[str]
@@ -39,112 +40,147 @@ class Table:
     digits: int = 2
 
     def __str__(self) -> str:
-        """The table in Markdown, ready for a README."""
-        told = table([self.columns, *([self.cell(cell) for cell in row] for row in self.rows)])
-        return f"{self.caption}\n\n{told}" if self.caption else told
+        """Return the table in Markdown."""
+        text = markdown_table([self.columns, *([self._cell(cell) for cell in row] for row in self.rows)])
+        return f"{self.caption}\n\n{text}" if self.caption else text
 
-    def cell(self, cell: Cell) -> str:
-        """One cell as text."""
-        if isinstance(cell, Interval):
-            return f"{cell:.{self.digits}f}" if math.isfinite(cell.mean) else "-"
-        if isinstance(cell, float):
-            return f"{cell:.{self.digits}f}" if math.isfinite(cell) else "-"
+    def _cell(self, cell: Cell) -> str:
+        if isinstance(cell, float | Interval):
+            mean = cell.mean if isinstance(cell, Interval) else cell
+            return f"{cell:.{self.digits}f}" if math.isfinite(mean) else "-"
         return "-" if cell is None else str(cell)
 
 
 @dataclass(frozen=True, slots=True)
+class Panel:
+    """One plot of a figure: a line with error bars for each series."""
+
+    x_label: str
+    y_label: str
+    series: Mapping[str, Sequence[Point]]
+    log: str = ""  # the logarithmic axes: "x", "y" or "xy"
+    horizontal: bool = False  # categories are listed down the left side
+
+    def draw(self, axes: Any) -> None:
+        """Draw on matplotlib axes."""
+        for number, (name, points) in enumerate(self.series.items()):
+            positions = [x for x, _ in points]
+            values = [y.mean for _, y in points]
+            errors = [[y.mean - y.low for _, y in points], [y.high - y.mean for _, y in points]]
+            if self.horizontal:
+                offset = 0.18 * (number - (len(self.series) - 1) / 2)
+                places = [at + offset for at in range(len(points))]
+                axes.errorbar(values, places, xerr=errors, fmt="o", markersize=3, linewidth=1, label=name)
+                axes.set_yticks(range(len(points)), positions)
+            else:
+                axes.errorbar(positions, values, yerr=errors, marker=".", capsize=2, linewidth=1, label=name)
+        if self.horizontal:
+            axes.invert_yaxis()
+        for axis in self.log:
+            getattr(axes, f"set_{axis}scale")("log")
+            _write_plain_ticks(getattr(axes, f"{axis}axis"))
+        axes.set(xlabel=self.x_label, ylabel=self.y_label)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=6)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What one command found."""
+    """The results of one command."""
 
     name: str  # of its files
     title: str
-    facts: Mapping[str, Any]  # model, seed, sizes: what somebody needs to repeat it
-    parts: Sequence[Table | str]  # in their order; a text is Markdown
-    data: Mapping[str, Any] = field(default_factory=dict)  # all numbers, none rounded
-    draw: Draw | None = None
-    size: tuple[float, float] = (9.0, 4.0)  # of the figure, in inches
+    facts: Mapping[str, Any]  # model, seed, sizes: what it takes to reproduce the numbers
+    parts: Sequence[Table | str]  # in order; a string is Markdown
+    data: Mapping[str, Any] = field(default_factory=dict)  # all numbers, unrounded
+    panels: Sequence[Panel] = ()  # of its figure
 
     def markdown(self) -> str:
-        """All of it as text."""
+        """Return the report as text."""
         facts = "\n".join(f"- {name}: {value}" for name, value in self.facts.items())
         return "\n\n".join([f"# {self.title}", *([facts] if facts else []), *map(str, self.parts)]) + "\n"
 
     def json(self) -> str:
-        """All of it for programs; what is no number is null."""
+        """Return the report for programs; nan becomes null."""
         tables = [
-            {"caption": one.caption, "columns": list(one.columns), "rows": [_jsonable(row) for row in one.rows]}
-            for one in self.parts
-            if isinstance(one, Table)
+            {"caption": part.caption, "columns": list(part.columns), "rows": [_jsonable(row) for row in part.rows]}
+            for part in self.parts
+            if isinstance(part, Table)
         ]
-        told = {"name": self.name, "title": self.title, "facts": _jsonable(self.facts), "tables": tables}
-        return json.dumps({**told, "data": _jsonable(self.data)}, indent=1, ensure_ascii=False) + "\n"
+        head = {"name": self.name, "title": self.title, "facts": _jsonable(self.facts), "tables": tables}
+        return json.dumps({**head, "data": _jsonable(self.data)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Write NAME.md, NAME.json and, where it can be drawn, NAME.png. -> what was written."""
-    endings = _ENDINGS if report.draw and figures_possible() else _ENDINGS[:-1]
-    return [save(report, folder / f"{report.name}{ending}") for ending in endings]
+    """Write NAME.md, NAME.json and, with matplotlib, NAME.png. -> the files written."""
+    suffixes = _SUFFIXES if report.panels and _can_draw_figures() else _SUFFIXES[:-1]
+    return [save(report, folder / f"{report.name}{suffix}") for suffix in suffixes]
+
+
+def publish(report: Report, folder: Path) -> None:
+    """Write a report to a folder, print it, and name its files on standard error."""
+    written = write(report, folder)
+    click.echo(report.markdown())
+    click.echo(f"wrote {', '.join(map(str, written))}", err=True)
+    if report.panels and not _can_draw_figures():
+        click.echo("no figure: matplotlib is missing; pip install 'spd-lsp[bench]'", err=True)
 
 
 def save(report: Report, path: Path) -> Path:
-    """Write the report as the name's ending says; `check_target` has seen the name."""
+    """Write the report in the format of the file's suffix, which `check_target` has accepted."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix != ".png":
             path.write_text(report.markdown() if path.suffix == ".md" else report.json(), encoding="utf-8")
-        elif report.draw is not None:
-            _draw_figure(report.draw, report.size, path)
+        else:
+            _draw_figure(report.panels, path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
     return path
 
 
-def check_target(path: Path, endings: Sequence[str] = _ENDINGS) -> None:
-    """Refuse a file name with another ending, and a figure without what draws it."""
-    if path.suffix not in endings:
-        *others, last = endings
-        raise UserError(
-            f"expected a name that ends in {', '.join(others)} or {last}, found {path.name}; choose one"
-        )
-    if path.suffix == ".png" and not figures_possible():
-        raise UserError("expected matplotlib for a figure, found none; run: pip install 'spd-lsp[bench]'")
+def check_target(path: Path) -> None:
+    """Refuse a file name with an unknown suffix, and a figure without matplotlib."""
+    if path.suffix not in _SUFFIXES:
+        raise UserError(f"cannot write {path.name}: the name must end in .md, .json or .png")
+    if path.suffix == ".png" and not _can_draw_figures():
+        raise UserError("a figure needs matplotlib; run: pip install 'spd-lsp[bench]'")
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, its first row the heads; numbers stand to the right, short rows are filled."""
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the first row is its head, short rows are filled, numbers are aligned right."""
     width = len(rows[0])
     filled = [[*(cell.replace("|", "\\|") for cell in row), *[""] * (width - len(row))] for row in rows]
     head, *body = filled
-    rule = ["--:" if at and _numeric([line[at] for line in body]) else "---" for at in range(width)]
+    rule = ["--:" if at and _is_numeric([line[at] for line in body]) else "---" for at in range(width)]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *body])
 
 
-def _numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers, beside cells that are empty."""
-    return any(cells) and all(_NUMBERS.match(cell) or cell in ("", "-") for cell in cells)
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Whether all cells of a column that are not empty hold numbers."""
+    return any(cells) and all(_NUMBER.match(cell) or cell in ("", "-") for cell in cells)
 
 
 def percent(value: Interval, *, bounds: bool = True) -> str:
-    """Example: `24.5 (20.1 to 28.9)`, in per cent."""
+    """Example: `24.5 (20.1 to 28.9)`."""
     mean = f"{100 * value.mean:.1f}"
     return f"{mean} ({100 * value.low:.1f} to {100 * value.high:.1f})" if bounds else mean
 
 
 def points(value: Interval | None) -> str:
-    """A difference in percentage points; bold where the interval leaves zero out."""
+    """Format a difference in percentage points, bold if its interval excludes zero."""
     if value is None:
         return ""
-    told = plain_points(value)
-    return f"**{told}**" if value.low > 0 or value.high < 0 else told
+    text = plain_points(value)
+    return f"**{text}**" if value.low > 0 or value.high < 0 else text
 
 
 def plain_points(value: Interval) -> str:
-    """Example: `+2.1 (-0.3 to +4.5)`, in percentage points."""
+    """Example: `+2.1 (-0.3 to +4.5)`."""
     return f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
 
 
 def _jsonable(value: Any) -> Any:
-    """Arrays as lists, records as objects, what is no number as null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _jsonable({one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
     if isinstance(value, Mapping):
@@ -158,30 +194,40 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
-def figures_possible() -> bool:
-    """Whether figures can be drawn."""
+def _can_draw_figures() -> bool:
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
-def _draw_figure(draw: Draw, size: tuple[float, float], path: Path) -> None:
-    """Draw and save as PNG, without a screen."""
+def _draw_figure(panels: Sequence[Panel], path: Path) -> None:
+    """Draw panels side by side and save them as PNG, without a display."""
     import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, dpi=130, layout="constrained")
+    rows = max(
+        (len(points) for panel in panels if panel.horizontal for points in panel.series.values()), default=0
+    )
+    figure = Figure(figsize=(5.4 * len(panels), max(4.4, 1.5 + 0.34 * rows)), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    draw(figure)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        panel.draw(axes)
     figure.savefig(path)
 
 
-def error_bars(found: Sequence[Interval]) -> list[list[float]]:
-    """How far intervals reach below and above their means."""
-    return [[one.mean - one.low for one in found], [one.high - one.mean for one in found]]
+def import_matplotlib() -> Any:
+    """Import matplotlib without the `matplotlibrc` of the working directory, which others may have written."""
+    before = Path.cwd()
+    os.chdir(AWAY)
+    try:
+        import matplotlib
+    finally:
+        os.chdir(before)
+    return matplotlib
 
 
-def plain_ticks(axis: Any) -> None:
-    """Round numbers along a logarithmic axis of a figure, written as such."""
+def _write_plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis with round numbers."""
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

@@ -1,6 +1,6 @@
-"""Where commands put what they found, which holds pieces of the code it was found on: with the user, for the user.
+"""The folder for results, which hold pieces of the code they come from: the user's own, readable by the user only.
 
-Nothing goes to the working directory, which others may read or may have prepared, unless it was named.
+Nothing goes to the working directory, which others may read or may have prepared, unless it is named.
 """
 
 from __future__ import annotations
@@ -16,29 +16,33 @@ import platformdirs
 
 
 def out_option(name: str, help: str) -> Callable[[Any], Any]:
-    """`--out` of a command; without it, a folder of the user's for these repositories and this model."""
+    """`--out` of a command, by default a folder of the user's for these repositories and this model."""
 
-    def chosen(context: click.Context, option: click.Parameter, value: Path | None) -> Path:
-        given = context.params
-        asked = given.get("repos") or given.get("names") or ()
-        return value or _folder(name, [Path(one).resolve() for one in asked], given.get("model") or "starter")
+    def choose_folder(context: click.Context, option: click.Parameter, value: Path | None) -> Path:
+        repos = context.params.get("repos") or context.params.get("names") or ()
+        return value or _default_folder(
+            name, [Path(repo).resolve() for repo in repos], context.params.get("model") or "starter"
+        )
 
-    kind = click.Path(path_type=Path, file_okay=False)
     return click.option(
-        "--out", type=kind, callback=chosen, show_default="the user's folder for results", help=help
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        callback=choose_folder,
+        show_default="the user's folder for results",
+        help=help,
     )
 
 
-def for_the_user_alone() -> None:
-    """Until the command ends, whatever is written can be read by its user only."""
+def restrict_file_access() -> None:
+    """Until the command ends, files it writes are readable by the user only."""
     before = os.umask(0o077)
     click.get_current_context().call_on_close(lambda: os.umask(before))
 
 
-def _folder(name: str, repos: Sequence[Path], model: str) -> Path:
+def _default_folder(name: str, repos: Sequence[Path], model: str) -> Path:
     """Example: `~/.local/state/spd-lsp/tune/my-repo-1f2e3d4c`."""
-    place = Path(platformdirs.user_state_dir("spd-lsp", appauthor=False)) / name
+    folder = Path(platformdirs.user_state_dir("spd-lsp", appauthor=False)) / name
     if not repos:
-        return place
-    asked = "\0".join([*map(str, repos), model])
-    return place / f"{repos[0].name}-{blake2b(os.fsencode(asked), digest_size=4).hexdigest()}"
+        return folder
+    identity = "\0".join([*map(str, repos), model])
+    return folder / f"{repos[0].name}-{blake2b(os.fsencode(identity), digest_size=4).hexdigest()}"

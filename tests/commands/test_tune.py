@@ -12,16 +12,20 @@ from click.testing import CliRunner, Result
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.commands.tune import FEWEST
+from spd_lsp.commands.tune import MIN_EXAMPLES
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned, write_tuned
-from spd_lsp.evaluation.coordinate_descent import COORDINATES, Coordinate, values
-from spd_lsp.evaluation.walk import arm_of
+from spd_lsp.evaluation.coordinate_descent import COORDINATES, Coordinate, setting_coordinate
+from spd_lsp.evaluation.tuning import arm_of
 from spd_lsp.ngrams.interpolation import ROWS, Domains, whole_rows
 from tests.conftest import STARTER
 
 SOURCES = Path(__file__).parents[2] / "ngram_builders"
-SHORT = (COORDINATES[0], COORDINATES[1], values("temperature", 0.3, None))  # the formula, weights, one setting
+SHORT = (
+    COORDINATES[0],
+    COORDINATES[1],
+    setting_coordinate("temperature", 0.3, None),
+)  # the formula, weights, one setting
 
 
 def run(data: Path, *arguments: str) -> Result:
@@ -36,7 +40,7 @@ def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk_only(monkeypatch, SHORT)
-    asked = ("ngrams", "tune", str(SOURCES), "--places", str(FEWEST), "--out", str(tmp_path / "grid"))
+    asked = ("ngrams", "tune", str(SOURCES), "--examples", str(MIN_EXAMPLES), "--out", str(tmp_path / "grid"))
     told = run(tmp_path, *asked)
     assert told.exit_code == 0, told.output
     grid = json.loads((tmp_path / "grid" / "tune.json").read_text())
@@ -46,10 +50,10 @@ def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
     assert read_tuned(tmp_path, "starter") == {name: kept[name] for name in kept if name != "weights"}
     assert (read_order_weights(tmp_path, "starter") is None) == ("weights" not in kept)
     assert ("nothing is kept" in told.output) == (not kept)
-    before = (tmp_path / "grid" / "places.jsonl").read_bytes()
+    before = (tmp_path / "grid" / "examples.jsonl").read_bytes()
     again = run(tmp_path, *asked)
     assert again.output == told.output
-    assert (tmp_path / "grid" / "places.jsonl").read_bytes() == before
+    assert (tmp_path / "grid" / "examples.jsonl").read_bytes() == before
 
 
 def test_undo_goes_back_to_the_settings_as_they_come(tmp_path: Path) -> None:
@@ -116,7 +120,7 @@ def test_what_is_fitted_serves_completions_until_it_is_undone(data: Path) -> Non
 def test_a_table_of_little_text_is_not_fitted(data: Path) -> None:
     told = run(data, "ngrams", "tune", "small")
     assert told.exit_code == 1
-    assert "found less; run: spd-lsp build-ngrams REPO --domain small" in told.output
+    assert "was built from fewer than 500 tokens" in told.output
 
 
 def test_an_unknown_table_is_named(data: Path) -> None:
@@ -148,7 +152,7 @@ def test_what_holds_pieces_of_the_code_is_written_for_the_user_alone_and_not_int
     for name in "abcdefghijkl":
         lines = [f"def {name}_{n}(first, second):\n    return first.part(second, {n})\n\n" for n in range(9)]
         (tmp_path / "code" / f"{name}.py").write_text("\n".join(lines))
-    asked = ("ngrams", "tune", str(tmp_path / "code"), "--places", str(FEWEST), "--dry-run")
+    asked = ("ngrams", "tune", str(tmp_path / "code"), "--examples", str(MIN_EXAMPLES), "--dry-run")
     told = run(tmp_path / "data", *asked)
     assert told.exit_code == 0, told.output
     assert [*(tmp_path / "cwd").iterdir()] == []

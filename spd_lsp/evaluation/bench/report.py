@@ -13,7 +13,8 @@ from spd_lsp.evaluation.bench.editors import DRAFTS
 from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.session import Found, Key
-from spd_lsp.evaluation.report_writer import Report, Table
+from spd_lsp.evaluation.bootstrap import Interval
+from spd_lsp.evaluation.report_writer import Panel, Report, Table
 
 NO_DIFFERENCE = "no difference shown"
 _TAKEN = (
@@ -39,15 +40,6 @@ NAMES = {
     "transformers beam": "transformers beam search",
     LLAMA_CPP: "llama.cpp, batched",
     "reading": "reading the weights (limit)",
-}
-_STYLES = {
-    "superposed": "o-",
-    "rescored": "v-",
-    "nucleus": "s--",
-    "beam": "^--",
-    "transformers nucleus": "s:",
-    "transformers beam": "^:",
-    LLAMA_CPP: "d-.",
 }
 
 
@@ -88,8 +80,7 @@ def report_of(found: Found) -> Report:
         facts(found),
         [Table(caption, head, rows) for caption, (head, *rows) in tables.items()],
         rounds(found),
-        lambda figure: draw(figure, found),
-        (8.0, 5.0),
+        [_panel(found)],
     )
 
 
@@ -242,23 +233,16 @@ def rounds(found: Found) -> dict[str, Any]:
     }
 
 
-def draw(figure: Any, found: Found) -> None:
-    """Time of a token by k, with quartiles."""
+def _panel(found: Found) -> Panel:
+    """Time of a token by k, with quartiles; contenders that write one draft are level lines."""
     clock = _clock_of(found)
-    axes = figure.subplots()
-    for name, style in _STYLES.items():
-        line = sorted(
-            (k, Spread.of(per_token(runs, clock))) for (one, k), runs in found.runs.items() if one == name
-        )
-        bars = [[s.median - s.low for _, s in line], [s.high - s.median for _, s in line]]
-        axes.errorbar(
-            [k for k, _ in line], [s.median for _, s in line], yerr=bars, fmt=style, capsize=3, label=NAMES[name]
-        )
-    for name, colour in zip(SINGLE, ("0.7", "0.4", "0.1"), strict=True):
-        axes.axhline(
-            Spread.of(per_token(found.runs[name, 1], clock)).median, color=colour, lw=1, label=NAMES[name]
-        )
+    ks = sorted({k for _, k in found.runs})
+    series: dict[str, list[tuple[float | str, Interval]]] = {}
+    for name in dict.fromkeys(name for name, _ in found.runs):
+        for k in ks:
+            key = (name, 1 if name in SINGLE else k)
+            if key in found.runs:
+                spread = Spread.of(per_token(found.runs[key], clock))
+                series.setdefault(NAMES[name], []).append((k, Interval(spread.median, spread.low, spread.high)))
     what = "processor time" if clock is cpu else "wall clock"
-    axes.set(xlabel="k, drafts written at once", ylabel=f"ms of {what} for a token of all drafts", ylim=(0, None))
-    axes.set_title(f"{found.asked['model']} on {found.machine['processor']}", fontsize=10)
-    axes.legend(fontsize=8)
+    return Panel("k, drafts written at once", f"ms of {what} for a token of all drafts", series)

@@ -9,8 +9,6 @@ import click
 
 from ngram_builders.errors import UserError
 
-_ENDINGS = (".md", ".json")
-
 
 def numbers(text: str) -> tuple[int, ...]:
     """Example: `8,1` -> (1, 8)."""
@@ -62,7 +60,7 @@ def gpu(
 
     try:
         for path in out:
-            check_target(path, _ENDINGS)
+            check_target(path)
         asked = Asked(shape, device, context, tokens, repeat, numbers(rows), numbers(editors), requests, compiled)
         tell(f"a network of shape {shape}")
         subject = prepare(shape, device, longest(asked), compiled)

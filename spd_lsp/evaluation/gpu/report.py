@@ -16,7 +16,7 @@ NEAR, LITTLE, MORE = 0.7, 1.05, 2.0  # what is aimed at: see `_goals`
 def report_of(found: Found) -> Report:
     """Tables, what they were taken from, and all rounds."""
     tables = {
-        "Wall clock, medians with quartiles. Weights are random: times do not depend on them.": _goals(found),
+        "Wall clock, medians with quartiles. OrderWeights are random: times do not depend on them.": _goals(found),
         "A step: one superposed position of each request. The limit is the time to read the weights, and the keys "
         "and values of each request's prompt, once. Whole: with all logits on the host; few logits: with those "
         "that choosing needs.": _step_table(found),

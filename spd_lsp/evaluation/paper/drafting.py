@@ -1,182 +1,174 @@
-"""The paper's ways to write drafts, at fixed lengths as in its experiments, and what they are judged by.
+"""The paper's decoding methods at fixed lengths, as in its experiments, and the judge of their drafts.
 
-Comes in: passages and a model. Goes out: ids of drafts, and how surprised a judge is. No text, except where the
-judge has another tokenizer.
-
-Legend: K drafts, T tokens of a draft.
+Dimensions: K drafts, T tokens of a draft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
+from ngram_builders.table.format import Columns
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.decoding.superposed import Drafts, Model, Start
-from spd_lsp.evaluation.arms import FlatModel
 from spd_lsp.evaluation.decoders import DECODERS
-from spd_lsp.evaluation.paper.passages import Passage, Source
+from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
+from spd_lsp.evaluation.quality.arm_runner import UniformModel
+from spd_lsp.evaluation.sampling import sample
 from spd_lsp.ngrams.interpolation import LONGEST, Mixture
 from spd_lsp.settings import Settings
 
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
-NUCLEUS = Settings(temperature=0.6, candidates=50)  # top_p 0.9 stands in the decoder
-PLAIN = Settings()
+NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
+DEFAULTS = Settings()
+REPOSITORY_WEIGHT = 0.7
 
-SPD = "SPD, paper's formula"
+SPD_PAPER = "SPD, paper's formula"
+SPD_LINEAR = "SPD, linear n-grams"
+REAL_TEXT = "the real text"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to write drafts."""
+class Method:
+    """A decoder with its settings."""
 
     name: str
     decoder: str
-    settings: Settings = PLAIN
+    settings: Settings = DEFAULTS
     ngrams: bool = False
-    flat: bool = False  # without a model: n-grams alone
+    without_model: bool = False  # n-grams alone
 
-    def drafting(self, k: int, tokens: int) -> Settings:
-        """Its settings for k drafts of so many tokens."""
+    def settings_for(self, k: int, tokens: int) -> Settings:
+        """The settings for k drafts of so many tokens."""
         return replace(self.settings, drafts=k, max_tokens=tokens)
 
 
-WAYS = (
-    Way("nucleus", "nucleus", NUCLEUS),
-    Way("greedy", "greedy"),
-    Way("beam", "beam"),
-    Way("n-grams alone", "greedy", ngrams=True, flat=True),
-    Way("SPD without n-grams", "superposed"),
-    Way(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
-    Way(SPD, "superposed", PAPER, ngrams=True),
-    Way("SPD, nested n-grams", "superposed", ngrams=True),
-    Way("nucleus, nested n-grams", "nucleus", NUCLEUS, ngrams=True),
-    Way("greedy, nested n-grams", "greedy", ngrams=True),
-    Way("beam, nested n-grams", "beam", ngrams=True),
+METHODS = (
+    Method("nucleus", "nucleus", NUCLEUS),
+    Method("greedy", "greedy"),
+    Method("beam", "beam"),
+    Method("n-grams alone", "greedy", ngrams=True, without_model=True),
+    Method("SPD without n-grams", "superposed"),
+    Method(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
+    Method(SPD_PAPER, "superposed", PAPER, ngrams=True),
+    Method(SPD_LINEAR, "superposed", ngrams=True),
+    Method("nucleus, linear n-grams", "nucleus", NUCLEUS, ngrams=True),
+    Method("greedy, linear n-grams", "greedy", ngrams=True),
+    Method("beam, linear n-grams", "beam", ngrams=True),
 )
 
 
-def never(ids: tuple[int, ...]) -> bool:
-    """Drafts of a fixed length stop for nothing else, as in the paper's experiments."""
-    return False
-
-
-class Reader(Model, Protocol):
-    """A model that also says how likely drafts are."""
+class DraftReader(Model, Protocol):
+    """A model that also scores whole drafts."""
 
     def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Log-probability of each token of each draft after the prompt."""
+        """Return the log-probability of each token of each draft after the prompt."""
 
 
 @dataclass(slots=True)
-class Writer:
-    """Writes drafts for passages, each way at its place in turn."""
+class DraftWriter:
+    """A model that continues passages by any method."""
 
-    model: Reader
+    model: DraftReader
     tokens: Tokens
-    mixtures: dict[str, Mixture]  # repository -> what is known of its other files
-    flat: FlatModel = field(init=False)
+    mixtures: dict[str, Mixture]  # repository -> the n-grams of its other files
+    uniform: UniformModel = field(init=False)
 
     def __post_init__(self) -> None:
-        self.flat = FlatModel(self.tokens.vocab_size)
+        self.uniform = UniformModel(self.tokens.vocab_size)
 
     def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> Start:
-        """Where drafts of a passage begin."""
-        read = passage.prefix(prefix)
-        history = read[-LONGEST:]
-        return Start(read, never, history, self.mixtures.get(passage.repository) if ngrams else None)
+        """The decoder's input at a passage; drafts end at their length only."""
+        ids = passage.prefix(prefix)
+        mixture = self.mixtures.get(passage.repository) if ngrams else None
+        return Start(ids, lambda ids: False, ids[-LONGEST:], mixture)
 
-    def write(self, way: Way, passage: Passage, *, k: int, prefix: int, tokens: int) -> Drafts:
-        """k drafts of so many tokens, best first; nucleus gives every sample, in the order drawn."""
-        start, settings = self.start(passage, prefix, ngrams=way.ngrams), way.drafting(k, tokens)
-        model: Model = self.flat if way.flat else self.model
-        if way.decoder == "nucleus":
-            return samples(model, start, settings)
-        return DECODERS[way.decoder](model, start, settings, lambda: None)
+    def write(self, method: Method, passage: Passage, *, k: int, prefix: int, tokens: int) -> Drafts:
+        """Write k drafts of so many tokens, best first; samples in the order drawn."""
+        start, settings = self.start(passage, prefix, ngrams=method.ngrams), method.settings_for(k, tokens)
+        return decode(self.uniform if method.without_model else self.model, method, start, settings)
 
 
-def samples(model: Model, start: Start, settings: Settings) -> Drafts:
-    """k nucleus samples, the same text as often as it was drawn: a mean over them is that of one sample."""
-    from spd_lsp.evaluation.sampling import sample
+def decode(model: Model, method: Method, start: Start, settings: Settings) -> Drafts:
+    """Decode by a method; nucleus returns every sample, the same text as often as it was drawn."""
+    if method.decoder == "nucleus":
+        return nucleus_samples(model, start, settings)
+    return DECODERS[method.decoder](model, start, settings, lambda: None)
 
+
+def nucleus_samples(model: Model, start: Start, settings: Settings) -> Drafts:
+    """k independent samples: a mean over them is the expectation for one sample."""
     drawn, batch = sample(model, start, settings, lambda: None)
-    longest = max(len(draft.ids) for draft in drawn)
-    return Drafts(drawn, batch.passes, longest, rows=batch.rows)
+    return Drafts(drawn, batch.passes, max(len(draft.ids) for draft in drawn), rows=batch.rows)
 
 
-def mixtures_of(
-    sources: Sequence[Source], vocab_size: int, beside: Sequence[tuple[Any, float]] = (), weight: float = 0.7
+def mixtures_by_repository(
+    splits: Sequence[RepositorySplit], vocab_size: int, built_in: Sequence[tuple[Columns, float]] = ()
 ) -> dict[str, Mixture]:
-    """What n-grams know in each repository: its counted files, and tables `beside` with their weights."""
+    """The n-grams of each repository's counted files, beside built-in counts with their weights."""
     return {
-        source.name: Mixture(
-            [[source.columns(vocab_size)], *([columns] for columns, _ in beside)],
-            [weight, *(share for _, share in beside)],
+        split.name: Mixture(
+            [[split.columns(vocab_size)], *([columns] for columns, _ in built_in)],
+            [REPOSITORY_WEIGHT, *(weight for _, weight in built_in)],
         )
-        for source in sources
+        for split in splits
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A model that reads drafts as they are, with its own tokenizer."""
+    """A model that scores drafts by how likely it finds them, with its own tokenizer."""
 
-    model: Reader
+    model: DraftReader
     tokens: Tokens
-    same: bool  # whether its tokens are those of the drafts
+    same_tokenizer: bool  # as the drafts'
 
-    def surprise(self, drafted: Tokens, prefix: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """-log p of each token of each draft, in nats; with another tokenizer, of the draft's text in its own."""
+    def nats(self, drafted: Tokens, prefix: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """-log p of each token of each draft; with another tokenizer, of the draft's text in its own tokens."""
         prompt, texts = list(prefix), [list(draft) for draft in drafts]
-        if not self.same:
-            prompt, texts = self.translated(drafted, prefix, drafts)
+        if not self.same_tokenizer:
+            prompt, texts = self.translate(drafted, prefix, drafts)
         self.model.prefill(prompt, lambda: None)
         return [-logp for logp in self.model.read_drafts(texts)]
 
-    def translated(
+    def translate(
         self, drafted: Tokens, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
     ) -> tuple[list[int], list[list[int]]]:
-        """Prefix and drafts in the judge's tokens. All texts share the prompt: tokens before the first difference.
+        """Prefix and drafts in the judge's tokens; the tokens before the first difference are the shared prompt.
 
         The last prompt token may belong to both prefix and draft, so a few tokens of the prefix can count as the
         draft's, the same for every draft of a passage, as in the paper's measure for Mistral (section 5.1).
         """
         opening = drafted.bytes_of(prefix)
-        whole = [self.encode(opening + drafted.bytes_of(draft)) for draft in drafts]
-        alone = self.encode(opening)
-        kept = min(_shared_start(alone, ids) for ids in whole)
+        whole = [self._encode(opening + drafted.bytes_of(draft)) for draft in drafts]
+        alone = self._encode(opening)
+        kept = min(matched_tokens(alone, ids) for ids in whole)
         kept = max(1, min(kept, *(len(ids) - 1 for ids in whole)))
         return whole[0][:kept], [ids[kept:] for ids in whole]
 
-    def encode(self, text: bytes) -> list[int]:
-        """A text as the judge reads it."""
+    def _encode(self, text: bytes) -> list[int]:
         return [*self.tokens.opening, *self.tokens.encode(text.decode(errors="replace"))]
 
 
-def _shared_start(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many ids two sequences have in common from their start."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def informed(surprise: Floats, mixture: Mixture | None, prefix: Sequence[int], draft: Sequence[int]) -> Floats:
-    """The same judge, told what n-grams know: -log of the nested mixture at each token. [T] -> [T]."""
+def nats_with_ngrams(nats: Floats, mixture: Mixture | None, prefix: Sequence[int], draft: Sequence[int]) -> Floats:
+    """The same judge with n-grams: -log of the linear mixture at each token. [T] -> [T]"""
     if mixture is None:
-        return surprise
+        return nats
     history = list(prefix[-LONGEST:])
-    histories = [[*history, *draft[:t]] for t in range(len(draft))]
-    p = np.exp(-surprise)
+    p = np.exp(-nats)
     mixed = [
-        float(mixture.nest([histories[t]], np.array([token]), p[t : t + 1])[0, 0]) for t, token in enumerate(draft)
+        float(mixture.nest([[*history, *draft[:t]]], np.array([token]), p[t : t + 1])[0, 0])
+        for t, token in enumerate(draft)
     ]
-    nats: Floats = -np.log(np.array(mixed))
-    return nats
+    return np.asarray(-np.log(np.array(mixed)))
 
 
-def matched(draft: Sequence[int], truth: Sequence[int]) -> int:
-    """Tokens written right before the first mistake. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    return _shared_start(draft, truth)
+def matched_tokens(draft: Sequence[int], truth: Sequence[int]) -> int:
+    """The number of tokens before the first mistake. Example: [5, 7, 9], [5, 7, 8] -> 2"""
+    pairs = zip(draft, truth, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(truth)))

@@ -6,7 +6,7 @@ each block (the last one normed) and as logits (figures 3 and 16). Beside the pa
 needs to know: how far the superposed distribution is from the mixture it stands for, and whether the best draft
 alone would have been nearer.
 
-Legend: K beams, S timesteps, L layers (embedding, blocks, logits), D width, V vocabulary, Q guesses.
+Dimensions: K beams, S timesteps, L layers (embedding, blocks, logits), D width, V vocabulary, Q approximations.
 """
 
 # ruff: noqa: TID253 - about tensors from end to end; commands import it where they run
@@ -32,7 +32,7 @@ MEASURES = ("superposed", "same history", "best draft", "another text")
 # What may stand for all drafts. A perfectly linear model gives softmax(sum_i gamma_i f(z_i)), the normalised
 # geometric mean of the drafts: a token that one draft excludes is lost, so linearity alone does not make it their
 # mixture. The mixture itself is the least that one distribution for all drafts can lose.
-GUESSES = ("superposed", "best draft alone", "perfectly linear", "the mixture itself")
+APPROXIMATIONS = ("superposed", "best draft alone", "perfectly linear", "the mixture itself")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,13 @@ class Trace:
     """One passage: cosines with sum_i gamma_i f(z_i), and distances between distributions in nats."""
 
     cosines: dict[str, Floats]  # measure -> [S, L]
-    to_mixture: (
-        Floats  # [S, 2] KL from the drafts' mixture to the superposed distribution, and to the best draft's
-    )
-    to_drafts: Floats  # [S, 2] the mean of KL from each draft's own distribution, weighted alike, to the same two
+    to_mixture: Floats  # [S, Q] KL from the drafts' mixture to each approximation
+    to_drafts: Floats  # [S, Q] the weighted mean of KL from each draft's distribution to each approximation
     weight: Floats  # [S] gamma of the best draft
 
 
 def open_network(folder: Path, device: str) -> Any:
-    """The model as transformers runs it: faster engines do not tell what their layers hold.
+    """Load the model in transformers, since faster engines do not return hidden states.
 
     In single precision on the CPU, elsewhere as it was stored.
     """
@@ -81,21 +79,21 @@ class Beams:
 
     @classmethod
     def start(cls, network: Any, prompt: Sequence[int], k: int, temperature: float) -> tuple[Beams, DynamicCache]:
-        """The k likeliest first tokens after a prompt; and the prompt's cache, for the superposed row."""
+        """The k most likely first tokens after a prompt; and the prompt's cache, for the superposed row."""
         cache = DynamicCache()
-        read = torch.tensor([list(prompt)], device=network.device)
-        logits = network(input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
-        logp, ids = (logits.float() / temperature).log_softmax(-1).topk(k)
+        ids = torch.tensor([list(prompt)], device=network.device)
+        logits = network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+        logp, first = (logits.float() / temperature).log_softmax(-1).topk(k)
         rows = copy.deepcopy(cache)
         rows.batch_repeat_interleave(k)
-        return cls(network, rows, ids, logp, temperature), cache
+        return cls(network, rows, first, logp, temperature), cache
 
     def read(self) -> tuple[list[Tensor], Tensor]:
         """Each beam reads its last token. -> layers [K, D] and logits [K, V]."""
         return _read_rows(self.network, self.cache, input_ids=self.ids[:, None])
 
-    def go_on(self, logits: Tensor) -> None:
-        """The best k of all K x V ways to go on."""
+    def extend(self, logits: Tensor) -> None:
+        """Keep the best k of all K x V continuations."""
         scores = self.scores[:, None] + (logits / self.temperature).log_softmax(-1)  # [K, V]
         self.scores, places = scores.flatten().topk(len(self.ids))
         parents, self.ids = places // logits.shape[1], places % logits.shape[1]
@@ -103,67 +101,68 @@ class Beams:
 
 
 def _read_rows(network: Any, cache: DynamicCache, **inputs: Tensor) -> tuple[list[Tensor], Tensor]:
-    """One more position of each row: what every layer makes of it, the logits last. -> L x [K, D or V], [K, V]."""
+    """Read one more position of each row. -> every layer with the logits last, L x [K, D or V]; logits [K, V]."""
     out = network(**inputs, past_key_values=cache, use_cache=True, output_hidden_states=True)
     logits = out.logits[:, -1].float()
     return [*(hidden[:, -1].float() for hidden in out.hidden_states), logits], logits
 
 
-def traces(
+def trace_passages(
     network: Any, prompts: Sequence[Sequence[int]], k: int, steps: int, temperature: float
 ) -> Iterator[Trace]:
-    """Follow each passage; the one before it is the other text that it is compared with, the first has none."""
-    before: list[list[Tensor]] = []
+    """Trace each passage; "another text" is the passage before it, which the first lacks."""
+    previous: list[list[Tensor]] = []
     for prompt in prompts:
-        found, ends = trace(network, prompt, k, steps, temperature)
-        other = against_another(ends, before) if before else np.full(found.cosines["superposed"].shape, np.nan)
-        found.cosines[MEASURES[3]] = other
-        before = ends
-        yield found
+        trace, targets = trace_passage(network, prompt, k, steps, temperature)
+        trace.cosines[MEASURES[3]] = (
+            np.array([[_cosine(a, b) for a, b in zip(x, y, strict=True)]
+                      for x, y in zip(targets, previous, strict=True)])
+            if previous
+            else np.full(trace.cosines["superposed"].shape, np.nan)
+        )  # fmt: skip
+        previous = targets
+        yield trace
 
 
 @torch.inference_mode()
-def trace(
+def trace_passage(
     network: Any, prompt: Sequence[int], k: int, steps: int, temperature: float
 ) -> tuple[Trace, list[list[Tensor]]]:
-    """Follow one passage for so many timesteps; also sum_i gamma_i f(z_i) by timestep and layer."""
+    """Follow one passage for so many timesteps; also return sum_i gamma_i f(z_i) by timestep and layer."""
     beams, cache = Beams.start(network, prompt, k, temperature)
     embed = network.get_input_embeddings()
     cosines: dict[str, list[list[float]]] = {name: [] for name in MEASURES[:3]}
-    to_mixture, to_drafts, weight, ends = [], [], [], []
+    to_mixture, to_drafts, weight, targets = [], [], [], []
     for _ in range(steps):
         gamma = beams.scores.softmax(-1)  # [K] equation 4
-        same = _shared_history(network, cache, beams.ids, k)
+        same_history = _read_with_shared_history(network, cache, beams.ids, k)
         mixed = (gamma.to(embed.weight.dtype) @ embed(beams.ids))[None, None]  # [1, 1, D] equation 3
         superposed, logits = _read_rows(network, cache, inputs_embeds=mixed)
         own, own_logits = beams.read()
         target = [gamma @ rows for rows in own]  # L x [D], the last one [V]
-        seen = [[rows[0] for rows in superposed], [gamma @ rows for rows in same], [rows[0] for rows in own]]
-        for name, found in zip(cosines, seen, strict=True):
-            cosines[name].append([_cosine(a, b) for a, b in zip(found, target, strict=True)])
+        compared = [
+            [rows[0] for rows in superposed],
+            [gamma @ rows for rows in same_history],
+            [rows[0] for rows in own],
+        ]
+        for name, layers in zip(cosines, compared, strict=True):
+            cosines[name].append([_cosine(a, b) for a, b in zip(layers, target, strict=True)])
         p = own_logits.softmax(-1)  # [K, V]
-        guesses = torch.stack([logits[0], own_logits[0], target[-1], (gamma @ p).log()]).log_softmax(-1)  # [Q, V]
-        to_mixture.append([float(_kl(gamma @ p, q)) for q in guesses])
-        to_drafts.append([float(gamma @ torch.stack([_kl(row, q) for row in p])) for q in guesses])
+        log_q = torch.stack([logits[0], own_logits[0], target[-1], (gamma @ p).log()]).log_softmax(-1)  # [Q, V]
+        to_mixture.append([float(_kl(gamma @ p, q)) for q in log_q])
+        to_drafts.append([float(gamma @ torch.stack([_kl(row, q) for row in p])) for q in log_q])
         weight.append(float(gamma[0]))
-        ends.append(target)
-        beams.go_on(own_logits)
+        targets.append(target)
+        beams.extend(own_logits)
     by_measure = {name: np.array(rows) for name, rows in cosines.items()}
-    return Trace(by_measure, np.array(to_mixture), np.array(to_drafts), np.array(weight)), ends
+    return Trace(by_measure, np.array(to_mixture), np.array(to_drafts), np.array(weight)), targets
 
 
-def _shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> list[Tensor]:
-    """Each token read alone, but after the superposed positions: what one step's mixing does. -> L x [K, D]."""
+def _read_with_shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> list[Tensor]:
+    """Read each token alone, but after the superposed positions: the effect of one step's mixing. -> L x [K, D]"""
     rows = copy.deepcopy(cache)
     rows.batch_repeat_interleave(k)
     return _read_rows(network, rows, input_ids=ids[:, None])[0]
-
-
-def against_another(ends: Sequence[Sequence[Tensor]], others: Sequence[Sequence[Tensor]]) -> Floats:
-    """Cosine of one text's target with another's: what two unrelated texts have in common anyway. -> [S, L]."""
-    return np.array(
-        [[_cosine(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(ends, others, strict=True)]
-    )
 
 
 def _cosine(a: Tensor, b: Tensor) -> float:
@@ -172,5 +171,5 @@ def _cosine(a: Tensor, b: Tensor) -> float:
 
 
 def _kl(p: Tensor, log_q: Tensor) -> Tensor:
-    """KL(p || q) in nats. [V], [V] -> scalar."""
+    """KL(p || q) in nats. [V], [V] -> scalar"""
     return torch.nn.functional.kl_div(log_q, p, reduction="sum")

@@ -1,10 +1,10 @@
 """Perplexity of drafts by rank against nucleus, greedy, beam and n-grams alone (table 1; table 3: other models).
 
 The paper judges drafts of Llama-2-7B by Llama-2-70B. A judge that is the drafting model itself favours what that
-model likes, greedy and beam most of all; so the same judge is also told what the repository's n-grams know, and
-beside every judge stands how much of the real continuation was written.
+model likes, greedy and beam most of all; so the same judge is also given the repository's n-grams, and beside
+every judge stands how much of the real continuation was written.
 
-Legend: N passages, K drafts.
+Dimensions: N passages, K drafts.
 """
 
 from __future__ import annotations
@@ -16,173 +16,154 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.evaluation.bootstrap import Interval, mean, means
-from spd_lsp.evaluation.paper.drafting import WAYS, Judge, Way, Writer, informed, matched
+from spd_lsp.evaluation.bootstrap import Interval, mean_interval, mean_intervals
+from spd_lsp.evaluation.paper.drafting import (
+    METHODS,
+    REAL_TEXT,
+    DraftWriter,
+    Judge,
+    Method,
+    matched_tokens,
+    nats_with_ngrams,
+)
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.report_writer import Cell, Report, Table, error_bars, plain_ticks
+from spd_lsp.evaluation.report_writer import Cell, Panel, Report, Table
 from spd_lsp.ngrams.interpolation import Mixture
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
 
-REAL = "the real text"
-
-_PAPERS_MEAN = "Mean of the drafts' perplexities by the judge, as in table 1."
-_LESS = "The best draft of each place less one nucleus sample there, paired: below 0 it is the likelier one."
-_OVER_ALL = "Perplexity over all tokens by the judge: the exponential of the mean surprise."
-_INFORMED = "The same, by a judge that is told what the repository's n-grams know."
-_MATCHED = "Tokens of the real text written before the first mistake, and what it took."
-
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What one way wrote at one passage: nats a token by draft, [K]; nan where there was no draft."""
+class DraftScores:
+    """Nats a token of the drafts of one method at one passage [K], nan where a draft is missing."""
 
-    judged: Floats
-    informed: Floats
-    matched: Floats  # tokens right before the first mistake
+    nats: Floats
+    nats_with_ngrams: Floats
+    matched: Floats  # tokens before the first mistake
     passes: int
     rows: int
 
 
 def measure(
-    writer: Writer,
+    writer: DraftWriter,
     judge: Judge,
     passage: Passage,
     *,
     k: int,
     prefix: int,
     tokens: int,
-    ways: Sequence[Way] = WAYS,
-    known: Mixture | None = None,
-) -> dict[str, Written]:
-    """Write k drafts in each way, and judge them all in one pass, the real text among them.
+    methods: Sequence[Method] = METHODS,
+    judge_ngrams: Mixture | None = None,
+) -> dict[str, DraftScores]:
+    """Write k drafts by each method, and judge them all in one pass, the real text among them.
 
-    The judge is told what `known` knows, or else what the writer's n-grams do.
+    The judge's n-grams are the writer's unless others are given.
     """
-    read, truth = passage.prefix(prefix), passage.continuation(tokens)
-    drafts = {way.name: writer.write(way, passage, k=k, prefix=prefix, tokens=tokens) for way in ways}
-    texts = {REAL: [truth]} | {name: [list(draft.ids) for draft in found.best] for name, found in drafts.items()}
-    flat = [text for found in texts.values() for text in found]
-    surprises = iter(judge.surprise(writer.tokens, read, flat))
-    mixture = (known or writer.mixtures.get(passage.repository)) if judge.same else None
-    results = {}
-    for name, found in texts.items():
-        told = [next(surprises) for _ in found]
-        also = [informed(nats, mixture, read, text) for nats, text in zip(told, found, strict=True)]
-        cost = drafts.get(name)
-        results[name] = Written(
-            padded([float(s.mean()) for s in told], k),
-            padded([float(s.mean()) for s in also], k),
-            padded([float(matched(text, truth)) for text in found], k),
-            cost.passes if cost else 0,
-            cost.rows if cost else 0,
+    ids, truth = passage.prefix(prefix), passage.continuation(tokens)
+    drafts = {method.name: writer.write(method, passage, k=k, prefix=prefix, tokens=tokens) for method in methods}
+    texts = {REAL_TEXT: [truth]} | {name: [list(d.ids) for d in written.best] for name, written in drafts.items()}
+    judged = iter(judge.nats(writer.tokens, ids, [text for of_method in texts.values() for text in of_method]))
+    mixture = (judge_ngrams or writer.mixtures.get(passage.repository)) if judge.same_tokenizer else None
+    scores = {}
+    for name, of_method in texts.items():
+        nats = [next(judged) for _ in of_method]
+        informed = [nats_with_ngrams(n, mixture, ids, text) for n, text in zip(nats, of_method, strict=True)]
+        scores[name] = DraftScores(
+            _padded([float(n.mean()) for n in nats], k),
+            _padded([float(n.mean()) for n in informed], k),
+            _padded([float(matched_tokens(text, truth)) for text in of_method], k),
+            drafts[name].passes if name in drafts else 0,
+            drafts[name].rows if name in drafts else 0,
         )
-    return results
+    return scores
 
 
-def padded(values: Sequence[float], k: int) -> Floats:
-    """Values of up to k drafts, nan for those that are missing. -> [K]."""
+def _padded(values: Sequence[float], k: int) -> Floats:
+    """Values of up to k drafts, nan for missing ones. -> [K]"""
     return np.array([*values, *[np.nan] * (k - len(values))])
 
 
 def summarise(
-    measured: Sequence[Mapping[str, Written]], groups: Groups, facts: Mapping[str, Any], k: int
+    measured: Sequence[Mapping[str, DraftScores]], groups: Groups, facts: Mapping[str, Any], k: int
 ) -> Report:
-    """Tables: the paper's mean of perplexities; perplexity of all tokens; that of a judge told of n-grams."""
+    """The paper's mean of perplexities; perplexity of all tokens; that of the judge with n-grams; matches."""
     names = list(measured[0])
-    nats = {name: np.stack([one[name].judged for one in measured]) for name in names}  # [N, K]
-    told = {name: np.stack([one[name].informed for one in measured]) for name in names}
-    right = {name: np.stack([one[name].matched for one in measured]) for name in names}
-    arithmetic = {name: _ranked(np.exp(nats[name]), groups, spread(name)) for name in names}
-    overall, aware = (
-        {name: exponential(_ranked(found[name], groups, spread(name))) for name in names} for found in (nats, told)
-    )
-    tables = [
-        _rank_table(caption, found, k)
-        for caption, found in ((_PAPERS_MEAN, arithmetic), (_OVER_ALL, overall), (_INFORMED, aware))
-    ]
-    rights: list[list[Cell]] = [
+    nats = {name: np.stack([one[name].nats for one in measured]) for name in names}  # [N, K]
+    informed = {name: np.stack([one[name].nats_with_ngrams for one in measured]) for name in names}
+    matched = {name: np.stack([one[name].matched for one in measured]) for name in names}
+    papers = {name: _by_rank(np.exp(nats[name]), groups, name) for name in names}
+    overall = {name: perplexities(_by_rank(nats[name], groups, name)) for name in names}
+    aware = {name: perplexities(_by_rank(informed[name], groups, name)) for name in names}
+    matches: list[list[Cell]] = [
         [
             name,
-            mean(right[name][:, 0], groups),
-            mean(np.nanmax(right[name], axis=1), groups),
-            *costs(measured, name),
+            mean_interval(matched[name][:, 0], groups),
+            mean_interval(np.nanmax(matched[name], axis=1), groups),
+            float(np.mean([one[name].passes for one in measured])),
+            float(np.mean([one[name].rows for one in measured])),
         ]
         for name in names
-        if name != REAL
+        if name != REAL_TEXT
     ]
-    taken = ["drafts by", "draft 1", f"best of {k}", "passes", "positions read after the prompt"]
-    tables.append(Table(_MATCHED, taken, rights))
-    tables.insert(1, _less_than_nucleus(nats, told, groups))
+    tables = [
+        _rank_table("Mean of the drafts' perplexities by the judge, as in table 1.", papers, k),
+        _difference_table(nats, informed, groups),
+        _rank_table("Perplexity over all tokens by the judge: the exponential of the mean nats.", overall, k),
+        _rank_table("Perplexity over all tokens by the judge with the repository's n-grams.", aware, k),
+        Table(
+            "Tokens of the real text before the first mistake, and the cost.",
+            ["method", "draft 1", f"best of {k}", "passes", "positions read after the prompt"],
+            matches,
+        ),
+    ]
     data = {name: {"perplexity": overall[name], "informed": aware[name]} for name in names}
-    return Report(
-        "perplexity",
-        "Perplexity of drafts by rank",
-        facts,
-        tables,
-        data,
-        lambda figure: draw(figure, data, k),
-        (11.0, 4.6),
-    )
+    panels = [_panel("judge", overall, k), _panel("judge with n-grams", aware, k)]
+    return Report("perplexity", "Perplexity of drafts by rank", facts, tables, data, panels)
 
 
-def _rank_table(caption: str, found: Mapping[str, Sequence[Interval]], k: int) -> Table:
-    """A row for each way: its drafts by rank, and the best of each passage."""
-    heads = ["drafts by", *(f"draft {rank + 1}" for rank in range(k)), "best"]
-    return Table(caption, heads, [[name, *ranks] for name, ranks in found.items()])
+def _rank_table(caption: str, by_rank: Mapping[str, Sequence[Interval]], k: int) -> Table:
+    """A row for each method: its drafts by rank, and the best of each passage."""
+    heads = ["method", *(f"draft {rank + 1}" for rank in range(k)), "best"]
+    return Table(caption, heads, [[name, *ranks] for name, ranks in by_rank.items()])
 
 
-def _less_than_nucleus(nats: Mapping[str, Floats], told: Mapping[str, Floats], groups: Groups) -> Table:
-    """The best draft of each place against one nucleus sample there, which took as many passes or more."""
+def _difference_table(nats: Mapping[str, Floats], informed: Mapping[str, Floats], groups: Groups) -> Table:
+    """The best draft of each passage against one nucleus sample, which took as many passes or more."""
     rows: list[list[Cell]] = []
     for name in nats:
-        if not spread(name) and name != REAL:
-            pairs = [(np.exp(nats[name]), np.exp(nats["nucleus"])), (told[name], told["nucleus"])]
-            less = [np.nanmin(one, axis=1) - np.nanmean(other, axis=1) for one, other in pairs]
-            rows.append([name, *means(np.column_stack(less), groups)])
-    return Table(_LESS, ["best draft by", "perplexity by the judge", "nats a token, judge told of n-grams"], rows)
+        if not _is_sampled(name) and name != REAL_TEXT:
+            pairs = [(np.exp(nats[name]), np.exp(nats["nucleus"])), (informed[name], informed["nucleus"])]
+            less = [np.nanmin(own, axis=1) - np.nanmean(other, axis=1) for own, other in pairs]
+            rows.append([name, *mean_intervals(np.column_stack(less), groups)])
+    caption = "The best draft of each passage less one nucleus sample, paired: below 0 it is more likely."
+    heads = ["best draft by", "perplexity by the judge", "nats a token by the judge with n-grams"]
+    return Table(caption, heads, rows)
 
 
-def spread(name: str) -> bool:
-    """Whether drafts have no rank: samples are all alike, so that each place stands for any of them."""
+def _is_sampled(name: str) -> bool:
+    """Whether drafts have no rank."""
     return name.startswith("nucleus")
 
 
-def _ranked(values: Floats, groups: Groups, alike: bool) -> list[Interval]:
-    """The mean of each rank, and of the best draft of each passage. [N, K] -> K + 1 means."""
-    by_rank = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1) if alike else values
-    return means(np.column_stack([by_rank, np.nanmin(values, axis=1)]), groups)
+def _by_rank(values: Floats, groups: Groups, name: str) -> list[Interval]:
+    """The mean of each rank, and of the best draft of each passage. [N, K] -> K + 1 intervals"""
+    ranked = values
+    if _is_sampled(name):  # any sample stands for all
+        ranked = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1)
+    return mean_intervals(np.column_stack([ranked, np.nanmin(values, axis=1)]), groups)
 
 
-def exponential(found: Iterable[Interval]) -> list[Interval]:
-    """Nats a token as perplexity."""
-    return [Interval(*(float(np.exp(nats)) for nats in (one.mean, one.low, one.high))) for one in found]
+def perplexities(nats: Iterable[Interval]) -> list[Interval]:
+    """Nats a token -> perplexity."""
+    return [Interval(*(float(np.exp(n)) for n in (one.mean, one.low, one.high))) for one in nats]
 
 
-def costs(measured: Sequence[Mapping[str, Written]], name: str) -> tuple[float, float]:
-    """Mean passes and positions."""
-    passes = [one[name].passes for one in measured]
-    return float(np.mean(passes)), float(np.mean([one[name].rows for one in measured]))
-
-
-def draw(figure: Any, data: Mapping[str, Mapping[str, Sequence[Interval]]], k: int) -> None:
-    """Perplexity by rank, a row of points for each way, for both judges."""
-    names = list(data)[::-1]
-    for axes, judge, title in zip(
-        figure.subplots(1, 2, sharey=True),
-        ("perplexity", "informed"),
-        ("judge", "judge with n-grams"),
-        strict=True,
-    ):
-        for rank in range(k + 1):
-            found = [data[name][judge][rank] for name in names]
-            errors = error_bars(found)
-            places = np.arange(len(names)) + (k / 2 - rank) * 0.18
-            label = f"draft {rank + 1}" if rank < k else "best of all"
-            values = [one.mean for one in found]
-            axes.errorbar(values, places, xerr=errors, fmt="o", markersize=3, linewidth=0.9, label=label)
-        axes.set(xscale="log", xlabel=f"perplexity by the {title} (95 %)")
-        axes.set_yticks(range(len(names)), names)
-        plain_ticks(axes.xaxis)
-        axes.grid(axis="x", alpha=0.3)
-    figure.legend(*axes.get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncol=k + 1)
+def _panel(judge: str, by_rank: Mapping[str, Sequence[Interval]], k: int) -> Panel:
+    """Perplexity by rank, a row of points for each method."""
+    series = {
+        f"draft {rank + 1}" if rank < k else "best of all": [
+            (name, ranks[rank]) for name, ranks in by_rank.items()
+        ]
+        for rank in range(k + 1)
+    }
+    return Panel(f"perplexity by the {judge} (95 %)", "", series, log="x", horizontal=True)

@@ -1,15 +1,15 @@
-"""Run a program that nobody has read: in a process of its own that can hurt little, for a few seconds.
+"""Run generated code in a restricted process, for a few seconds.
 
-What guards, and where. `probe` tries each guard on the machine at hand, and every report says what it found.
-- Limits of memory, processor time, file size, open files and processes, and a time limit of the clock, after
-  which the process group is killed. Where Python has the module `resource`: not on Windows.
-- A network namespace of its own, in which no interface is up. Linux, where user namespaces are allowed.
+`probe` tries each guard on the machine at hand, and every report lists the result.
+- Limits on memory, processor time, file size, open files and processes, and a wall-clock limit, after which the
+  process group is killed. Needs Python's module `resource`, which Windows lacks.
+- A network namespace without interfaces. Linux, where user namespaces are allowed.
 - A Landlock rule set: no file can be written, made, removed, renamed or executed, and only Python's library and
   the system's can be read. Linux from 5.13, where Landlock is enabled.
 - An empty folder, Python's isolated mode and an empty environment. The superuser becomes nobody first.
-What it does not do: it is a guard against accidents of generated code, not against an attacker, who might use a
-fault of the kernel. What a program prints is dropped; that it reached its end is told by itself, so one that is
-made to cheat can. For code that means harm, run the whole experiment in a virtual machine.
+This guards against accidents of generated code, not against an attacker, who might exploit a fault of the kernel.
+A program reports itself that it reached its end, so one written to cheat can. For hostile code, run the whole
+experiment in a virtual machine.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 
-MEMORY = 1 << 30
-_SECONDS = 3  # of processor time
-_CLOCK = 20.0  # seconds of the clock: several times more, because others may be at work
+_MEMORY_BYTES = 1 << 30
+_CPU_SECONDS = 3
+_WALL_SECONDS = 20.0  # much more, because the machine may be busy
 
-# Runs first in the new process, takes away its rights one after the other, and lets the program take over.
+# Runs first in the new process, drops its rights one after the other, and executes the program.
 _GUARD = """
 import ctypes, os, resource, struct, sys
 program = sys.stdin.buffer.read()
-tell = os.dup(1)
+result = os.dup(1)
 nothing = os.open(os.devnull, os.O_RDWR)
 for used in (0, 1, 2):
     os.dup2(nothing, used)
@@ -68,10 +68,10 @@ for name, limit in (("AS", MEMORY), ("CPU", SECONDS), ("FSIZE", 0), ("NPROC", 0)
     resource.setrlimit(kind, (limit, limit))
 try:
     exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
-    said = "passed"
+    ending = "passed"
 except BaseException as error:
-    said = type(error).__name__
-os.write(tell, said.encode())
+    ending = type(error).__name__
+os.write(result, ending.encode())
 os._exit(0)
 """
 
@@ -84,22 +84,22 @@ PROBES = {
     "start a process": "import os\nif os.fork() == 0: os._exit(0)",
     "run another program": "import os\nos.execv('/bin/true', ['true'])",
     "take 4 GB of memory": "held = bytearray(4 << 30)",
-    "compute for ever": "while True: pass",
+    "compute forever": "while True: pass",
 }
 _HARMLESS = "import math, typing, collections, hashlib\nassert math.sqrt(4) == 2\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a program: it passes if it reaches its end without an exception."""
+class SandboxResult:
+    """How a program ended: it passes if it reaches its end without an exception."""
 
     passed: bool
-    said: str  # `passed`, an exception's name, `time limit`, or nothing if it was killed
+    ending: str  # `passed`, an exception's name, `time limit`, or empty if it was killed
 
 
-def run(program: str, clock: float = _CLOCK) -> Outcome:
-    """Run a program's text under guard."""
-    guard = f"MEMORY, SECONDS = {MEMORY}, {_SECONDS}\n{_GUARD}"
+def run_sandboxed(program: str, wall_seconds: float = _WALL_SECONDS) -> SandboxResult:
+    """Run a program's text under guard; what it prints is dropped."""
+    guard = f"MEMORY, SECONDS = {_MEMORY_BYTES}, {_CPU_SECONDS}\n{_GUARD}"
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", guard],
@@ -111,15 +111,15 @@ def run(program: str, clock: float = _CLOCK) -> Outcome:
             start_new_session=True,
         )
         try:
-            said = process.communicate(program.encode(errors="replace"), timeout=clock)[0].decode()
+            ending = process.communicate(program.encode(errors="replace"), timeout=wall_seconds)[0].decode()
         except subprocess.TimeoutExpired:
-            said = "time limit"
+            ending = "time limit"
         finally:
-            end(process)
-    return Outcome(said == "passed", said)
+            _kill(process)
+    return SandboxResult(ending == "passed", ending)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a program and of anything it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -128,12 +128,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def probe() -> dict[str, bool]:
-    """What a program could do here, by the names of PROBES: true is what is not guarded."""
+    """Whether a program can do each of PROBES here: True is not guarded."""
     if sys.platform == "win32":
-        raise UserError("expected a system that can limit processes, found Windows; run this under WSL or Linux")
-    if not run(_HARMLESS).passed:
+        raise UserError("Windows cannot limit processes; run this under WSL or Linux")
+    harmless = run_sandboxed(_HARMLESS)
+    if not harmless.passed:
         raise UserError(
-            f"a harmless program does not run in the sandbox ({run(_HARMLESS).said or 'it was killed'}); as the "
+            f"a harmless program does not run in the sandbox ({harmless.ending or 'it was killed'}); as the "
             "superuser, check that every user can read Python's library, or run this as another user"
         )
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as server:
@@ -141,20 +142,18 @@ def probe() -> dict[str, bool]:
         folder.chmod(0o777)
         file.write_text("x", encoding="utf-8")
         file.chmod(0o666)
-        there = {"port": server.getsockname()[1], "folder": name, "file": str(file)}
-        found = {what: run(program.format(**there)) for what, program in PROBES.items()}
-        # A program that becomes another one cannot tell that it passed: it ends without a word, as if killed.
-        return {what: outcome.passed for what, outcome in found.items()}
+        values = {"port": server.getsockname()[1], "folder": name, "file": str(file)}
+        # A program that becomes another one cannot report that it passed: it ends as if killed.
+        return {what: run_sandboxed(program.format(**values)).passed for what, program in PROBES.items()}
 
 
-def require_guard(allow: bool) -> dict[str, bool]:
-    """Probe; without `allow`, refuse where a program could change files or reach the network."""
-    found = probe()
-    open_doors = [what for what in list(PROBES)[:4] if found[what]]
-    if open_doors and not allow:
+def require_guards(allow_weak: bool) -> dict[str, bool]:
+    """Probe; raise UserError where a program could change files or reach the network, unless that is allowed."""
+    possible = probe()
+    unguarded = [what for what in list(PROBES)[:4] if possible[what]]
+    if unguarded and not allow_weak:
         raise UserError(
-            f"a program could {' and '.join(open_doors)} here: this system does not guard it (Landlock and "
-            "network namespaces do, on Linux); run this in a container or a virtual machine, and say "
-            "--weak-sandbox there"
+            f"generated programs could {' and '.join(unguarded)} here: this system lacks the guards (Landlock and "
+            "network namespaces, on Linux); run this in a container or a virtual machine with --weak-sandbox"
         )
-    return found
+    return possible

@@ -81,7 +81,7 @@ def test_the_command_writes_what_it_found(tmp_path):
     [
         (["--shape", "70b"], "expected a shape among 0.5b, 1.5b, 7b, tiny, starter, found '70b'; choose one"),
         (["--rows", "0,x"], "expected numbers from 1 to 128 such as 1,8,32, found '0,x'"),
-        (["--out", "a.csv"], "expected a name that ends in .md or .json, found a.csv; choose one"),
+        (["--out", "a.csv"], "cannot write a.csv: the name must end in .md, .json or .png"),
     ],
 )
 def test_wrong_flags_are_one_sentence(flags, sentence):

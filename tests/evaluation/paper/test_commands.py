@@ -38,7 +38,7 @@ def run(*arguments: object) -> str:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("linearity", ["--steps", 2, "--temperature", 1, "--places", 2]),
+        ("linearity", ["--steps", 2, "--temperature", 1, "--examples", 2]),
         ("perplexity", ["--tokens", 4, "-k", 2]),
         ("diversity", ["-k", 2]),
         ("ablations", []),
@@ -48,7 +48,7 @@ def run(*arguments: object) -> str:
 )
 def test_experiments_on_code(name: str, options: list[object], repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    shown = run(name, repository, "--places", 1, "--prefix", 32, "--out", tmp_path, *options)
+    shown = run(name, repository, "--examples", 1, "--prefix", 32, "--out", tmp_path, *options)
     assert shown.startswith("# ")
     assert (tmp_path / f"{name}.md").read_text() in shown
     assert json.loads((tmp_path / f"{name}.json").read_text())["facts"]["model"] == "starter"
@@ -73,7 +73,7 @@ def test_questions(tmp_path: Path) -> None:
 def test_a_folder_without_code_ends_in_one_sentence(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["eval", "linearity", str(tmp_path), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
-    assert "expected two python files or more" in result.output
+    assert "at least two are needed" in result.output
     assert "Traceback" not in result.output
 
 
@@ -81,4 +81,4 @@ def test_a_prefix_longer_than_the_model_reads_is_refused(repository: Path, tmp_p
     long = ["eval", "resets", str(repository), "--prefix", "900", "--tokens", "200", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, long)
     assert result.exit_code == 1
-    assert "expected a prefix and drafts of 1024 tokens or less" in result.output
+    assert "starter reads 1024 tokens, but prefix and drafts take 900 + 200" in result.output

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.paper.coverage import FINISHES, coverage, first_line, measure, rest_of_line, summarise
-from spd_lsp.evaluation.paper.drafting import Writer
+from spd_lsp.evaluation.paper.drafting import DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.models.load import load
 
@@ -44,7 +44,7 @@ def test_what_follows_on_the_line(tokens: Tokens) -> None:
 def test_samples_and_their_finishes_cost_alike(tokens: Tokens) -> None:
     at = len(tokens.encode(CODE[: CODE.index("as file")]))
     passage = Passage("r", "f.py", tuple(tokens.encode(CODE)), at)
-    writer = Writer(load(STARTER, "cpu"), tokens, {})
+    writer = DraftWriter(load(STARTER, "cpu"), tokens, {})
     found = measure(writer, passage, " as file:", prefix=32, tokens=12, budgets=(1, 4))
     assert len(found) == 2 * len(FINISHES)
     for values in found.values():
@@ -52,4 +52,4 @@ def test_samples_and_their_finishes_cost_alike(tokens: Tokens) -> None:
         assert 0 <= one <= four <= 1
         assert 1 <= passes <= 12
     text = summarise([found, found], [("r", "a"), ("r", "b")], {"model": "starter"}, (1, 4)).markdown()
-    assert "nucleus then SPD-3, nested n-grams" in text
+    assert "nucleus then SPD-3, linear n-grams" in text

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.evaluation.paper.diversity import bleu, describe, self_bleu, uniqueness
+from spd_lsp.evaluation.paper.diversity import bleu, distinct_share, measures_of, self_bleu
 
 IDS = st.lists(st.integers(0, 5), min_size=1, max_size=12)
 
 
 def test_uniqueness_is_the_share_of_different_ngrams() -> None:
-    assert uniqueness([5, 7, 5, 7], 2) == pytest.approx(2 / 3)
-    assert uniqueness([1, 2, 3], 1) == 1
-    assert math.isnan(uniqueness([1], 2))
+    assert distinct_share([5, 7, 5, 7], 2) == pytest.approx(2 / 3)
+    assert distinct_share([1, 2, 3], 1) == 1
+    assert math.isnan(distinct_share([1], 2))
 
 
 def test_bleu_of_a_reference_itself_is_one() -> None:
@@ -48,5 +48,5 @@ def test_equal_drafts_are_as_alike_as_can_be() -> None:
 
 
 def test_a_place_is_described_by_all_measures() -> None:
-    assert describe([[1, 1, 1], [1, 2, 3]]) == pytest.approx([(1 / 3 + 1) / 2, (1 / 2 + 1) / 2, 1, self_bleu(
+    assert measures_of([[1, 1, 1], [1, 2, 3]]) == pytest.approx([(1 / 3 + 1) / 2, (1 / 2 + 1) / 2, 1, self_bleu(
         [[1, 1, 1], [1, 2, 3]])])  # fmt: skip

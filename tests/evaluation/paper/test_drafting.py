@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.paper.drafting import PAPER, WAYS, Judge, Way, Writer, informed, matched, mixtures_of
-from spd_lsp.evaluation.paper.passages import Passage, Source
-from spd_lsp.evaluation.paper.perplexity import REAL, measure, summarise
+from spd_lsp.evaluation.paper.drafting import (
+    METHODS,
+    PAPER,
+    REAL_TEXT,
+    DraftWriter,
+    Judge,
+    Method,
+    matched_tokens,
+    mixtures_by_repository,
+    nats_with_ngrams,
+)
+from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
+from spd_lsp.evaluation.paper.perplexity import measure, summarise
 from spd_lsp.evaluation.report_writer import write
 from spd_lsp.models.load import load
 
@@ -33,11 +43,11 @@ def passages(tokens: Tokens) -> list[Passage]:
 
 
 @pytest.fixture(scope="module")
-def writer(tokens: Tokens, passages: list[Passage]) -> Writer:
+def writer(tokens: Tokens, passages: list[Passage]) -> DraftWriter:
     from ngram_builders.ngrams import stream
 
-    source = Source("shop", "python", passages, [stream(tokens.encode(CODE), tokens.end_of_text)])
-    return Writer(load(STARTER, "cpu"), tokens, mixtures_of([source], tokens.vocab_size))
+    split = RepositorySplit("shop", passages, [stream(tokens.encode(CODE), tokens.end_of_text)])
+    return DraftWriter(load(STARTER, "cpu"), tokens, mixtures_by_repository([split], tokens.vocab_size))
 
 
 def letters(folder: Path) -> Tokens:
@@ -53,11 +63,11 @@ def letters(folder: Path) -> Tokens:
     return Tokens(folder)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_drafts_have_the_length_asked_for(way: Way, writer: Writer, passages: list[Passage]) -> None:
-    found = writer.write(way, passages[0], k=3, prefix=32, tokens=4)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_drafts_have_the_length_asked_for(method: Method, writer: DraftWriter, passages: list[Passage]) -> None:
+    found = writer.write(method, passages[0], k=3, prefix=32, tokens=4)
     assert {len(draft.ids) for draft in found.best} == {4}
-    assert len(found.best) == (1 if way.decoder == "greedy" else 3)
+    assert len(found.best) == (1 if method.decoder == "greedy" else 3)
     assert found.passes == 4
 
 
@@ -65,57 +75,57 @@ def test_the_paper_asks_at_its_own_numbers() -> None:
     assert (PAPER.alpha, PAPER.temperature, PAPER.interpolation) == (0.54, 0.06, "paper")
 
 
-def test_ngrams_alone_follow_the_counts(writer: Writer, passages: list[Passage], tokens: Tokens) -> None:
-    way = next(way for way in WAYS if way.flat)
+def test_ngrams_alone_follow_the_counts(writer: DraftWriter, passages: list[Passage], tokens: Tokens) -> None:
+    method = next(method for method in METHODS if method.without_model)
     at = len(tokens.encode(CODE + "def total(order,"))
     passage = Passage("shop", "order.py", tuple(tokens.encode(CODE * 2)), at)
-    found = writer.write(way, passage, k=1, prefix=16, tokens=4)
+    found = writer.write(method, passage, k=1, prefix=16, tokens=4)
     assert tokens.bytes_of(found.best[0].ids).decode().startswith(" tax):\n")
 
 
-def test_a_judge_reads_each_draft_after_the_same_prefix(writer: Writer, passages: list[Passage]) -> None:
+def test_a_judge_reads_each_draft_after_the_same_prefix(writer: DraftWriter, passages: list[Passage]) -> None:
     read, truth = passages[0].prefix(32), passages[0].continuation(5)
-    judge = Judge(writer.model, writer.tokens, same=True)
-    alone = judge.surprise(writer.tokens, read, [truth])[0]
-    among = judge.surprise(writer.tokens, read, [[5, 6, 7], truth])[1]
+    judge = Judge(writer.model, writer.tokens, same_tokenizer=True)
+    alone = judge.nats(writer.tokens, read, [truth])[0]
+    among = judge.nats(writer.tokens, read, [[5, 6, 7], truth])[1]
     likely = load(STARTER, "cpu").likelihoods([*read, *truth])[-5:]
     assert alone == pytest.approx(-np.log(likely), abs=1e-3)
     assert among == pytest.approx(alone, abs=1e-3)
 
 
-def test_another_tokenizer_reads_the_same_text(writer: Writer, tokens: Tokens, tmp_path: Path) -> None:
+def test_another_tokenizer_reads_the_same_text(writer: DraftWriter, tokens: Tokens, tmp_path: Path) -> None:
     other = letters(tmp_path)
-    judge = Judge(writer.model, other, same=False)
+    judge = Judge(writer.model, other, same_tokenizer=False)
     prefix, drafts = tokens.encode("x = pri"), [tokens.encode("nt(a)"), tokens.encode("ce + tax")]
-    prompt, texts = judge.translated(tokens, prefix, drafts)
+    prompt, texts = judge.translate(tokens, prefix, drafts)
     read = [other.bytes_of([*prompt, *text]).decode() for text in texts]
     assert read == ["x = print(a)", "x = price + tax"]
     assert all(texts)
 
 
 def test_a_judge_told_of_ngrams_is_less_surprised_by_what_they_know(
-    writer: Writer, passages: list[Passage]
+    writer: DraftWriter, passages: list[Passage]
 ) -> None:
     read, truth = passages[1].prefix(32), passages[1].continuation(6)
-    surprise = Judge(writer.model, writer.tokens, same=True).surprise(writer.tokens, read, [truth])[0]
-    told = informed(surprise, writer.mixtures["shop"], read, truth)
-    assert told.mean() < surprise.mean()
-    assert np.array_equal(informed(surprise, None, read, truth), surprise)
+    nats = Judge(writer.model, writer.tokens, same_tokenizer=True).nats(writer.tokens, read, [truth])[0]
+    informed = nats_with_ngrams(nats, writer.mixtures["shop"], read, truth)
+    assert informed.mean() < nats.mean()
+    assert np.array_equal(nats_with_ngrams(nats, None, read, truth), nats)
 
 
 def test_matched_counts_up_to_the_first_mistake() -> None:
-    assert matched([5, 7, 9], [5, 7, 8]) == 2
-    assert matched([5, 7], [5, 7, 8]) == 2
-    assert matched([1], [5]) == 0
+    assert matched_tokens([5, 7, 9], [5, 7, 8]) == 2
+    assert matched_tokens([5, 7], [5, 7, 8]) == 2
+    assert matched_tokens([1], [5]) == 0
 
 
-def test_all_ways_are_judged_and_reported(writer: Writer, passages: list[Passage], tmp_path: Path) -> None:
+def test_all_ways_are_judged_and_reported(writer: DraftWriter, passages: list[Passage], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    judge = Judge(writer.model, writer.tokens, same=True)
+    judge = Judge(writer.model, writer.tokens, same_tokenizer=True)
     measured = [measure(writer, judge, passage, k=2, prefix=32, tokens=4) for passage in passages]
     report = summarise(measured, [("shop", "a"), ("shop", "b")], {"model": "starter"}, 2)
     written = write(report, tmp_path)
-    assert {way.name for way in WAYS} | {REAL} == set(measured[0])
+    assert {method.name for method in METHODS} | {REAL_TEXT} == set(measured[0])
     tables = json.loads(written[1].read_text())["tables"]
     by_name = {row[0]: row for row in tables[2]["rows"]}
     assert by_name["beam"][1]["mean"] <= by_name["greedy"][1]["mean"] + 1e-6  # beams of two or more find no worse

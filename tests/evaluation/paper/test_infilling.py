@@ -10,9 +10,10 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.arms import Asker, parse_arms
-from spd_lsp.evaluation.paper.infilling import Solver, Task, is_python, read_tasks, summarise
-from spd_lsp.evaluation.paper.sandbox import run
+from spd_lsp.evaluation.paper.infilling import InfillingTask, TaskSolver, is_python, read_tasks, summarise
+from spd_lsp.evaluation.paper.sandbox import run_sandboxed
+from spd_lsp.evaluation.quality.arm_runner import ArmRunner
+from spd_lsp.evaluation.quality.arms import parse_arms
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 
@@ -28,16 +29,16 @@ ROW = {
 
 
 @pytest.fixture
-def task() -> Task:
-    return Task(**ROW)
+def task() -> InfillingTask:
+    return InfillingTask(**ROW)
 
 
 @pytest.fixture(scope="module")
-def asker() -> Asker:
-    return Asker(load(STARTER, "cpu"), Tokens(STARTER), Settings(drafts=3))
+def runner() -> ArmRunner:
+    return ArmRunner(load(STARTER, "cpu"), Tokens(STARTER), Settings(drafts=3))
 
 
-def test_files_are_read_packed_or_not(tmp_path: Path, task: Task) -> None:
+def test_files_are_read_packed_or_not(tmp_path: Path, task: InfillingTask) -> None:
     plain, packed = tmp_path / "tasks.jsonl", tmp_path / "tasks.jsonl.gz"
     plain.write_text(json.dumps(ROW) + "\n\n")
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -56,7 +57,7 @@ def test_a_sample_keeps_the_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "found"),
-    [("", "found none"), ("{", "expected JSON lines"), ('{"prompt": "x"}', "found no task_id")],
+    [("", "holds no tasks"), ("{", "cannot read JSON lines"), ('{"prompt": "x"}', "has no task_id")],
 )
 def test_other_files_are_refused(tmp_path: Path, content: str, found: str) -> None:
     path = tmp_path / "tasks.jsonl"
@@ -68,44 +69,44 @@ def test_other_files_are_refused(tmp_path: Path, content: str, found: str) -> No
 def test_a_hole_of_several_lines_asks_for_a_block_and_one_within_a_line_for_its_rest() -> None:
     lines = ROW | {"canonical_solution": "    result = 0\n    for price in prices:\n        result += price\n",
                    "prompt": "def total(prices):\n", "suffix": "\n    return result\n"}  # fmt: skip
-    block = Task(**lines)
+    block = InfillingTask(**lines)
     assert block.block == ""  # the lesser indentation of `def total` and `return result`
     assert block.source[0].startswith("def total(prices):\n\n\n    return")
-    part = Task(
+    part = InfillingTask(
         **(ROW | {"canonical_solution": "result", "prompt": ROW["prompt"] + "    return ", "suffix": "\n"})
     )
-    assert (part.block, Task(**ROW).block) == (None, None)
-    for task in (block, part, Task(**ROW)):
-        assert run(task.program(task.canonical_solution.rstrip("\n"))).passed
-    assert not run(part.program("0")).passed
+    assert (part.block, InfillingTask(**ROW).block) == (None, None)
+    for task in (block, part, InfillingTask(**ROW)):
+        assert run_sandboxed(task.program(task.canonical_solution.rstrip("\n"))).passed
+    assert not run_sandboxed(part.program("0")).passed
 
 
-def test_a_block_is_answered_with_lines(asker: Asker) -> None:
-    question = asker.question("def f(a):\n\n    return a\n", 10, "python", "    ")
-    assert (question.place.shape, question.place.indent) == ("block", "    ")
+def test_a_block_is_answered_with_lines(runner: ArmRunner) -> None:
+    request = runner.request("def f(a):\n\n    return a\n", 10, "python", "    ")
+    assert (request.place.shape, request.place.indent) == ("block", "    ")
 
 
-def test_the_missing_line_solves_its_task(task: Task) -> None:
-    assert run(task.program(task.canonical_solution.rstrip("\n"))).passed
-    assert not run(task.program("    return 0")).passed
+def test_the_missing_line_solves_its_task(task: InfillingTask) -> None:
+    assert run_sandboxed(task.program(task.canonical_solution.rstrip("\n"))).passed
+    assert not run_sandboxed(task.program("    return 0")).passed
 
 
 def test_the_cursor_stands_in_an_empty_line() -> None:
-    task = Task(**ROW | {"suffix": "    print(result)\n"})
+    task = InfillingTask(**ROW | {"suffix": "    print(result)\n"})
     source, cursor = task.source
     assert source[cursor:] == "\n    print(result)\n"
     assert source[:cursor].endswith("\n")
 
 
-def test_what_is_no_python_is_never_run(asker: Asker, task: Task) -> None:
+def test_what_is_no_python_is_never_run(runner: ArmRunner, task: InfillingTask) -> None:
     def never(program: str) -> bool:
         raise AssertionError("it was run")
 
     assert not is_python("def (")
-    assert not Solver(asker, {}, never).solves(task, "    return (")
+    assert not TaskSolver(runner, {}, never)._solves(task, "    return (")
 
 
-def test_a_program_runs_once_however_many_wrote_it(asker: Asker, task: Task) -> None:
+def test_a_program_runs_once_however_many_wrote_it(runner: ArmRunner, task: InfillingTask) -> None:
     programs: list[str] = []
 
     def record(program: str) -> bool:
@@ -113,7 +114,7 @@ def test_a_program_runs_once_however_many_wrote_it(asker: Asker, task: Task) -> 
         return program.count("return result") == 1
 
     arms = parse_arms(["greedy", "superposed", "beam"], ["none"])
-    solver = Solver(asker, {"none": None}, record)
+    solver = TaskSolver(runner, {"none": None}, record)
     found = solver.solve(task, arms, 3)
     assert len(programs) == len(set(programs)) == solver.runs
     assert [len(values) for values in found.values()] == [5, 5, 5]
@@ -123,7 +124,7 @@ def test_a_program_runs_once_however_many_wrote_it(asker: Asker, task: Task) -> 
         assert passes >= 1
 
 
-def test_the_report_tells_what_the_sandbox_leaves_open(task: Task) -> None:
+def test_the_report_tells_what_the_sandbox_leaves_open(task: InfillingTask) -> None:
     solved = [{"greedy@none": [1.0, 1.0, 0.0, 0.0, 5.0]}, {"greedy@none": [0.0, 1.0, 0.0, 0.0, 7.0]}]
     report = summarise(solved, [task, task], {"model": "starter"}, {"reach the network": True}, 3)
     assert "could: reach the network" in report.markdown()

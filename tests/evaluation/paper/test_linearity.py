@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, against_another, trace
-from spd_lsp.evaluation.paper.linearity import traces as follow
+from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, trace_passage, trace_passages
 from spd_lsp.evaluation.paper.linearity_report import summarise
 from spd_lsp.evaluation.report_writer import write
 
@@ -36,7 +35,7 @@ def prompts() -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def traces(network, prompts) -> list[Trace]:
-    return list(follow(network, prompts, 3, 6, 1.0))
+    return list(trace_passages(network, prompts, 3, 6, 1.0))
 
 
 def naive_beams(network, prompt: Sequence[int], k: int, steps: int) -> list[list[int]]:
@@ -56,7 +55,7 @@ def test_beams_with_a_cache_are_those_without(network, prompts) -> None:
     with torch.inference_mode():
         beams, _ = Beams.start(network, prompts[0], 3, 1.0)
         for _ in range(3):
-            beams.go_on(beams.read()[1])
+            beams.extend(beams.read()[1])
     expected = naive_beams(network, prompts[0], 3, 4)
     assert beams.ids.tolist() == [ids[-1] for ids in expected]
 
@@ -81,7 +80,7 @@ def test_no_guess_beats_the_mixture(traces: list[Trace]) -> None:
 
 def test_one_draft_with_all_the_weight_is_read_as_it_is(network, prompts) -> None:
     """With a very sharp distribution superposing does nothing while the best draft stays the best."""
-    found, _ = trace(network, prompts[0], 3, 1, 0.001)
+    found, _ = trace_passage(network, prompts[0], 3, 1, 0.001)
     assert found.weight[0] == pytest.approx(1, abs=1e-3)
     assert found.cosines["superposed"][0] == pytest.approx(np.ones(7 - 1), abs=1e-4)
     assert found.to_mixture[0] == pytest.approx(np.zeros(4), abs=1e-2)
@@ -91,8 +90,6 @@ def test_another_text_has_less_in_common(network, prompts, traces: list[Trace]) 
     others = traces[1].cosines["another text"]
     assert others[:, -2].mean() < traces[1].cosines["superposed"][:, -2].mean()
     assert np.isnan(traces[0].cosines["another text"]).all()  # there was none before it
-    _, ends = trace(network, prompts[0], 3, 2, 1.0)
-    assert np.allclose(against_another(ends, ends), 1, atol=1e-5)
 
 
 def test_the_report_names_every_measure_and_draws(traces: list[Trace], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Places in repositories."""
+"""Passages of repositories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.paper.passages import Source, read_source
+from spd_lsp.evaluation.paper.passages import RepositorySplit, split_repository
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 
@@ -31,14 +31,14 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def draw(repository: Path, tokens: Tokens, seed: int = 0) -> Source:
-    return read_source(repository, tokens, places=10, before=32, after=8, seed=seed)
+def draw(repository: Path, tokens: Tokens, seed: int = 0) -> RepositorySplit:
+    return split_repository(repository, tokens, examples=10, before=32, after=8, seed=seed)
 
 
 def test_places_have_room_and_say_what_follows(repository: Path, tokens: Tokens) -> None:
-    source = draw(repository, tokens)
-    assert len(source.passages) == 10
-    for passage in source.passages:
+    split = draw(repository, tokens)
+    assert len(split.passages) == 10
+    for passage in split.passages:
         text = (repository / passage.file).read_text()
         assert len(passage.prefix(32)) == 32
         assert len(passage.continuation(8)) == 8
@@ -46,10 +46,10 @@ def test_places_have_room_and_say_what_follows(repository: Path, tokens: Tokens)
 
 
 def test_what_is_asked_about_is_not_counted(repository: Path, tokens: Tokens) -> None:
-    source = draw(repository, tokens)
-    assert len(source.counted) == 12 - 3  # a copy counts once; one file in six, and one, is asked about
-    counted = {tuple(ids[1:-1].tolist()) for ids in source.counted}
-    assert not counted & {passage.ids for passage in source.passages}
+    split = draw(repository, tokens)
+    assert len(split.counted) == 12 - 3  # a copy counts once; one file in six, and one, is asked about
+    counted = {tuple(ids[1:-1].tolist()) for ids in split.counted}
+    assert not counted & {passage.ids for passage in split.passages}
 
 
 def test_the_same_seed_draws_the_same_places(repository: Path, tokens: Tokens) -> None:
@@ -58,11 +58,11 @@ def test_the_same_seed_draws_the_same_places(repository: Path, tokens: Tokens) -
 
 
 def test_places_of_one_file_do_not_overlap(repository: Path, tokens: Tokens) -> None:
-    source = draw(repository, tokens)
-    taken = sorted((passage.file, passage.at) for passage in source.passages)
+    split = draw(repository, tokens)
+    taken = sorted((passage.file, passage.at) for passage in split.passages)
     assert all(a[0] != b[0] or b[1] - a[1] >= 8 for a, b in pairwise(taken))
 
 
 def test_a_folder_without_source_is_refused(tmp_path: Path, tokens: Tokens) -> None:
-    with pytest.raises(UserError, match=r"expected two python files or more"):
+    with pytest.raises(UserError, match=r"at least two are needed"):
         draw(tmp_path, tokens)

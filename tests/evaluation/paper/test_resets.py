@@ -9,9 +9,9 @@ import pytest
 
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.decoding.superposed import superpose
-from spd_lsp.evaluation.paper.drafting import PLAIN, Writer
+from spd_lsp.evaluation.paper.drafting import DEFAULTS, DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.paper.resets import EVERY, restarted, ways
+from spd_lsp.evaluation.paper.resets import _INTERVALS, _METHODS, write_with_sampled_resets
 from spd_lsp.models.load import load
 
 STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
@@ -19,32 +19,34 @@ CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        re
 
 
 @pytest.fixture(scope="module")
-def writer() -> Writer:
-    return Writer(load(STARTER, "cpu"), Tokens(STARTER), {})
+def writer() -> DraftWriter:
+    return DraftWriter(load(STARTER, "cpu"), Tokens(STARTER), {})
 
 
 @pytest.fixture(scope="module")
-def passage(writer: Writer) -> Passage:
+def passage(writer: DraftWriter) -> Passage:
     ids = tuple(writer.tokens.encode(CODE * 3))
     return Passage("r", "f.py", ids, 30)
 
 
-def test_each_stretch_is_one_of_the_drafts_that_begin_there(writer: Writer, passage: Passage) -> None:
-    found = restarted(writer, passage, PLAIN, k=3, prefix=24, tokens=12, every=5)
+def test_each_stretch_is_one_of_the_drafts_that_begin_there(writer: DraftWriter, passage: Passage) -> None:
+    found = write_with_sampled_resets(writer, passage, replace(DEFAULTS, drafts=3), prefix=24, tokens=12, every=5)
     assert len(found) == 12
     start = writer.start(passage, 24, ngrams=True)
     for at, length in ((0, 5), (5, 5), (10, 2)):
         begun = start.after(tuple(found[:at])) if at else start
-        drafts = superpose(writer.model, begun, replace(PLAIN, drafts=3, max_tokens=length)).best
+        drafts = superpose(writer.model, begun, replace(DEFAULTS, drafts=3, max_tokens=length)).best
         assert tuple(found[at : at + length]) in {draft.ids for draft in drafts}
 
 
-def test_the_same_place_gives_the_same_text(writer: Writer, passage: Passage) -> None:
-    size = {"k": 3, "prefix": 24, "tokens": 8, "every": 4}
-    assert restarted(writer, passage, PLAIN, **size) == restarted(writer, passage, PLAIN, **size)
+def test_the_same_place_gives_the_same_text(writer: DraftWriter, passage: Passage) -> None:
+    size = {"prefix": 24, "tokens": 8, "every": 4}
+    assert write_with_sampled_resets(writer, passage, DEFAULTS, **size) == write_with_sampled_resets(
+        writer, passage, DEFAULTS, **size
+    )
 
 
 def test_every_reset_is_compared_with_none() -> None:
-    resets = {way.settings.reset_every for way in ways() if way.decoder == "superposed"}
-    assert resets == set(EVERY)
+    resets = {method.settings.reset_every for method in _METHODS if method.decoder == "superposed"}
+    assert resets == set(_INTERVALS)
     assert 0 in resets

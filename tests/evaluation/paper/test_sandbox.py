@@ -8,13 +8,13 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.evaluation.paper import sandbox
-from spd_lsp.evaluation.paper.sandbox import PROBES, probe, require_guard, run
+from spd_lsp.evaluation.paper.sandbox import PROBES, probe, require_guards, run_sandboxed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be limited there")
 
 
 def test_a_program_that_reaches_its_end_passes() -> None:
-    assert run("import math, typing, collections, hashlib, random, re\nassert math.sqrt(4) == 2").passed
+    assert run_sandboxed("import math, typing, collections, hashlib, random, re\nassert math.sqrt(4) == 2").passed
 
 
 @pytest.mark.parametrize(
@@ -29,22 +29,22 @@ def test_a_program_that_reaches_its_end_passes() -> None:
     ],
 )
 def test_one_that_does_not_fails(program: str) -> None:
-    assert not run(program).passed
+    assert not run_sandboxed(program).passed
 
 
 @pytest.mark.slow
 def test_what_it_prints_is_dropped() -> None:
-    assert run("print('passed')\nassert False").said == "AssertionError"
-    assert run("while True: print('x' * 1000)").said == ""  # stopped by its processor time
+    assert run_sandboxed("print('passed')\nassert False").ending == "AssertionError"
+    assert run_sandboxed("while True: print('x' * 1000)").ending == ""  # stopped by its processor time
 
 
 def test_it_sees_nothing_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "x")
-    assert run("import os\nassert 'A_SECRET' not in os.environ\nassert os.getcwd() != ''").passed
+    assert run_sandboxed("import os\nassert 'A_SECRET' not in os.environ\nassert os.getcwd() != ''").passed
 
 
 def test_a_sleeper_ends_by_the_clock() -> None:
-    assert run("import time\ntime.sleep(60)", clock=2).said == "time limit"
+    assert run_sandboxed("import time\ntime.sleep(60)", wall_seconds=2).ending == "time limit"
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_limits_hold_everywhere() -> None:
     found = probe()
     assert found.keys() == PROBES.keys()
     assert not found["take 4 GB of memory"]
-    assert not found["compute for ever"]
+    assert not found["compute forever"]
     assert not found["write a file"]  # its size is limited, even without Landlock
 
 
@@ -60,12 +60,12 @@ def test_limits_hold_everywhere() -> None:
 def test_the_network_is_out_of_reach_where_the_system_can_cut_it_off() -> None:
     if probe()["reach the network"]:
         pytest.skip("no network namespaces here")
-    assert run("import socket\nsocket.socket()").passed  # there is one, and nothing to reach by it
+    assert run_sandboxed("import socket\nsocket.socket()").passed  # there is one, and nothing to reach by it
 
 
 def test_open_doors_are_refused_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     doors = dict.fromkeys(PROBES, False) | {"reach the network": True}
     monkeypatch.setattr(sandbox, "probe", lambda: doors)
     with pytest.raises(UserError, match="could reach the network here"):
-        require_guard(allow=False)
-    assert require_guard(allow=True) == doors
+        require_guards(allow_weak=False)
+    assert require_guards(allow_weak=True) == doors

@@ -1,21 +1,21 @@
-"""Cursors stand where a person would want a completion, and at the same places every time."""
+"""Examples are where a person would want a completion, and the same every time."""
 
 from __future__ import annotations
 
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.evaluation.code_lines import CODE, STRING, code_lines
-from spd_lsp.evaluation.places import (
+from spd_lsp.evaluation.quality.code_lines import CODE, STRING, code_lines
+from spd_lsp.evaluation.quality.examples import (
+    _TRIGGER,
     AFTER_TRIGGER,
     LINE_START,
     MID_IDENTIFIER,
     RANDOM_BYTE,
     STRATA,
-    TRIGGER,
-    length_of,
+    length_bin,
     read_packages,
-    sample,
+    sample_examples,
 )
 
 
@@ -53,47 +53,47 @@ def test_other_languages_have_lines_too():
 
 def test_what_a_cursor_is_to_complete_is_the_rest_of_its_line(repository):
     (package,) = read_packages([repository])
-    texts = {source.name: source.text for source in package.sources}
-    cursors = sample([package], seed=3)
-    assert {cursor.stratum for cursor in cursors} >= {LINE_START, AFTER_TRIGGER, MID_IDENTIFIER}
-    for cursor in cursors:
-        text = texts[cursor.file]
-        assert text[cursor.at :].split("\n", 1)[0].rstrip() == cursor.target
-        assert text.encode()[cursor.offset :].decode().startswith(cursor.target)
-        assert text[cursor.line_start : cursor.line_end].strip() == cursor.line
-        typed = text[cursor.line_start : cursor.at]
-        if cursor.stratum == LINE_START:
+    texts = {file.name: file.text for file in package.files}
+    examples = sample_examples([package], seed=3)
+    assert {example.stratum for example in examples} >= {LINE_START, AFTER_TRIGGER, MID_IDENTIFIER}
+    for example in examples:
+        text = texts[example.file]
+        assert text[example.at :].split("\n", 1)[0].rstrip() == example.target
+        assert text.encode()[example.offset :].decode().startswith(example.target)
+        assert text[example.line_start : example.line_end].strip() == example.line
+        typed = text[example.line_start : example.at]
+        if example.stratum == LINE_START:
             assert not typed.strip()
-        if cursor.stratum == AFTER_TRIGGER:
-            assert any(match.end() == len(typed) for match in TRIGGER.finditer(typed))
-        if cursor.stratum == MID_IDENTIFIER:
+        if example.stratum == AFTER_TRIGGER:
+            assert any(match.end() == len(typed) for match in _TRIGGER.finditer(typed))
+        if example.stratum == MID_IDENTIFIER:
             word = typed[-3:].lstrip("(. =[,")
             assert 1 <= len(word) <= 3
-            assert cursor.target[0].isalnum() or cursor.target[0] == "_"
+            assert example.target[0].isalnum() or example.target[0] == "_"
 
 
 def test_triggers_within_strings_are_none(repository):
     (package,) = read_packages([repository])
     for seed in range(30):
-        for cursor in sample([package], seed=seed):
-            if cursor.stratum == AFTER_TRIGGER:
-                assert not cursor.target.startswith(("named", " named"))
+        for example in sample_examples([package], seed=seed):
+            if example.stratum == AFTER_TRIGGER:
+                assert not example.target.startswith(("named", " named"))
 
 
 def test_the_same_seed_gives_the_same_places_and_fewer_files_their_beginning(repository):
     packages = read_packages([repository])
-    cursors = sample(packages, seed=1)
-    assert cursors == sample(packages, seed=1)
-    assert cursors != sample(packages, seed=2)
-    fewer = sample(packages, seed=1, files=2)
-    assert fewer == cursors[: len(fewer)]
+    examples = sample_examples(packages, seed=1)
+    assert examples == sample_examples(packages, seed=1)
+    assert examples != sample_examples(packages, seed=2)
+    fewer = sample_examples(packages, seed=1, files=2)
+    assert fewer == examples[: len(fewer)]
 
 
 def test_no_file_has_two_places_in_one_line_or_more_than_one_of_a_stratum(repository):
-    cursors = sample(read_packages([repository]), seed=0)
-    assert len({(c.file, c.line_start) for c in cursors}) == len(cursors)
-    assert len({(c.file, c.stratum) for c in cursors}) == len(cursors)
-    assert len({c.key for c in cursors}) == len(cursors)
+    examples = sample_examples(read_packages([repository]), seed=0)
+    assert len({(c.file, c.line_start) for c in examples}) == len(examples)
+    assert len({(c.file, c.stratum) for c in examples}) == len(examples)
+    assert len({c.key for c in examples}) == len(examples)
     assert RANDOM_BYTE in STRATA
 
 
@@ -102,7 +102,7 @@ def test_folders_take_turns(repository, tmp_path):
     other.mkdir()
     for path in repository.iterdir():
         (other / path.name).write_text(path.read_text())
-    names = [c.package for c in sample(read_packages([repository, other]), seed=0)]
+    names = [c.package for c in sample_examples(read_packages([repository, other]), seed=0)]
     assert names[0] == "rows"
     assert "other" in names[: len(STRATA) + 1]
 
@@ -110,9 +110,9 @@ def test_folders_take_turns(repository, tmp_path):
 def test_a_folder_without_sources_and_two_of_one_name_are_refused(repository, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UserError, match="two source files or more"):
+    with pytest.raises(UserError, match="at least two are needed"):
         read_packages([empty])
-    with pytest.raises(UserError, match="different names"):
+    with pytest.raises(UserError, match="two folders are called rows"):
         read_packages([repository, repository])
 
 
@@ -120,4 +120,4 @@ def test_a_folder_without_sources_and_two_of_one_name_are_refused(repository, tm
     ("target", "expected"), [("a", "1-4"), ("f(x, y)", "5-9"), ("a = f(x, y)[1][2]", "10-24")]
 )
 def test_lengths_are_counted_in_code_tokens(target, expected):
-    assert length_of(target) == expected
+    assert length_bin(target) == expected

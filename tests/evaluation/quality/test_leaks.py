@@ -9,9 +9,9 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.leaks import check, plain_name
-from spd_lsp.evaluation.places import read_packages
-from spd_lsp.evaluation.similarity import code_digest, identifiers, jaccard, telling, windows
+from spd_lsp.evaluation.quality.examples import read_packages
+from spd_lsp.evaluation.quality.leaks import check_leaks, normalised_name
+from spd_lsp.evaluation.quality.similarity import code_digest, identifiers, jaccard, varied_windows, window_hashes
 from tests.conftest import STARTER
 
 
@@ -33,14 +33,14 @@ def verdicts(findings):
 
 
 def test_without_the_corpus_nothing_is_claimed(repository, model, tokens):
-    found = verdicts(check(read_packages([repository]), tokens, model, []))
+    found = verdicts(check_leaks(read_packages([repository]), tokens, model, []))
     assert found[("names", "all")] == "ok"
     assert {v for (name, _), v in found.items() if name != "names"} == {"not checked"}
 
 
 def test_a_package_of_a_name_that_was_trained_on_is_a_leak(repository, model, tokens):
     (model / "training.json").write_text(json.dumps({"sources": [{"name": "Rows"}]}))
-    assert verdicts(check(read_packages([repository]), tokens, model, []))[("names", "rows")] == "leak"
+    assert verdicts(check_leaks(read_packages([repository]), tokens, model, []))[("names", "rows")] == "leak"
 
 
 def test_a_copy_is_found_by_all_three_checks_even_with_other_comments(repository, model, tokens, tmp_path):
@@ -48,7 +48,7 @@ def test_a_copy_is_found_by_all_three_checks_even_with_other_comments(repository
     corpus.mkdir()
     for path in repository.iterdir():
         (corpus / path.name).write_text("# another licence\n" + path.read_text().replace("    # the comment", "#"))
-    found = verdicts(check(read_packages([repository]), tokens, model, [corpus]))
+    found = verdicts(check_leaks(read_packages([repository]), tokens, model, [corpus]))
     for name in ("exact files", "near files", "windows of 13 tokens"):
         assert found[(name, "rows")] == "leak"
 
@@ -59,32 +59,32 @@ def test_other_code_is_none(repository, model, tokens, tmp_path):
     (corpus / "other.py").write_text(
         "def area(width, height):\n    total = width * height\n    return total * 2\n" * 5
     )
-    found = verdicts(check(read_packages([repository]), tokens, model, [corpus]))
+    found = verdicts(check_leaks(read_packages([repository]), tokens, model, [corpus]))
     assert {verdict for (_, subject), verdict in found.items() if subject == "rows"} == {"ok"}
 
 
 def test_an_empty_corpus_is_refused(repository, model, tokens, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="name the training corpus"):
-        check(read_packages([repository]), tokens, model, [tmp_path / "empty"])
+    with pytest.raises(UserError, match="name the folder of the training corpus"):
+        check_leaks(read_packages([repository]), tokens, model, [tmp_path / "empty"])
 
 
 def test_the_built_in_table_tells_a_share(repository, tokens):
-    found = [f for f in check(read_packages([repository]), tokens, STARTER, []) if f.verdict == "told"]
+    found = [f for f in check_leaks(read_packages([repository]), tokens, STARTER, []) if f.verdict == "told"]
     assert [f.subject for f in found] == ["rows"]
     assert "python.ngt knows" in found[0].text
 
 
 def test_names_are_compared_as_registries_do():
-    assert plain_name("Foo_Bar.baz-1.2.0") == "foo-bar-baz"
-    assert plain_name("jinja2") == "jinja2"
+    assert normalised_name("Foo_Bar.baz-1.2.0") == "foo-bar-baz"
+    assert normalised_name("jinja2") == "jinja2"
 
 
 def test_windows_do_not_reach_from_one_document_into_the_next():
     a, b = np.arange(5), np.arange(5, 9)
-    assert len(windows([a, b], 4)) == 3
-    assert not np.isin(windows([np.array([3, 4, 5, 6])], 4), windows([a, b], 4)).any()
-    assert np.isin(windows([np.array([1, 2, 3, 4])], 4), windows([a, b], 4)).all()
+    assert len(window_hashes([a, b], 4)) == 3
+    assert not np.isin(window_hashes([np.array([3, 4, 5, 6])], 4), window_hashes([a, b], 4)).any()
+    assert np.isin(window_hashes([np.array([1, 2, 3, 4])], 4), window_hashes([a, b], 4)).all()
 
 
 def test_tables_of_numbers_and_licences_are_no_leak(repository, model, tokens, tmp_path):
@@ -95,12 +95,12 @@ def test_tables_of_numbers_and_licences_are_no_leak(repository, model, tokens, t
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     (corpus / "other.py").write_text(licence + "def area(width, height):\n    return width * height\n" + numbers)
-    found = verdicts(check(read_packages([repository]), tokens, model, [corpus]))
+    found = verdicts(check_leaks(read_packages([repository]), tokens, model, [corpus]))
     assert found[("windows of 13 tokens", "rows")] == "ok"
 
 
 def test_a_window_tells_something_if_its_ids_differ():
-    assert telling([np.array([1, 1, 1, 2, 3, 4])], 3, 4).tolist() == [False, True, True]
+    assert varied_windows([np.array([1, 1, 1, 2, 3, 4])], 3, 4).tolist() == [False, True, True]
 
 
 def test_comments_and_layout_do_not_change_a_digest():

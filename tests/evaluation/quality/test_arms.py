@@ -9,11 +9,11 @@ from ngram_builders.errors import UserError
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import trim
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.arms import KINDS, Asker, BestAlone, parse_arm, parse_arms
-from spd_lsp.evaluation.places import read_packages, sample
-from spd_lsp.evaluation.prior import PackagePrior
-from spd_lsp.evaluation.quality import gap
-from spd_lsp.evaluation.sampling import Chance
+from spd_lsp.evaluation.quality.arm_runner import ArmRunner, UnmixedModel
+from spd_lsp.evaluation.quality.arms import ARM_KINDS, parse_arm, parse_arms
+from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
+from spd_lsp.evaluation.quality.held_out_ngrams import PackageNgrams
+from spd_lsp.evaluation.quality.run import text_without_target
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -52,8 +52,8 @@ def test_names_are_read():
 def test_baselines_have_settings_of_their_own():
     arm = parse_arm("nucleus:top_p=0.95:draw_temperature=0.4:temperature=0.8@none")
     assert dict(arm.settings) == {"temperature": 0.8}
-    assert arm.chance == Chance(0.95, 0.4)
-    assert parse_arm("beam:length_penalty=0.5@none").extra == {"length_penalty": 0.5}
+    assert arm.baseline_settings == {"top_p": 0.95, "draw_temperature": 0.4}
+    assert parse_arm("beam:length_penalty=0.5@none").baseline_settings == {"length_penalty": 0.5}
 
 
 def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
@@ -61,41 +61,52 @@ def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
     assert labels == ["superposed@none", "superposed@repository", "no-lm@repository"]
 
 
+def test_several_values_make_a_grid():
+    labels = [arm.label for arm in parse_arms(["beam:drafts=2/3:temperature=0.5/1@none", "greedy"], ["none"])]
+    assert labels == [
+        "beam:drafts=2:temperature=0.5@none",
+        "beam:drafts=2:temperature=1@none",
+        "beam:drafts=3:temperature=0.5@none",
+        "beam:drafts=3:temperature=1@none",
+        "greedy@none",
+    ]
+
+
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("magic@none", "expected an arm of superposed"),
-        ("beam@moon", "expected a prior"),
+        ("magic@none", "unknown decoder 'magic'; choose one of superposed"),
+        ("beam@moon", "unknown prior 'moon'"),
         ("beam:drafts=99@none", "must be from 1 to 16"),
         ("beam:drafts=few@none", "must be an integer"),
         ("beam:model=x@none", "no setting of a decoder"),
         ("beam:colour=red@none", "no setting of a decoder"),
         ("beam:drafts=2.5@none", "must be an integer"),
         ("beam:top_p=0.9@none", "no setting of a decoder"),
-        ("nucleus:top_p=0@none", "top_p: expected 0.01 to 1"),
-        ("beam:length_penalty=much@none", "length_penalty: expected 0 to 2"),
+        ("nucleus:top_p=0@none", "top_p must be from 0.01 to 1"),
+        ("beam:length_penalty=much@none", "length_penalty must be from 0 to 2"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text, told):
-    with pytest.raises(UserError, match=told):
+def test_what_cannot_be_meant_is_refused(text, message):
+    with pytest.raises(UserError, match=message):
         parse_arm(text)
 
 
 @pytest.mark.parametrize("kind", ["superposed", "rescored"])
 def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
     (package,) = read_packages([repository])
-    prior = PackagePrior(package, tokens, {})
-    asker = Asker(model, tokens, Settings())
-    for cursor in sample([package])[:4]:
-        source = next(s for s in package.sources if s.name == cursor.file)
-        text = gap(source.text, cursor, "", True)
-        mixture = prior.beside(source).mixtures(cursor)["repository+file"]
-        question = asker.question(text, cursor.at, "python")
-        asker.warm(question)
-        reply = asker.ask(parse_arm(f"{kind}@repository+file"), question, mixture)
+    prior = PackageNgrams(package, tokens, {})
+    runner = ArmRunner(model, tokens, Settings())
+    for example in sample_examples([package])[:4]:
+        source = next(s for s in package.files if s.name == example.file)
+        text = text_without_target(source.text, example, "", right=True)
+        mixture = prior.without(source).mixtures(example)["repository+file"]
+        request = runner.request(text, example.at, "python")
+        runner.warm_up(request)
+        reply = runner.complete(parse_arm(f"{kind}@repository+file"), request, mixture)
         product = Completer(model, tokens, Fixed(mixture), Settings(decoder=kind))
-        answer = product.complete(text, cursor.at, "python", forced=True)
-        if trim(text, cursor.at, "python", 1000, tokens.count, forced=True).shape == "line":
+        answer = product.complete(text, example.at, "python", forced=True)
+        if trim(text, example.at, "python", 1000, tokens.count, forced=True).shape == "line":
             assert reply.drafts == [completion.text for completion in answer.completions]
             assert (reply.passes, reply.tokens) == (answer.passes, answer.tokens)
         assert reply.rows >= reply.passes - 1
@@ -103,13 +114,13 @@ def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
 
 def test_without_a_model_n_grams_alone_decide(repository, model, tokens):
     (package,) = read_packages([repository])
-    source = next(s for s in package.sources if s.name == "reader.py")
-    cursor = next(c for c in sample([package]) if c.file == "reader.py")
-    mixture = PackagePrior(package, tokens, {}).beside(source).mixtures(cursor)["repository+file"]
-    asker = Asker(model, tokens, Settings())
+    source = next(s for s in package.files if s.name == "reader.py")
+    example = next(c for c in sample_examples([package]) if c.file == "reader.py")
+    mixture = PackageNgrams(package, tokens, {}).without(source).mixtures(example)["repository+file"]
+    runner = ArmRunner(model, tokens, Settings())
     source = "class Reader:\n    def read(self, name, default=None):\n        found = self.rows."
-    question = asker.question(source, len(source), "python")
-    reply = asker.ask(parse_arm("no-lm@repository+file"), question, mixture)
+    request = runner.request(source, len(source), "python")
+    reply = runner.complete(parse_arm("no-lm@repository+file"), request, mixture)
     assert "get(name, default)" in reply.drafts
 
 
@@ -117,28 +128,28 @@ def test_without_a_model_n_grams_alone_decide(repository, model, tokens):
 def test_unmixed_reads_the_heaviest_token_alone(heaviest, model):
     prompt, ids = [5, 7, 11], [40, 41, 42]
     weights = np.where(np.arange(3) == heaviest, 0.6, 0.2)
-    unmixed = BestAlone(model)
+    unmixed = UnmixedModel(model)
     unmixed.prefill(prompt)
-    told = unmixed.step(ids, weights).copy()
+    logits = unmixed.step(ids, weights).copy()
     model.prefill(prompt, lambda: None)
-    assert np.array_equal(told, model.step([ids[heaviest]], np.ones(1)))
+    assert np.array_equal(logits, model.step([ids[heaviest]], np.ones(1)))
     model.prefill(prompt, lambda: None)
-    assert not np.allclose(told, model.step(ids, weights))
+    assert not np.allclose(logits, model.step(ids, weights))
 
 
 def test_unmixed_is_superposed_where_there_is_one_draft_alone(model, tokens):
-    asker = Asker(model, tokens, Settings(max_tokens=8))
-    question = asker.question("def f(first, second):\n    return ", 36, "python")
+    runner = ArmRunner(model, tokens, Settings(max_tokens=8))
+    request = runner.request("def f(first, second):\n    return ", 36, "python")
     one, same = (
-        asker.ask(parse_arm(f"{kind}:drafts=1@none"), question, None) for kind in ("unmixed", "superposed")
+        runner.complete(parse_arm(f"{kind}:drafts=1@none"), request, None) for kind in ("unmixed", "superposed")
     )
     assert one.drafts == same.drafts
 
 
 def test_every_kind_is_a_decoder(model, tokens):
-    asker = Asker(model, tokens, Settings(max_tokens=4))
-    question = asker.question("def f(a, b):\n    return ", 26, "python")
-    for kind in KINDS:
-        reply = asker.ask(parse_arm(f"{kind}@none"), question, None)
+    runner = ArmRunner(model, tokens, Settings(max_tokens=4))
+    request = runner.request("def f(a, b):\n    return ", 26, "python")
+    for kind in ARM_KINDS:
+        reply = runner.complete(parse_arm(f"{kind}@none"), request, None)
         assert reply.tokens <= 4 or kind == "nucleus-superposed"
         assert len(reply.drafts) <= {"greedy": 1, "oracle": 20}.get(kind, 3)

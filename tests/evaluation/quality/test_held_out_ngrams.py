@@ -1,4 +1,4 @@
-"""A place is judged by what other files say, never by itself."""
+"""An example is judged by what other files say, never by itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from ngram_builders.ngrams import ORDERS, count_streams, stream
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.places import read_packages, sample
-from spd_lsp.evaluation.prior import SEEN, PackagePrior
+from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
+from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
 from spd_lsp.models.checkpoint.hub import built_in_domains
 from spd_lsp.ngrams.interpolation import Mixture
 from tests.conftest import STARTER
@@ -31,17 +31,17 @@ def says(mixture, history, tokens):
 
 
 def source_named(package, name):
-    return next(source for source in package.sources if source.name == name)
+    return next(source for source in package.files if source.name == name)
 
 
 def test_the_repository_prior_is_that_of_a_table_without_the_file(repository, tokens):
     (package,) = read_packages([repository])
     source = source_named(package, "table.py")
-    beside = PackagePrior(package, tokens, {}).beside(source)
-    cursor = next(c for c in sample([package]) if c.file == "table.py")
-    others = table_of([s.text for s in package.sources if s is not source], tokens)
+    held_out = PackageNgrams(package, tokens, {}).without(source)
+    example = next(c for c in sample_examples([package]) if c.file == "table.py")
+    others = table_of([s.text for s in package.files if s is not source], tokens)
     expected = Mixture([[others]], [0.7])
-    found = beside.mixtures(cursor)
+    found = held_out.mixtures(example)
     for history in ("rows = ", "name, default=None", "self.rows.get", "with open(path, encoding="):
         assert np.array_equal(says(found["repository"], history, tokens), says(expected, history, tokens))
     assert found["none"] is None
@@ -51,32 +51,32 @@ def test_the_repository_prior_is_that_of_a_table_without_the_file(repository, to
 def test_versions_of_the_file_are_taken_out_with_it(repository, tokens):
     (repository / "copy.py").write_text((repository / "table.py").read_text() + "\nEXTRA = 1\n")
     (package,) = read_packages([repository])
-    prior = PackagePrior(package, tokens, {})
+    prior = PackageNgrams(package, tokens, {})
     source = source_named(package, "table.py")
-    assert {package.sources[i].name for i in prior.versions(source)} == {"table.py", "copy.py"}
-    cursor = next(c for c in sample([package]) if c.file == "table.py" and "lookup" not in c.line)
-    assert prior.beside(source).seen(cursor) != SEEN[0]
+    assert {package.files[i].name for i in prior.near_duplicates(source)} == {"table.py", "copy.py"}
+    example = next(c for c in sample_examples([package]) if c.file == "table.py" and "lookup" not in c.line)
+    assert prior.without(source).line_seen(example) != LINE_SEEN[0]
 
 
-def test_the_file_itself_counts_but_for_the_cursors_line(repository, tokens):
+def test_the_file_itself_counts_but_for_the_examples_line(repository, tokens):
     (package,) = read_packages([repository])
     source = source_named(package, "table.py")
-    cursor = next(c for c in sample([package]) if c.file == "table.py")
-    beside = PackagePrior(package, tokens, {}).beside(source)
-    whole = beside.encoded.ids
-    pieces = beside.around(cursor, True)
+    example = next(c for c in sample_examples([package]) if c.file == "table.py")
+    held_out = PackageNgrams(package, tokens, {}).without(source)
+    whole = held_out.encoded.ids
+    pieces = held_out._streams_around(example, True)
     bytes_of = [tokens.bytes_of(piece.tolist()).decode() for piece in pieces]
-    assert source.text.startswith(bytes_of[0]) and len(bytes_of[0]) <= cursor.line_start + 1
-    assert source.text.endswith(bytes_of[1]) and len(bytes_of[1]) <= len(source.text) - cursor.line_end + 1
+    assert source.text.startswith(bytes_of[0]) and len(bytes_of[0]) <= example.line_start + 1
+    assert source.text.endswith(bytes_of[1]) and len(bytes_of[1]) <= len(source.text) - example.line_end + 1
     assert sum(map(len, pieces)) < len(whole) + 2
-    assert len(beside.around(cursor, False)) == 1
+    assert len(held_out._streams_around(example, False)) == 1
 
 
 def test_built_in_tables_serve_their_language(repository, tokens):
     (package,) = read_packages([repository])
-    prior = PackagePrior(package, tokens, built_in_domains(STARTER))
-    cursor = sample([package])[0]
-    found = prior.beside(source_named(package, cursor.file)).mixtures(cursor)
+    prior = PackageNgrams(package, tokens, built_in_domains(STARTER))
+    example = sample_examples([package])[0]
+    found = prior.without(source_named(package, example.file)).mixtures(example)
     assert found["built-in"].names == ("built-in",)
     assert found["repository+file"].names == ("repository", "built-in")
 
@@ -92,7 +92,7 @@ def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens
     )
     (package,) = read_packages([folder])
     source = source_named(package, "a.py")
-    beside = PackagePrior(package, tokens, {}).beside(source)
-    cursors = {c.line: c for seed in range(40) for c in sample([package], seed=seed) if c.file == "a.py"}
-    assert beside.seen(cursors["shared = call(first, second)"]) == SEEN[0]
-    assert beside.seen(cursors["own = call(a, b)"]) == SEEN[1]
+    held_out = PackageNgrams(package, tokens, {}).without(source)
+    examples = {c.line: c for seed in range(40) for c in sample_examples([package], seed=seed) if c.file == "a.py"}
+    assert held_out.line_seen(examples["shared = call(first, second)"]) == LINE_SEEN[0]
+    assert held_out.line_seen(examples["own = call(a, b)"]) == LINE_SEEN[1]

@@ -11,9 +11,9 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.evaluation.paper.answers import (
-    WAYS,
-    Question,
+from spd_lsp.evaluation.paper.questions import (
+    QUESTION_METHODS,
+    ShortQuestion,
     is_right,
     measure,
     normalise,
@@ -63,7 +63,7 @@ def test_all_formats_are_read(tmp_path: Path) -> None:
     whole.write_text(json.dumps({"Data": [TRIVIA], "Domain": "Web"}))
     natural, trivia, hub = read_questions(lines)
     assert natural.answers == ("The Beatles", "Beatles")
-    assert trivia == Question("Which city?", ("Paris", "Paris, France"))
+    assert trivia == ShortQuestion("Which city?", ("Paris", "Paris, France"))
     assert hub.answers == ("Rome", "Roma")
     assert read_questions(whole) == [trivia]
 
@@ -72,24 +72,24 @@ def test_all_formats_are_read(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "questions.jsonl"
     path.write_text(content)
-    with pytest.raises(UserError, match="expected questions"):
+    with pytest.raises(UserError, match="questions"):
         read_questions(path)
 
 
 def test_answers_are_compared_as_the_benchmarks_do() -> None:
     assert normalise("The  Beatles!") == "beatles"
-    question = Question("who", ("The Beatles",))
+    question = ShortQuestion("who", ("The Beatles",))
     assert is_right(" beatles.\nQ: next", question)
     assert not is_right(" Beatles fans", question)
-    assert not is_right(" ", Question("who", ("The",)))  # nothing said is nothing right
+    assert not is_right(" ", ShortQuestion("who", ("The",)))  # nothing said is nothing right
 
 
 def test_a_model_that_knows_the_answer_is_right_by_every_way(tokens: Tokens) -> None:
-    question = Question("who wrote it", ("The Beatles",))
-    found = measure(Scripted(tokens, " the Beatles\n"), tokens, question, k=3, longest=12)
-    assert found.keys() == {way.name for way in WAYS}
+    question = ShortQuestion("who wrote it", ("The Beatles",))
+    found = measure(Scripted(tokens, " the Beatles\n"), tokens, question, k=3, max_tokens=12)
+    assert found.keys() == {method.name for method in QUESTION_METHODS}
     assert all(values == [1.0, 1.0, 1.0] for values in found.values())
-    wrong = measure(Scripted(tokens, " nobody\n"), tokens, question, k=3, longest=12)
+    wrong = measure(Scripted(tokens, " nobody\n"), tokens, question, k=3, max_tokens=12)
     assert not any(any(values) for values in wrong.values())
 
 

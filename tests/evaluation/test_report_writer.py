@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 ASK = """
-from spd_lsp.evaluation.drawing import import_matplotlib
+from spd_lsp.evaluation.report_writer import import_matplotlib
 import os
 here = os.getcwd()
 print(import_matplotlib().rcParams["figure.figsize"], os.getcwd() == here)

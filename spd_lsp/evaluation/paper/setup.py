@@ -1,0 +1,117 @@
+"""What an experiment runs on: a model, the passages of repositories, and a judge.
+
+Slow imports are made late: `--help` lists commands without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ngram_builders.errors import UserError
+from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+from spd_lsp.progress import track
+
+if TYPE_CHECKING:
+    from ngram_builders.table.format import Columns
+    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.evaluation.paper.drafting import DraftWriter, Judge
+    from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentSetup:
+    """A model and the passages it continues."""
+
+    writer: DraftWriter
+    splits: list[RepositorySplit]
+    facts: dict[str, Any]
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All passages, repository by repository."""
+        return [passage for split in self.splits for passage in split.passages]
+
+    @property
+    def groups(self) -> list[tuple[str, str]]:
+        """The cluster of each passage."""
+        return [passage.group for passage in self.passages]
+
+
+def prepare(
+    repos: Sequence[Path], model: str, device: str, *, examples: int, before: int, after: int, seed: int
+) -> ExperimentSetup:
+    """Draw passages, count the other files, and load the model."""
+    from spd_lsp.completion.tokenizer import Tokens
+
+    folder = locate(model, tell)
+    tokens = Tokens(folder)
+    splits = split_repositories(repos, tokens, examples=examples, before=before, after=after, seed=seed)
+    built_in = built_in_columns(folder, model, tokens)
+
+    from spd_lsp.evaluation.paper.drafting import DraftWriter, mixtures_by_repository
+    from spd_lsp.models.load import load
+
+    network = load(folder, device)
+    if before + after > network.max_positions:
+        raise UserError(
+            f"{model} reads {network.max_positions} tokens, but prefix and drafts take {before} + {after}; use a "
+            "shorter --prefix"
+        )
+    writer = DraftWriter(network, tokens, mixtures_by_repository(splits, tokens.vocab_size, built_in))
+    facts = {
+        "model": model,
+        "repositories": len(splits),
+        "seed": seed,
+        "examples": sum(len(split.passages) for split in splits),
+        "prefix tokens": before,
+    }
+    return ExperimentSetup(writer, splits, facts)
+
+
+def split_repositories(
+    repos: Sequence[Path], tokens: Tokens, *, examples: int, before: int, after: int, seed: int
+) -> list[RepositorySplit]:
+    """Draw the passages of all repositories."""
+    from spd_lsp.evaluation.paper.passages import split_repository
+
+    return [
+        split_repository(repo, tokens, examples=examples, before=before, after=after, seed=seed)
+        for repo in track(repos, "reading")
+    ]
+
+
+def built_in_columns(folder: Path, model: str, tokens: Tokens) -> list[tuple[Columns, float]]:
+    """The Python counts shipped with the starter, with their weight; none for other models."""
+    from ngram_builders.table.reader import Table
+    from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
+
+    tables = built_in_domains(folder) if model == STARTER else {}
+    return [
+        (Table.open(path, tokens.fingerprint).columns, BUILT_IN_WEIGHT)
+        for language, path in tables.items()
+        if language == "python"
+    ]
+
+
+def load_judge(judge: str, model: str, device: str, setup: ExperimentSetup) -> Judge:
+    """Load the judge model; by default the model that writes judges."""
+    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.evaluation.paper.drafting import Judge
+    from spd_lsp.models.load import load
+
+    if judge in ("", model):
+        return Judge(setup.writer.model, setup.writer.tokens, same_tokenizer=True)
+    folder = locate(judge, tell)
+    tokens = Tokens(folder)
+    same = tokens.fingerprint == setup.writer.tokens.fingerprint
+    return Judge(load(folder, device), tokens, same_tokenizer=same)
+
+
+def tell(text: str) -> None:
+    """Print a line to standard error."""
+    click.echo(text, err=True)

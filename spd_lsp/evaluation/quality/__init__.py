@@ -1,0 +1,1 @@
+"""Compare decoders on held-out examples: `spd-lsp eval quality`."""

@@ -1,0 +1,175 @@
+"""Complete with an arm as the product would: the same prompt, n-grams, stop rule and ranking for every arm.
+
+Only the shape is fixed: a completion ends with its line, or with its block where one is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ngram_builders.arrays import Floats
+from spd_lsp.completion.completer import HISTORY, BoundedModel, Completer
+from spd_lsp.completion.context import trim
+from spd_lsp.completion.postprocess import Place, rank, shown
+from spd_lsp.completion.tokenizer import Prompt, Tokens
+from spd_lsp.decoding.hypotheses import worth
+from spd_lsp.decoding.superposed import Drafts, Model, Start
+from spd_lsp.evaluation.beam_search import beam
+from spd_lsp.evaluation.decoders import DECODERS
+from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
+from spd_lsp.evaluation.sampling import NucleusOptions, nucleus
+from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
+from spd_lsp.settings import Settings
+
+
+def _never_cancelled() -> None:
+    """Nothing cancels an evaluation's requests."""
+
+
+class UniformModel:
+    """No language model: every token is equally likely, so that n-grams alone decide."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.logits = np.zeros(vocab_size, dtype=np.float32)  # [V]
+        self.max_positions = 1 << 20
+        self.device = "none"
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None] = _never_cancelled) -> Floats:
+        """Return the logits [V]."""
+        return self.logits
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Return the logits [V]."""
+        return self.logits
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Return the logits of each row [N, V]."""
+        return np.broadcast_to(self.logits, (len(rows), len(self.logits)))
+
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """Return the log-probability of each token."""
+        return [np.full(len(draft), -np.log(len(self.logits))) for draft in drafts]
+
+
+@dataclass(frozen=True, slots=True)
+class UnmixedModel:
+    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
+
+    model: Model
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None] = _never_cancelled) -> Floats:
+        """Read the prompt."""
+        return self.model.prefill(ids, check)
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read the token with the largest weight."""
+        return self.model.step(*_heaviest(ids, weights))
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Read the token with the largest weight of each row."""
+        return self.model.step_rows([_heaviest(*row) for row in rows], parents)
+
+    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """Read whole drafts."""
+        return self.model.read_drafts(drafts)
+
+
+def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
+    return [ids[int(np.argmax(weights))]], np.ones(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRequest:
+    """A prompt and the place of its completion, the same for all arms."""
+
+    prompt: Prompt
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """The drafts of an arm, best first, and what they cost beyond reading the prompt."""
+
+    drafts: list[str]
+    probabilities: list[float]  # of each draft, as the product shows it
+    passes: int  # the prompt's counted as one
+    rows: int  # positions read after the prompt
+    tokens: int  # of the longest draft
+    wall_ms: float
+    cpu_ms: float
+
+
+class ArmRunner:
+    """A model and its tokenizer, completing with any arm."""
+
+    def __init__(self, model: BoundedModel, tokens: Tokens, settings: Settings) -> None:
+        self.model = model
+        self.uniform = UniformModel(tokens.vocab_size)
+        self.tokens = tokens
+        self.settings = settings
+        self.completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
+
+    def request(self, source: str, cursor: int, language: str, block: str | None = None) -> ArmRequest:
+        """Trim the context and build the prompt as for a request by hand.
+
+        A line is completed, or with the indentation of a `block` all lines up to one that is indented less.
+        """
+        view = trim(source, cursor, language, self.completer.room, self.tokens.count, forced=True)
+        indent = view.indent if block is None else block
+        place = Place("line" if block is None else "block", indent, view.after, view.left)
+        return ArmRequest(self.tokens.prompt(view.before, view.after), place)
+
+    def warm_up(self, request: ArmRequest) -> float:
+        """Read the prompt into the cache, so that no arm has to. -> ms"""
+        began = time.perf_counter()
+        self.model.prefill(request.prompt.ids, _never_cancelled)
+        return (time.perf_counter() - began) * 1000
+
+    def complete(self, arm: Arm, request: ArmRequest, mixture: Mixture | None) -> ArmResult:
+        """Complete with one arm; decoding, n-gram look-ups and ranking are timed."""
+        settings = dataclasses.replace(self.settings, **arm.settings)
+        wall, cpu = time.perf_counter(), time.process_time()
+        drafts = self._decode(arm, self._start(request, believed(mixture, settings)), settings)
+        scored = [
+            (self.completer.text(draft.ids, request.prompt), worth(draft, settings.ranking))
+            for draft in [*drafts.best, *drafts.spare]
+        ]
+        completions = rank(scored, request.place)[: settings.drafts]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        return ArmResult(
+            [completion.text for completion in completions],
+            [completion.probability for completion in completions],
+            drafts.passes,
+            drafts.rows,
+            drafts.longest,
+            wall_ms=wall * 1000,
+            cpu_ms=cpu * 1000,
+        )
+
+    def _decode(self, arm: Arm, start: Start, settings: Settings) -> Drafts:
+        kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
+        model: Model = self.uniform if kind.without_model else self.model
+        if kind.unmixed:
+            model = UnmixedModel(model)
+        if "length_penalty" in options:
+            return beam(model, start, settings, _never_cancelled, options["length_penalty"])
+        if options:
+            sampling = NucleusOptions(options.get("top_p", 0.9), options.get("draw_temperature", 1.0))
+            return nucleus(model, start, settings, _never_cancelled, sampling)
+        return DECODERS[arm.decoder](model, start, settings, _never_cancelled)
+
+    def _start(self, request: ArmRequest, mixture: Mixture | None) -> Start:
+        prompt = request.prompt
+        return Start(
+            prompt.ids,
+            stop=lambda ids: self.completer.finished(ids, prompt, request.place),
+            history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],
+            interpolation=mixture,
+            allowed=prompt.allowed,
+            reads=lambda ids: shown(self.completer.text(ids, prompt), request.place),
+        )

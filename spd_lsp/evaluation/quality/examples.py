@@ -1,0 +1,221 @@
+"""Sample held-out examples from repositories: a cursor position, and what was written there.
+
+An example is a file's digest, a byte offset and a stratum, so that any model can be evaluated on the same ones.
+The same folders and seed give the same examples. Knows no models and no tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import keyword
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ngram_builders.errors import UserError
+from ngram_builders.sources.discovery import survey
+from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.language_ids import language_of
+from spd_lsp.completion.languages import LANGUAGES
+from spd_lsp.evaluation.quality.code_lines import CODE, LEXEME, CodeLine, code_lines
+
+LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
+    "line start",
+    "after trigger",
+    "mid-identifier",
+    "random byte",
+)
+PRIMARY = (LINE_START, AFTER_TRIGGER)
+LENGTHS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
+_MAX_TARGET_TOKENS = 24
+DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
+_RANDOM_BYTE_SHARE = 0.6  # of the files have a random-byte example: 20 % of the other three strata
+_FILE_CHARACTERS = range(200, 200_001)  # files of other sizes have no examples
+
+# What makes editors ask for completions: after some punctuation and keywords, with one blank behind them.
+_TRIGGER = re.compile(r"[.(\[]|(?<![=!<>])=(?!=) ?|, ?|\b(?:return|in|if)\b ?")
+_IDENTIFIER = re.compile(r"[^\W\d]\w{4,}")
+
+
+@dataclass(frozen=True)
+class PackageFile:
+    """A source file of a package."""
+
+    package: str
+    name: str  # its path within the package's folder
+    language: str
+    text: str
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the text in UTF-8."""
+        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFiles:
+    """A repository or package that examples are drawn from."""
+
+    name: str
+    folder: Path
+    files: tuple[PackageFile, ...]  # each text once
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A cursor position in a file, and the text that follows it on its line."""
+
+    package: str
+    file: str
+    sha256: str
+    offset: int  # bytes
+    stratum: str
+    at: int  # the same position in characters
+    line_start: int
+    line_end: int  # behind the line break
+    target: str  # the rest of the line, without trailing white space
+    line: str  # without surrounding white space
+
+    @property
+    def key(self) -> str:
+        """The identity of this example."""
+        return f"{self.sha256}:{self.offset}:{self.stratum}"
+
+
+def read_packages(
+    folders: Sequence[Path], report: Callable[[int, int], None] = lambda done, total: None
+) -> list[PackageFiles]:
+    """Read the files that `build-ngrams` would count; raise UserError for a folder with fewer than two."""
+    packages = []
+    for number, folder in enumerate(folders):
+        report(number, len(folders))
+        packages.append(_read_package(folder))
+    report(len(folders), len(folders))
+    names = [package.name for package in packages]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"two folders are called {repeated[0]}; results are kept by name, so rename one")
+    return packages
+
+
+def _read_package(folder: Path) -> PackageFiles:
+    """Read the sources of one folder in the order of their names."""
+    name = folder.resolve().name
+    seen: set[str] = set()
+    files = []
+    for path in sorted(file.path for file in survey(folder).files):
+        text, fault = read_source_text(path)
+        language = language_of(Path(path).name)
+        if fault is None and language is not None and text not in seen:
+            seen.add(text)
+            inner = Path(path).resolve().relative_to(folder.resolve()).as_posix()
+            files.append(PackageFile(name, inner, language, text))
+    if len(files) < 2:
+        raise UserError(f"{folder} has {len(files)} source files, at least two are needed; name a repository")
+    return PackageFiles(name, folder, tuple(files))
+
+
+def sample_examples(
+    packages: Sequence[PackageFiles],
+    seed: int = 0,
+    files: int = DEFAULT_FILES,
+    languages: Sequence[str] = ("python",),
+) -> list[Example]:
+    """Sample at most one example of each stratum from a file, and at most `files` files from a package.
+
+    The files of all packages take turns, so that the first N examples are spread like all of them.
+    """
+    by_package = [_package_examples(package, seed, files, languages) for package in packages]
+    turns = itertools.zip_longest(*by_package, fillvalue=[])
+    examples = [example for turn in turns for of_file in turn for example in of_file]
+    if not examples:
+        raise UserError(f"no {' or '.join(languages)} files with lines of code; name other repositories")
+    return examples
+
+
+def _package_examples(
+    package: PackageFiles, seed: int, files: int, languages: Sequence[str]
+) -> list[list[Example]]:
+    """The examples of each sampled file of a package."""
+    eligible = [f for f in package.files if f.language in languages and f.language in LANGUAGES]
+    eligible = [f for f in eligible if len(f.text) in _FILE_CHARACTERS]
+    random.Random(f"{seed}/{package.name}").shuffle(eligible)
+    sampled = (list(_file_examples(file, random.Random(f"{seed}/{file.sha256}"))) for file in eligible)
+    return list(itertools.islice(filter(None, sampled), files))
+
+
+def _file_examples(file: PackageFile, rng: random.Random) -> Iterator[Example]:
+    """At most one example of each stratum, each on a line of its own."""
+    lines = code_lines(file.text, file.language)
+    rng.shuffle(lines)
+    for stratum in STRATA:
+        if stratum == RANDOM_BYTE and rng.random() >= _RANDOM_BYTE_SHARE:
+            continue
+        for number, line in enumerate(lines):
+            columns = [column for column in _COLUMNS[stratum](line, rng) if _is_target(line.text[column:])]
+            if columns:
+                del lines[number]
+                yield _example_at(file, line, rng.choice(columns), stratum)
+                break
+
+
+def _is_target(text: str) -> bool:
+    """Whether there is something to complete, within the limit of tokens."""
+    return 1 <= len(LEXEME.findall(text)) <= _MAX_TARGET_TOKENS
+
+
+def _example_at(file: PackageFile, line: CodeLine, column: int, stratum: str) -> Example:
+    at = line.start + column
+    return Example(
+        package=file.package,
+        file=file.name,
+        sha256=file.sha256,
+        offset=len(file.text[:at].encode("utf-8", "surrogatepass")),
+        stratum=stratum,
+        at=at,
+        line_start=line.start,
+        line_end=file.text.find("\n", at) + 1 or len(file.text),
+        target=line.text[column:],
+        line=line.text.strip(),
+    )
+
+
+def _first_column(line: CodeLine, rng: random.Random) -> list[int]:
+    """Behind the indentation."""
+    return [line.indentation]
+
+
+def _behind_triggers(line: CodeLine, rng: random.Random) -> list[int]:
+    """Behind each trigger outside of strings and comments."""
+    return [match.end() for match in _TRIGGER.finditer(line.text) if line.kinds[match.start()] == CODE]
+
+
+def _within_identifiers(line: CodeLine, rng: random.Random) -> list[int]:
+    """Behind the first one to three characters of each name of five or more."""
+    names = [m for m in _IDENTIFIER.finditer(line.text) if line.kinds[m.start()] == CODE]
+    return [m.start() + rng.randint(1, 3) for m in names if not keyword.iskeyword(m.group())]
+
+
+def _random_byte(line: CodeLine, rng: random.Random) -> list[int]:
+    """Before the character that holds a random byte of the line, except its first byte."""
+    content = line.text[line.indentation :].encode("utf-8", "surrogatepass")
+    place = rng.randrange(1, len(content))
+    before = sum((byte & 0xC0) != 0x80 for byte in content[: place + 1]) - 1  # whole characters
+    return [line.indentation + before]
+
+
+_COLUMNS: dict[str, Callable[[CodeLine, random.Random], list[int]]] = {
+    LINE_START: _first_column,
+    AFTER_TRIGGER: _behind_triggers,
+    MID_IDENTIFIER: _within_identifiers,
+    RANDOM_BYTE: _random_byte,
+}
+
+
+def length_bin(target: str) -> str:
+    """The bin of a target's length in code tokens. Example: `foo(x)` -> `1-4`"""
+    tokens = len(LEXEME.findall(target))
+    return next(name for name, bounds in LENGTHS.items() if tokens in bounds)

@@ -1,0 +1,132 @@
+"""What n-grams know at an example, with everything removed that a person would not have there yet.
+
+A package is counted once; the file under test and its near duplicates are subtracted as signed counts, which gives
+exactly the table of the other files. Knows ids and texts, no models.
+
+    counts = PackageNgrams(package, tokens, built_in)
+    held_out = counts.without(file)           # once a file
+    mixtures = held_out.mixtures(example)     # once an example: by prior, None for "none"
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ngram_builders.arrays import Ints
+from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
+from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.reader import Table
+from ngram_builders.table.writer import build_columns
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
+from spd_lsp.evaluation.quality.similarity import NEAR_DUPLICATE, identifiers, jaccard
+from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
+
+Prior = Literal["none", "built-in", "repository", "repository+file"]
+PRIORS: tuple[Prior, ...] = ("none", "built-in", "repository", "repository+file")
+LINE_SEEN = ("in another file", "in the same file", "new")
+
+
+class PackageNgrams:
+    """The counts of a whole package, and the built-in tables."""
+
+    def __init__(self, package: PackageFiles, tokens: Tokens, built_in: dict[str, Path]) -> None:
+        self.tokens = tokens
+        self.incremental = Retokeniser(tokens)
+        self.files = package.files
+        encoded = tokens.encode_batch([file.text for file in package.files])
+        self.streams = [stream(ids, tokens.end_of_text) for ids in encoded]
+        self.columns = build_columns(self.count(self.streams), tokens.vocab_size)
+        self.identifiers = [identifiers(file.text) for file in package.files]
+        self.lines = [_stripped_lines(file.text) for file in package.files]
+        self.files_with_line = Counter(line for lines in self.lines for line in lines)
+        self.built_in = {language: Table.open(path, tokens.fingerprint) for language, path in built_in.items()}
+
+    def count(self, streams: Sequence[Ints]) -> Run:
+        """Count the n-grams of some streams."""
+        return count_streams(streams, orders=ORDERS, vocab_size=self.tokens.vocab_size)
+
+    def without(self, file: PackageFile, order_weights: OrderWeights | None = None) -> HeldOutNgrams:
+        """What the other files know of this one, with fitted order weights if given."""
+        return HeldOutNgrams(self, file, self.near_duplicates(file), order_weights)
+
+    def near_duplicates(self, file: PackageFile) -> list[int]:
+        """The indices of files with the same or nearly the same identifiers, the file itself among them."""
+        own = identifiers(file.text)
+        return [
+            i
+            for i, other in enumerate(self.files)
+            if other.sha256 == file.sha256 or jaccard(own, self.identifiers[i]) >= NEAR_DUPLICATE
+        ]
+
+
+class HeldOutNgrams:
+    """What is known of one file without the file itself."""
+
+    def __init__(
+        self, package: PackageNgrams, file: PackageFile, removed: Sequence[int], order_weights: OrderWeights | None
+    ) -> None:
+        """`removed`: the indices of the files that are not counted."""
+        self.package = package
+        self.file = file
+        self.order_weights = order_weights
+        counts = package.count([package.streams[i] for i in removed])
+        self.repository = [package.columns, build_columns(negate(counts), package.tokens.vocab_size)]
+        self.encoded = package.incremental.encode(file.text)
+        self.removed_lines = Counter(line for i in removed for line in package.lines[i])
+
+    def mixtures(self, example: Example, *, right: bool = True) -> dict[Prior, Mixture | None]:
+        """The n-grams of each prior at an example; `right`: whether the text right of the cursor is counted."""
+        table = self.package.built_in.get(self.file.language)
+        built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
+        streams = self._streams_around(example, right)
+        file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)
+        return {
+            "none": None,
+            "built-in": self._mixture(built_in),
+            "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in]),
+            "repository+file": self._mixture(
+                [("repository", [*self.repository, file], DEFAULT_WEIGHT), *built_in]
+            ),
+        }
+
+    def _mixture(self, pools: Sequence[tuple[str, Sequence[Columns], float]]) -> Mixture | None:
+        """Several pools of counts as one prior, or None without any."""
+        if not pools:
+            return None
+        names, columns, weights = zip(*pools, strict=True)
+        mixture = Mixture(columns, weights, names)
+        return mixture.weighed(self.order_weights) if self.order_weights else mixture
+
+    def _streams_around(self, example: Example, right: bool) -> list[Ints]:
+        """The file's ids without the example's line, in two pieces, as the server counts an open document."""
+        text = self.file.text
+        start, end = (len(text[:place].encode()) for place in (example.line_start, example.line_end))
+        boundary = [self.package.tokens.end_of_text]
+        if self.encoded.ends is None:
+            pieces = [text[: example.line_start], text[example.line_end :]]
+            before, after = (self.package.incremental.encode(piece).ids for piece in pieces)
+        else:
+            before, after = self.encoded.around(start, end)
+        streams = [np.concatenate((boundary, before))]
+        return [*streams, np.concatenate((after, boundary))] if right else streams
+
+    def line_seen(self, example: Example) -> str:
+        """Where else the whole line stands: one of LINE_SEEN; near duplicates are not other files."""
+        if self.package.files_with_line[example.line] > self.removed_lines[example.line]:
+            return LINE_SEEN[0]
+        text = self.file.text
+        elsewhere = _stripped_lines(text[: example.line_start]) | _stripped_lines(text[example.line_end :])
+        return LINE_SEEN[1] if example.line in elsewhere else LINE_SEEN[2]
+
+
+def _stripped_lines(text: str) -> frozenset[str]:
+    """The distinct lines of a text, without surrounding white space."""
+    return frozenset(line.strip() for line in text.split("\n"))

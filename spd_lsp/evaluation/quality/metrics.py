@@ -1,0 +1,139 @@
+"""Metrics of ranked drafts against what was really written.
+
+The target is the rest of the line from the cursor, without trailing white space; drafts are ranked best first. A
+metric is a pair (part, whole): its mean over examples is the sum of the parts over the sum of the wholes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spd_lsp.evaluation.quality.code_lines import LEXEME
+
+Pair = tuple[float, float]
+Metric = Callable[[Sequence[str], str, int], Pair]
+
+
+def exact_match(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """EM@k: whether one of the first k is the target, character by character."""
+    return float(target in drafts[:k]), 1.0
+
+
+def exact_match_but_blanks(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """EM@k up to runs of white space: `a = 1` equals `a  =  1`, but not `a=1`."""
+    return float(any(draft.split() == target.split() for draft in drafts[:k])), 1.0
+
+
+def best_similarity(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """ES@k: the best edit similarity of the first k."""
+    return max((edit_similarity(draft, target) for draft in drafts[:k]), default=0.0), 1.0
+
+
+def matched_ratio(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """Characters of the longest of the first k that is a prefix of the target, of all characters."""
+    return float(max((len(draft) for draft in drafts[:k] if target.startswith(draft)), default=0)), len(target)
+
+
+def prefix_ratio(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """Characters of the longest common prefix of the target and one of the first k, of all characters."""
+    return float(max((_common_prefix(draft, target) for draft in drafts[:k]), default=0)), len(target)
+
+
+def first_token(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """Whether one of the first k begins with the target's first code token."""
+    wanted = LEXEME.search(target)
+    starts = (LEXEME.search(draft) for draft in drafts[:k])
+    return float(wanted is not None and any(start and start.group() == wanted.group() for start in starts)), 1.0
+
+
+def distinct(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """The number of distinct drafts among the first k, up to white space, of k."""
+    return float(len({" ".join(draft.split()) for draft in drafts[:k]})), float(k)
+
+
+def _number_shown(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """How many drafts there are to choose from."""
+    return float(len(drafts[:k])), 1.0
+
+
+METRICS: Mapping[str, Metric] = {
+    "EM": exact_match,
+    "EM-ws": exact_match_but_blanks,
+    "ES": best_similarity,
+    "matched": matched_ratio,
+    "prefix": prefix_ratio,
+    "first token": first_token,
+    "distinct": distinct,
+    "shown": _number_shown,
+}
+
+
+def _common_prefix(first: str, second: str) -> int:
+    """The length of the longest common prefix."""
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+
+
+@functools.lru_cache(maxsize=100_000)  # arms often write the same draft
+def edit_similarity(first: str, second: str) -> float:
+    """1 - Levenshtein distance / the longer length, as in RepoCoder. Example: `abc`, `abd` -> 2/3"""
+    longest = max(len(first), len(second))
+    return 1 - levenshtein(first, second) / longest if longest else 1.0
+
+
+def levenshtein(first: str, second: str) -> int:
+    """The least number of insertions, deletions and replacements that turn one text into the other."""
+    same = _common_prefix(first, second)
+    first, second = first[same:], second[same:]
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        diagonal, row[0] = row[0], i
+        for j, b in enumerate(second, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+    return row[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLine:
+    """The cost of a line; keystrokes saved is 1 - keystrokes / characters."""
+
+    keystrokes: int
+    characters: int
+    requests: int
+    accepted: int
+
+
+def type_line(target: str, complete: Callable[[str], Sequence[str]]) -> TypedLine:
+    """Simulate a person who types a target and accepts drafts wherever that saves keystrokes.
+
+    `complete` returns the drafts after a prefix of the target, best first. A character costs 1, accepting 1, each
+    step down the list 1. As in the server, drafts that agree with what is typed stay on offer, and nothing is
+    requested until none is left.
+    Example: target `abcd`, drafts `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
+    """
+    written, keystrokes, requests, accepted = 0, 0, 0, 0
+    drafts: list[str] = []
+    while written < len(target):
+        if not drafts:
+            drafts = list(complete(target[:written]))
+            requests += 1
+        saved, rank = _best_to_accept(drafts, target[written:])
+        if saved > 0:
+            written += len(drafts[rank])
+            keystrokes += 1 + rank
+            accepted += 1
+            drafts = []
+            continue
+        typed = target[written]
+        written, keystrokes = written + 1, keystrokes + 1
+        drafts = [draft[1:] for draft in drafts if draft.startswith(typed) and len(draft) > 1]
+    return TypedLine(keystrokes, len(target), requests, accepted)
+
+
+def _best_to_accept(drafts: Sequence[str], rest: str) -> tuple[int, int]:
+    """The keystrokes that the best draft saves, and its rank; -1 without a draft that fits."""
+    saved = [(len(draft) - 1 - at if rest.startswith(draft) else -1, -at) for at, draft in enumerate(drafts)]
+    most, rank = max(saved, default=(-1, 0))
+    return most, -rank

@@ -1,0 +1,207 @@
+"""The report of `spd-lsp eval quality`.
+
+Every statement names the number of drafts and the prior, and stands beside its cost. A difference is called one
+only where its 95 % interval excludes zero.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spd_lsp.evaluation.bootstrap import RESAMPLES
+from spd_lsp.evaluation.quality.leaks import LeakCheck
+from spd_lsp.evaluation.quality.statistics import ArmCost, Results, metric_names
+from spd_lsp.evaluation.quality.store import Record
+from spd_lsp.evaluation.report_writer import Panel, Report, markdown_table, percent, plain_points, points
+
+
+@dataclass(frozen=True, slots=True)
+class RandomExamples:
+    """How many random examples to print with all drafts, and their seed."""
+
+    number: int = 12
+    seed: int = 0
+
+
+_TWELVE = RandomExamples()
+_METHOD = """\
+Method: prompt, context, n-grams, stop rule and ranking are the
+product's; a completion ends with its line or after {max_tokens} tokens. The prompt of an example is read once,
+before the arms and untimed; the arms follow in a random order. Times are those of decoding, n-gram look-ups and
+ranking of one completion. EM: exact match. ES: edit similarity, 1 - Levenshtein distance / longer length. matched:
+characters of the longest draft that is a prefix of the target, of all characters. KS: keystrokes saved when lines
+are typed (a character, accepting, and a step down the list cost 1 each). In parentheses: 95 % bootstrap confidence
+intervals, {resamples} resamples of packages and of files within them. Differences are paired; bold ones have an
+interval that excludes zero. Samplers draw once at each example."""
+
+
+def quality_report(
+    results: Results,
+    facts: Mapping[str, Any],
+    checks: Sequence[LeakCheck],
+    shown: RandomExamples = _TWELVE,
+) -> Report:
+    """Build the tables, the figure, and all numbers by slice."""
+    slices = results.slices()
+    data = {
+        name: {
+            "examples": len(records),
+            "scores": [score for metric in metric_names(results.k) for score in results.scores(metric, records)]
+            + results.keystrokes_saved(records),
+            "costs": results.costs(records),
+        }
+        for name, records in slices.items()
+    }
+    return Report(
+        "results",
+        f"Decoders compared on {len(results.records):,} examples",
+        facts,
+        [*_parts(results, slices, facts, checks, shown)],
+        {"leaks": checks, "slices": data},
+        _panels(results, next(iter(slices.values()))) if slices else (),
+    )
+
+
+def _parts(
+    results: Results,
+    slices: Mapping[str, Sequence[Record]],
+    facts: Mapping[str, Any],
+    checks: Sequence[LeakCheck],
+    shown: RandomExamples,
+) -> Iterator[str]:
+    yield _METHOD.format(max_tokens=facts.get("max_tokens", 24), resamples=f"{RESAMPLES:,}")
+    for number, (name, records) in enumerate(slices.items()):
+        yield f"## {name} ({len(records):,} examples)"
+        if number:
+            yield _slice_table(results, records)
+        else:
+            yield from _primary_parts(results, records)
+    yield "## Leak checks"
+    rows = [[check.check, check.subject, check.verdict, check.text] for check in checks]
+    yield markdown_table([["check", "package", "verdict", "found"], *rows])
+    if shown.number:
+        yield f"## {shown.number} random examples (seed {shown.seed})"
+        yield from _random_examples(results, next(iter(slices.values()), ()), shown)
+
+
+def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]:
+    """The examples by which arms are compared."""
+    yield _main_table(results, records)
+    if typed := results.typed(records):
+        yield f"KS is over {len(typed):,} of these examples."
+    if apart := results.timed_apart(records):
+        yield f"Timed in another run than {results.labels[0]}: {', '.join(apart)}."
+    yield "\n".join(f"- {sentence}" for sentence in _sentences(results, records))
+    for family in results.against:
+        yield f"### Difference from {family} with the same n-grams, paired"
+        yield _difference_table(results, records, family)
+    yield f"### EM@{results.k} by package, %"
+    yield _package_table(results, records)
+
+
+def _main_table(results: Results, records: Sequence[Record]) -> str:
+    """Quality and cost of each arm."""
+    k = results.k
+    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
+    scores = [results.scores(name, records) for name in names]
+    saved = {score.arm: percent(score.value) for score in results.keystrokes_saved(records)}
+    shown = results.scores(f"shown@{k}", records)
+    rows = [["arm", "drafts", *names, "KS", "passes", "rows", "p50 ms", "p95 ms", "CPU ms"]]
+    for a, cost in enumerate(results.costs(records)):
+        cells = [percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)]
+        drafts = f"{shown[a].value.mean:.1f}"
+        rows.append([cost.arm, drafts, *cells, saved.get(cost.arm, ""), *_cost_cells(cost)])
+    return markdown_table(rows)
+
+
+def _cost_cells(cost: ArmCost) -> list[str]:
+    times = (cost.wall_p50, cost.wall_p95, cost.cpu_mean)
+    return [f"{cost.passes:.1f}", f"{cost.rows:.1f}", *(f"{ms:.0f}" for ms in times)]
+
+
+def _sentences(results: Results, records: Sequence[Record]) -> Iterator[str]:
+    """The first arm beside those it is compared with, in words that say what each had."""
+    metric = f"EM@{results.k}"
+    scores = {score.arm: score for score in results.scores(metric, records)}
+    costs = {cost.arm: cost for cost in results.costs(records)}
+    shown = {score.arm: score.value.mean for score in results.scores(f"shown@{results.k}", records)}
+    first = results.arms[0]
+    for family, difference in scores[first.label].less.items():
+        other = f"{family}@{first.prior}"
+        here, there = costs[first.label], costs[other]
+        verdict = "" if difference.low > 0 or difference.high < 0 else "; not significant"
+        yield (
+            f"{first.family} ({shown[first.label]:.1f} drafts) with n-grams of {first.prior} scored {metric} "
+            f"{100 * scores[first.label].value.mean:.1f} % against {100 * scores[other].value.mean:.1f} % for "
+            f"{family} ({shown[other]:.1f} drafts) with the same n-grams (difference {plain_points(difference)}"
+            f"{verdict}) at p50 {here.wall_p50:.0f} ms against {there.wall_p50:.0f} ms, of processor time "
+            f"{here.cpu_p50:.0f} ms against {there.cpu_p50:.0f} ms"
+        )
+
+
+def _slice_table(results: Results, records: Sequence[Record]) -> str:
+    """The scores of each arm on a slice of the examples."""
+    k = results.k
+    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
+    scores = [results.scores(name, records) for name in names]
+    rows = [["arm", *names, *(f"EM@{k} less {family}" for family in results.against)]]
+    for a, label in enumerate(results.labels):
+        cells = [percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)]
+        rows.append([label, *cells, *(points(scores[1][a].less.get(family)) for family in results.against)])
+    return markdown_table(rows)
+
+
+def _difference_table(results: Results, records: Sequence[Record], family: str) -> str:
+    """Each arm less the one of a family that has the same prior."""
+    k = results.k
+    columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}")]
+    saved = {score.arm: points(score.less.get(family)) for score in results.keystrokes_saved(records)}
+    rows = [["arm", *(column[0].metric for column in columns), "KS"]]
+    for a, label in enumerate(results.labels):
+        if family in columns[0][a].less:
+            rows.append([label, *(points(column[a].less[family]) for column in columns), saved.get(label, "")])
+    return markdown_table(rows)
+
+
+def _package_table(results: Results, records: Sequence[Record]) -> str:
+    """EM@k of each arm in each package: packages differ more than arms do."""
+    packages = sorted({record["example"]["package"] for record in records})
+    parts = [[record for record in records if record["example"]["package"] == name] for name in packages]
+    columns = [results.scores(f"EM@{results.k}", part) for part in parts]
+    heads = [f"{name} ({len(part)})" for name, part in zip(packages, parts, strict=True)]
+    rows = [[label, *(f"{100 * c[a].value.mean:.0f}" for c in columns)] for a, label in enumerate(results.labels)]
+    return markdown_table([["arm", *heads], *rows])
+
+
+def _random_examples(results: Results, records: Sequence[Record], shown: RandomExamples) -> Iterator[str]:
+    """Random examples with the drafts of each arm; sorted by key, so that all models are shown on the same."""
+    ordered = sorted(records, key=lambda record: str(record["key"]))
+    for record in random.Random(shown.seed).sample(ordered, min(shown.number, len(ordered))):
+        example = record["example"]
+        lines = [
+            f"{example['stratum']}, line {record['seen']}, {example['file']}",
+            f"target    {example['target']}",
+        ]
+        for arm in results.arms:
+            if arm.prior == "repository+file":
+                drafts = record["arms"][arm.label]["drafts"] or ["(none)"]
+                lines += [f"{arm.family:20} {draft}" for draft in drafts]
+        yield "```\n" + "\n".join(lines) + "\n```"
+
+
+def _panels(results: Results, records: Sequence[Record]) -> list[Panel]:
+    """Exact match by arm, and against the time it takes."""
+    names = ("EM@1", f"EM@{results.k}") if results.k > 1 else ("EM@1",)
+    scores = {name: results.scores(name, records) for name in names}
+    by_time = {
+        score.arm: [(cost.cpu_p50, score.value)]
+        for score, cost in zip(scores[names[-1]], results.costs(records), strict=True)
+    }
+    by_arm = {name: [(score.arm, score.value) for score in column] for name, column in scores.items()}
+    return [
+        Panel("exact match (95 %)", "", by_arm, horizontal=True),
+        Panel("median processor time of a completion, ms", names[-1], by_time),
+    ]

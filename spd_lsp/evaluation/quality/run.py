@@ -1,0 +1,237 @@
+"""Run every arm on every example: from packages and options to records in a store.
+
+Leaks are refused before a model is loaded. The prompt of an example is read once, untimed; then every arm finds
+its positions in the cache, in an order drawn for that example. So arms differ only in how they decode, and a slow
+stretch of the machine hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ngram_builders.errors import UserError
+from spd_lsp import __version__
+from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
+from spd_lsp.evaluation.quality.arms import Arm
+from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
+from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
+from spd_lsp.evaluation.quality.leaks import LeakCheck, check_leaks
+from spd_lsp.evaluation.quality.metrics import type_line
+from spd_lsp.evaluation.quality.store import Record, ResultStore
+from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+from spd_lsp.models.load import load
+from spd_lsp.settings import Settings
+
+Report = Callable[[str, int, int], None]
+HeldOut = Callable[[PackageFile], HeldOutNgrams]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """What the user chose."""
+
+    model: str = STARTER
+    device: str = "auto"
+    drafts: int = 3
+    files: int = 25
+    seed: int = 0
+    max_tokens: int = 24
+    left_only: bool = False
+    language: Sequence[str] = ("python",)
+    training: Sequence[Path] = ()
+    out: Path = Path("eval-quality")
+
+
+@dataclass(frozen=True, slots=True)
+class QualityRun:
+    """Packages, examples, a model and the store of results."""
+
+    options: RunOptions
+    packages: Sequence[PackageFiles]
+    examples: Sequence[Example]
+    tokens: Tokens
+    folder: Path  # of the model
+    leak_checks: Sequence[LeakCheck]
+    store: ResultStore
+    runner: ArmRunner
+    report: Report
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it takes to reproduce the results."""
+        return _facts_of(self.options, self.packages, self.folder)
+
+    def primary_examples(self, limit: int | None = None) -> Sequence[Example]:
+        """The first examples of the primary strata."""
+        return [example for example in self.examples if example.stratum in PRIMARY][:limit]
+
+    def package_ngrams(self, package: PackageFiles) -> PackageNgrams:
+        """Count a package's n-grams; the starter's built-in tables stand beside them."""
+        built_in = built_in_domains(self.folder) if self.options.model == STARTER else {}
+        return PackageNgrams(package, self.tokens, built_in)
+
+    def held_out_ngrams(self) -> HeldOut:
+        """A function from a file to what the others know of it; a package is counted once."""
+        packages = {package.name: package for package in self.packages}
+        counts = cache(lambda name: self.package_ngrams(packages[name]))
+        return lambda file: counts(file.package).without(file)
+
+    def measure(
+        self, examples: Sequence[Example], arms: Sequence[Arm], *, typed: int = 0, held_out: HeldOut | None = None
+    ) -> list[Record]:
+        """Measure what the store lacks and return the records of these examples.
+
+        The lines of the first `typed` primary examples are also typed. `held_out` replaces `held_out_ngrams`.
+        """
+        held_out = held_out or self.held_out_ngrams()
+        primary = [example.key for example in examples if example.stratum in PRIMARY]
+        typed_keys = frozenset(primary[:typed])
+        stored = {record["key"]: record for record in self.store.records()}
+        files = {(file.package, file.name): file for package in self.packages for file in package.files}
+        done = 0
+        for (package, name), group in groupby(examples, lambda example: (example.package, example.file)):
+            work = [(e, *_missing_arms(e, arms, typed_keys, stored.get(e.key, {}))) for e in group]
+            if any(asked or typing for _, asked, typing in work):
+                file = files[package, name]
+                ngrams = held_out(file)
+            for number, (example, asked, typing) in enumerate(work, done):
+                self.report("examples", number, len(examples))
+                if asked or typing:
+                    trial = ExampleTrial(example, file, ngrams, self.runner, self.options)
+                    self.store.append(trial.record(asked, typing))
+            done += len(work)
+        self.report("examples", len(examples), len(examples))
+        keys = {example.key for example in examples}
+        return [record for record in self.store.records() if record["key"] in keys]
+
+
+def _missing_arms(
+    example: Example, arms: Sequence[Arm], typed: frozenset[str], record: Record
+) -> tuple[list[Arm], list[Arm]]:
+    """The arms that an example's record lacks, and those it lacks a typed line of."""
+    asked = [arm for arm in arms if arm.label not in record.get("arms", {})]
+    typing = [arm for arm in arms if arm.types_lines and example.key in typed]
+    return asked, [arm for arm in typing if arm.label not in record.get("typed", {})]
+
+
+class ExampleTrial:
+    """All arms on one example."""
+
+    def __init__(
+        self, example: Example, file: PackageFile, ngrams: HeldOutNgrams, runner: ArmRunner, options: RunOptions
+    ) -> None:
+        self.example = example
+        self.file = file
+        self.line_seen = ngrams.line_seen(example)
+        self.runner = runner
+        self.right = not options.left_only
+        self.mixtures = ngrams.mixtures(example, right=self.right)
+
+    def record(self, asked: Sequence[Arm], typing: Sequence[Arm]) -> Record:
+        """Complete with some arms, and type the line with some."""
+        example = self.example
+        record: Record = {"key": example.key, "example": dataclasses.asdict(example), "seen": self.line_seen}
+        if asked:
+            record |= self._results(asked)
+        if typing:
+            record["typed"] = {arm.label: self._typed_line(arm) for arm in typing}
+        return record
+
+    def _results(self, arms: Sequence[Arm]) -> dict[str, Any]:
+        """What each arm writes, in an order drawn for this example."""
+        request = self._request()
+        warm_ms = self.runner.warm_up(request)
+        order = random.Random(self.example.key).sample(list(arms), len(arms))
+        turn = round(time.time())  # arms of one turn met the same load of the machine
+        results = {arm.label: {**dataclasses.asdict(self._complete(arm, request)), "turn": turn} for arm in order}
+        return {"prompt_tokens": len(request.prompt.ids), "warm_ms": warm_ms, "arms": results}
+
+    def _typed_line(self, arm: Arm) -> Mapping[str, int]:
+        target = self.example.target
+        line = type_line(target, lambda written: self._complete(arm, self._request(written)).drafts)
+        return dataclasses.asdict(line)
+
+    def _request(self, written: str = "") -> ArmRequest:
+        """The request once so much of the target is written."""
+        text = text_without_target(self.file.text, self.example, written, right=self.right)
+        return self.runner.request(text, self.example.at + len(written), self.file.language)
+
+    def _complete(self, arm: Arm, request: ArmRequest) -> ArmResult:
+        return self.runner.complete(arm, request, self.mixtures[arm.prior])
+
+
+def text_without_target(text: str, example: Example, written: str, *, right: bool) -> str:
+    """The file with only `written` of the target; without the text right of its line unless `right`."""
+    end = example.line_end
+    if text[end - 1 : end] == "\n":
+        end -= 1
+    return text[: example.at] + written + (text[end:] if right else "")
+
+
+def open_run(
+    packages: Sequence[PackageFiles],
+    options: RunOptions,
+    report: Report,
+    tell: Callable[[str], None],
+    *,
+    refuse_leaks: bool = True,
+) -> QualityRun:
+    """Sample examples, refuse leaks, load the model."""
+    examples = sample_examples(packages, options.seed, options.files, options.language)
+    folder = locate(options.model, tell)
+    tokens = Tokens(folder)
+    store = ResultStore(options.out, _facts_of(options, packages, folder))
+    checks = _refuse_leaks(packages, tokens, folder, options.training, store, report) if refuse_leaks else ()
+    settings = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
+    runner = ArmRunner(load(folder, options.device, tell), tokens, settings)
+    return QualityRun(options, packages, examples, tokens, folder, checks, store, runner, report)
+
+
+def _facts_of(options: RunOptions, packages: Sequence[PackageFiles], folder: Path) -> dict[str, Any]:
+    """What decides the results of an example; results with other facts are not mixed with these."""
+    weights = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        weights.update(path.read_bytes())
+    return {
+        "model": options.model,
+        "weights": weights.hexdigest()[:16],
+        "packages": ", ".join(package.name for package in packages),
+        "seed": options.seed,
+        "k": options.drafts,
+        "max_tokens": options.max_tokens,
+        "right context": not options.left_only,
+        "version": __version__,
+    }
+
+
+def _refuse_leaks(
+    packages: Sequence[PackageFiles],
+    tokens: Tokens,
+    folder: Path,
+    training: Sequence[Path],
+    store: ResultStore,
+    report: Report,
+) -> list[LeakCheck]:
+    """Run the leak checks, or reuse those of the run that resumes; raise UserError for a leak."""
+    corpora = sorted(str(path.resolve()) for path in training)
+    stored = store.last("leaks")
+    if stored and stored["training"] == corpora:
+        checks = [LeakCheck(**check) for check in stored["findings"]]
+    else:
+        checks = check_leaks(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))
+        findings = [dataclasses.asdict(check) for check in checks]
+        store.append({"leaks": {"training": corpora, "findings": findings}})
+    leaks = [f"{check.subject}: {check.check}, {check.text}" for check in checks if check.verdict == "leak"]
+    if leaks:
+        raise UserError(f"the model was trained on code under test ({'; '.join(leaks)}); leave these out")
+    return checks

@@ -34,7 +34,7 @@ from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.masking import MARK, find_masked_lines
 from ngram_builders.table.format import TableSummary
-from ngram_builders.table.order_weights import MIN_POSITIONS, measure_perplexity
+from ngram_builders.table.order_weights import measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
@@ -254,10 +254,8 @@ class Job:
             with suppress(UserError):  # a table that cannot serve is worth nothing
                 beside[name] = Table.open(other, self.terms.fingerprint).columns
         sample = chain.from_iterable(streams_of(sorted(task.digests), task, self.store, FEW))
-        found = measure_perplexity(Table.open(path).columns, sample, self.terms.orders, beside)
+        self.perplexity.update(measure_perplexity(Table.open(path).columns, sample, self.terms.orders, beside))
         self.report("worth", 1, 1)
-        if found is not None and found.places >= MIN_POSITIONS:
-            self.perplexity.update(found.perplexity)
 
 
 def _look_around(roots: Sequence[Path], language: str | None, report: Report) -> Survey:

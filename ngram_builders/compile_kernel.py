@@ -26,7 +26,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "ngram_builders/table"
-SOURCES = ("kernel.c", "rows.h", "mapped.h")  # the first includes the others
+SOURCES = ("kernel.c", "rows.h", "sigbus_guard.h")  # the first includes the others
 LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
 _ZIG = "ziglang>=0.13,<1"
 _SECONDS = 300  # zig compiles some of its own parts first

@@ -65,7 +65,7 @@ def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, 
         archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
     assert KERNEL in names
     assert not MADE_OF & names
-    code = "from ngram_builders.table import kernel; print(kernel.__file__, kernel.reason_without_kernel())"
+    code = "from ngram_builders.table import kernel; print(kernel.__file__, kernel.load_kernel().reason)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True

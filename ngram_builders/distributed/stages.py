@@ -37,7 +37,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDER_SHIFT, Run, prune, stream
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.format import replace_file
-from ngram_builders.table.order_weights import MAX_POSITIONS, MIN_POSITIONS, measure_perplexity
+from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
 
@@ -242,9 +242,8 @@ def _put_together(work: Path, plan: Plan) -> dict[str, Any]:
         files=sum(facts["files"] for facts in counted),
         sources=sum((Counter(facts["languages"]) for facts in counted), Counter()),
     )
-    found = measure_perplexity(Table.open(work / TABLE).columns, _samples(work, plan), plan.orders)
-    told = found.perplexity if found is not None and found.places >= MIN_POSITIONS else {}
-    return {"ngrams": summary.ngrams, "bytes": summary.size, "perplexity": told}
+    perplexity = measure_perplexity(Table.open(work / TABLE).columns, _samples(work, plan), plan.orders)
+    return {"ngrams": summary.ngrams, "bytes": summary.size, "perplexity": perplexity}
 
 
 class Sample:

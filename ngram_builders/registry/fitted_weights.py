@@ -13,7 +13,7 @@ import numpy as np
 
 from ngram_builders.ngrams import HIGHEST_ORDER
 from ngram_builders.registry.domains import INDEX_FILE, read_record, write_record
-from ngram_builders.table.format import OrderWeights
+from ngram_builders.table.order_weights import OrderWeights
 
 FITTED_WEIGHTS_FILE = "weights.msgpack"
 _SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)

@@ -1,9 +1,9 @@
-"""The table file: its header, its sections, and how one is opened, checked and replaced. Knows no counting.
+"""The table file: its header, its sections, and how it is opened, checked and replaced. Knows no counting.
 
-Little-endian: 7 bytes magic, 1 byte version, header length and its crc32 (4 bytes each), a msgpack header, then
+Little-endian: 7 bytes magic, 1 byte version, the header's length and crc32 (4 bytes each), a msgpack header, then
 raw sections on 64-byte boundaries. Rows are contexts sorted by order and hash; a row's entries are the tokens that
-followed it. A context is found by its order's directory (the hash's upper bits -> a few rows) and its fingerprint
-(the lower 32 bits); together they are the whole hash, so that a table can be counted on with.
+followed it. A context is found through its order's directory (the upper bits of its hash -> a few rows) and its
+fingerprint (the lower 32 bits). Together they are the whole hash, so the counts can be read back and updated.
 
 Dimensions: G n-grams, R contexts, O orders.
 """
@@ -25,7 +25,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
 
-from ngram_builders.arrays import Ints
+from ngram_builders.arrays import I64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
 from ngram_builders.table.mapping import map_file
@@ -33,16 +33,15 @@ from ngram_builders.table.mapping import map_file
 MAGIC = b"SPDNGT\0"
 VERSION = 2
 PREFIX = struct.Struct("<7sBII")
+_REBUILD = "run: spd-lsp ngrams rebuild"
+# kernel.c has these two as well; a test compares them.
+OVERFLOW = 255  # this count and all above are in the overflow sections
+WIDE_ROW = 32  # rows with at least this many entries have their total stored
+_FINGERPRINT_BITS = 32
+_CONTEXTS_PER_BUCKET = 4  # about
+_MAX_DIRECTORY_BITS = 40
+_MAX_HEADER_BYTES = 1 << 16  # a build writes about one thousand
 _ALIGNMENT = 64
-OVERFLOW = 255  # this count and all above stand in the overflow sections
-WIDE_ROW = 32  # rows with so many entries have their total written down
-_BUCKET = 4  # contexts to a directory entry, about
-FINGERPRINT_BITS = 32
-_LONGEST_HEADER = 1 << 16  # bytes; a build's takes about one thousand
-REBUILD = "run: spd-lsp ngrams rebuild"
-
-# Row: the highest order whose context was seen; column: the order that its weight is for; both from order 2 on.
-OrderWeights = tuple[tuple[float, ...], ...]
 
 SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
     "directory": ("<u4",),
@@ -57,9 +56,18 @@ SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+class TableError(UserError):
+    """A table file that cannot be used."""
+
+    def __init__(self, path: Path, cause: str, remedy: str = _REBUILD) -> None:
+        super().__init__(f"cannot use n-gram table {path}: {cause}; {remedy}")
+        self.path = path
+        self.cause = cause
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSummary:
-    """What a table's header says of it."""
+    """The facts in a table's header."""
 
     fingerprint: str  # of the tokenizer
     vocab_size: int
@@ -68,7 +76,7 @@ class TableSummary:
     tokens: int
     files: int
     contexts: int
-    entries: int  # what contexts hold: n-grams, and one entry more where some were pruned
+    entries: int  # n-grams, and one more for each context of which some were pruned
     ngrams: int
     sources: dict[str, int]  # language -> files
     size: int  # bytes
@@ -76,26 +84,47 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The sections as arrays. The counts of several sets of columns add up: a file, and what changed since."""
+    """The sections as arrays. Counts of several Columns add up: a file, and what changed since it was built."""
 
-    directory: Ints  # per order 2**bits + 1 rows: those of bucket b are directory[b] ... directory[b + 1]
+    directory: Ints  # per order 2**bits + 1 rows: bucket b holds rows directory[b] ... directory[b + 1]
     fingerprints: Ints  # [R]
     pointers: Ints  # [R + 1] row r's entries are tokens[pointers[r]:pointers[r + 1]]
     tokens: Ints  # [G] sorted within a row; u16 or u32
     counts: Ints  # [G] u8 with overflow, or i32 and signed
-    overflow_places: Ints  # sorted places in counts that hold MANY
-    overflow_counts: Ints  # their counts
-    wide_rows: Ints  # sorted rows with WIDE entries or more
+    overflow_places: Ints  # sorted indices of the counts that are OVERFLOW
+    overflow_counts: Ints  # their values
+    wide_rows: Ints  # sorted rows with WIDE_ROW entries or more
     wide_totals: Ints  # their totals
     orders: Mapping[int, tuple[int, int]]  # order -> where its directory starts, and its bits
     vocab_size: int
 
+    def order_directory(self, order: int) -> Ints:
+        """One order's part of the directory: the rows between which each bucket lies."""
+        base, bits = self.orders[order]
+        return self.directory[base : base + 2**bits + 1]
+
+    def hashes(self, order: int, start: int, end: int) -> tuple[I64, I64]:
+        """The hashes of some rows of one order, and the buckets they are in."""
+        directory = self.order_directory(order)
+        rows = np.arange(start, end).astype(directory.dtype)  # searchsorted would copy a directory of another type
+        buckets = np.searchsorted(directory, rows, side="right") - 1
+        upper = buckets >> (self.orders[order][1] - (hash_bits(self.vocab_size) - _FINGERPRINT_BITS))
+        return (upper << _FINGERPRINT_BITS) | self.fingerprints[start:end].astype(np.int64), buckets
+
+    def exact_counts(self, start: int, end: int) -> I64:
+        """The counts of some entries, large ones from the overflow."""
+        counts = self.counts[start:end].astype(np.int64)
+        large = np.flatnonzero(counts == OVERFLOW)
+        places = (large + start).astype(self.overflow_places.dtype)
+        counts[large] = self.overflow_counts[np.searchsorted(self.overflow_places, places)]
+        return counts
+
 
 def directory_bits(contexts: int, vocab_size: int) -> int:
-    """How many upper bits of the hash one order's directory tells apart."""
+    """How many upper bits of the hash an order's directory resolves."""
     hashed = hash_bits(vocab_size)
-    wanted = max(0, (contexts // _BUCKET).bit_length())
-    return min(hashed, max(hashed - FINGERPRINT_BITS, wanted))
+    wanted = (contexts // _CONTEXTS_PER_BUCKET).bit_length()
+    return min(hashed, max(hashed - _FINGERPRINT_BITS, wanted))
 
 
 def token_dtype(vocab_size: int) -> str:
@@ -113,22 +142,24 @@ def as_bytes(column: Ints) -> memoryview:
     return np.ascontiguousarray(column).view(np.uint8).data
 
 
+# --- writing --------------------------------------------------------------------------------------------------
+
+
 def pack_header(fields: Mapping[str, Any], sections: Mapping[str, tuple[int, str, int]]) -> tuple[bytes, int]:
-    """The file's first bytes, up to the first section, and its size. sections: name -> bytes, type, crc32."""
+    """The file's bytes before the first section, and the file's size. sections: name -> bytes, type, crc32."""
     places: dict[str, list[Any]] = {}
     offset = 0
     for name, (size, dtype, crc) in sections.items():
         places[name] = [offset, size, dtype, crc]
         offset = align(offset + size)
     header: bytes = msgpack.packb({**fields, "sections": places})
-    start = align(PREFIX.size + len(header))
-    return (PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header)) + header).ljust(
-        start, b"\0"
-    ), start + offset
+    prefix = PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
+    start = align(len(prefix) + len(header))
+    return (prefix + header).ljust(start, b"\0"), start + offset
 
 
 def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Put a complete file at path or leave what was there; who has the old one mapped keeps the old one."""
+    """Write a file completely or not at all. Whoever has the old one mapped keeps it."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
@@ -139,13 +170,16 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
             os.fsync(file.fileno())
         scratch.replace(path)
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; free space there or choose another folder"
-        ) from error
+        raise write_error(path, error) from error
     finally:
         with suppress(OSError):
             scratch.unlink()
     _sync_folder(path.parent)
+
+
+def write_error(path: Path, error: OSError) -> UserError:
+    """The error for a file that the system does not let us write."""
+    return UserError(f"cannot write {path}: {error.strerror or error}; free space there or choose another folder")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -158,79 +192,75 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def refusal(path: Path, found: str) -> UserError:
-    """The error for a file that cannot serve."""
-    return UserError(f"expected an n-gram table at {path}, found {found}; {REBUILD}")
+# --- reading --------------------------------------------------------------------------------------------------
 
 
-def open_file(path: Path, whole: bool = False) -> tuple[TableSummary, Columns, dict[str, int]]:
-    """Map a table: its summary, its columns, and what each section's crc32 should be. Reads the header only.
+def read_table(path: Path, *, into_memory: bool = False) -> tuple[TableSummary, Columns, dict[str, int]]:
+    """A table's summary, its columns, and the crc32 that each section should have. Only the header is checked.
 
-    With `whole` it is read into memory instead, all of it.
+    The file is mapped, or read as a whole with `into_memory`.
     """
-    data = _take_file(path, whole)
+    data = _load(path, into_memory)
     fields, start = read_header(path, data)
     try:
         summary = read_summary(fields, len(data))
         sections = {name: _read_section(name, *fields["sections"][name]) for name in SECTION_DTYPES}
         orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        raise refusal(path, "a header that makes no sense") from error
+        raise TableError(path, "its header is invalid") from error
     end = start + max(align(offset + size) for offset, size, _, _ in sections.values())
     if len(data) != end:
-        raise refusal(path, f"{len(data):,} bytes instead of {end:,}")
+        raise TableError(path, f"it has {len(data):,} bytes instead of {end:,}")
     arrays = {
         name: np.frombuffer(data, dtype, size // dtype.itemsize, start + offset)
         for name, (offset, size, dtype, _) in sections.items()
     }
     columns = Columns(**arrays, orders=orders, vocab_size=summary.vocab_size)
-    if not _sections_agree(summary, columns):
-        raise refusal(path, "sections that do not fit each other")
+    if not _have_matching_lengths(summary, columns):
+        raise TableError(path, "its sections do not match its header")
     return summary, columns, {name: crc for name, (_, _, _, crc) in sections.items()}
 
 
-def _take_file(path: Path, whole: bool) -> mmap.mmap | bytes:
+def _load(path: Path, into_memory: bool) -> mmap.mmap | bytes:
     """The whole file, mapped or read."""
     try:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise refusal(path, "no regular file")  # opening a pipe would wait for who writes
+            raise TableError(path, "it is not a regular file")  # opening a pipe would wait for a writer
         if stat.S_ISREG(status.st_mode) and status.st_size < PREFIX.size:
-            raise refusal(path, "a file too short for one")
-        return path.read_bytes() if whole else map_file(path)
-    except (OSError, ValueError) as error:  # the second where a file was emptied meanwhile
-        found = error.strerror if isinstance(error, OSError) else None
-        raise refusal(path, (found or str(error)).lower()) from error
+            raise TableError(path, "the file is too short")
+        return path.read_bytes() if into_memory else map_file(path)
+    except (OSError, ValueError) as error:  # ValueError: the file was emptied in the meantime
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise TableError(path, (reason or str(error)).lower()) from error
 
 
 def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], int]:
-    """The header's fields and where the sections begin."""
+    """The header's fields, and where the sections begin."""
     if len(data) < PREFIX.size:
-        raise refusal(path, "a file too short for one")
+        raise TableError(path, "the file is too short")
     magic, version, length, crc = PREFIX.unpack_from(data)
     if magic != MAGIC:
-        raise refusal(path, "a file of another kind")
+        raise TableError(path, "it is not an n-gram table")
     if version > VERSION:
-        raise UserError(
-            f"n-gram table {path} has format {version}, this spd-lsp reads {VERSION}; update spd-lsp or {REBUILD}"
-        )
+        raise TableError(path, f"its format {version} is newer than {VERSION}", f"update spd-lsp or {_REBUILD}")
     if version < VERSION:
-        raise refusal(path, f"the old format {version}, this spd-lsp reads {VERSION}")
-    if length > _LONGEST_HEADER:
-        raise refusal(path, "a header longer than any")
+        raise TableError(path, f"its format {version} is older than {VERSION}")
+    if length > _MAX_HEADER_BYTES:
+        raise TableError(path, "its header is too long")
     raw = data[PREFIX.size : PREFIX.size + length]
     if len(raw) != length:
-        raise refusal(path, "a header cut short")
+        raise TableError(path, "its header is truncated")
     if zlib.crc32(raw) != crc:
-        raise refusal(path, "a damaged header")
+        raise TableError(path, "its header is damaged")
     try:
         return dict(msgpack.unpackb(raw)), align(PREFIX.size + length)
     except (TypeError, ValueError, msgpack.UnpackException) as error:
-        raise refusal(path, "an unreadable header") from error
+        raise TableError(path, "its header is unreadable") from error
 
 
 def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
-    """The header's fields as a summary; ValueError if a table cannot have them."""
+    """The header's fields as a summary; ValueError if they are impossible."""
     orders = tuple(int(order) for order in fields["orders"])
     vocab_size = int(fields["vocab_size"])
     if not orders or orders != tuple(sorted(set(orders))) or orders[0] < 2 or orders[-1] > HIGHEST_ORDER:
@@ -241,36 +271,34 @@ def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
         fingerprint=str(fields["fingerprint"]),
         vocab_size=vocab_size,
         orders=orders,
-        min_count=tuple(int(least) for least in fields["min_count"]),
-        tokens=int(fields["tokens"]),
-        files=int(fields["files"]),
-        contexts=int(fields["contexts"]),
-        entries=int(fields["entries"]),
-        ngrams=int(fields["ngrams"]),
+        min_count=tuple(int(count) for count in fields["min_count"]),
         sources={str(language): int(files) for language, files in fields["sources"].items()},
         size=size,
+        **{name: int(fields[name]) for name in ("tokens", "files", "contexts", "entries", "ngrams")},
     )
 
 
 def _read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tuple[int, int, np.dtype[Any], int]:
-    """One section's offset, bytes, type and crc; ValueError if it cannot be one."""
+    """One section's offset, bytes, type and crc; ValueError if they are impossible."""
     if kind not in SECTION_DTYPES[name]:
         raise ValueError(kind)
-    dtype, places = np.dtype(kind), (int(offset), int(size))
-    if places != (offset, size) or min(places) < 0 or offset % _ALIGNMENT or size % dtype.itemsize:
+    dtype, place = np.dtype(kind), (int(offset), int(size))
+    if place != (offset, size) or min(place) < 0 or offset % _ALIGNMENT or size % dtype.itemsize:
         raise ValueError(name)
-    return *places, dtype, int(crc)
+    return *place, dtype, int(crc)
 
 
-def _sections_agree(summary: TableSummary, columns: Columns) -> bool:
-    """Whether the sections' lengths agree; reads one number of the data."""
+def _have_matching_lengths(summary: TableSummary, columns: Columns) -> bool:
+    """Whether the sections' lengths agree with the header; reads only the last pointer."""
     contexts, entries, hashed = summary.contexts, summary.entries, hash_bits(summary.vocab_size)
-    directories = [(base, bits) for base, bits in columns.orders.values() if base >= 0]
     return (
         tuple(columns.orders) == summary.orders
-        and all(hashed - FINGERPRINT_BITS <= bits <= min(hashed, 40) for _, bits in directories)
-        and all(base + 2**bits + 1 <= len(columns.directory) for base, bits in directories)
-        and len(directories) == len(summary.orders)
+        and all(
+            base >= 0
+            and hashed - _FINGERPRINT_BITS <= bits <= min(hashed, _MAX_DIRECTORY_BITS)
+            and base + 2**bits + 1 <= len(columns.directory)
+            for base, bits in columns.orders.values()
+        )
         and columns.tokens.dtype.str == token_dtype(summary.vocab_size)
         and len(columns.fingerprints) == contexts
         and len(columns.pointers) == contexts + 1

@@ -1,12 +1,11 @@
-"""Tables -> how likely tokens are after contexts, in numpy. kernel.c gives the same numbers and is what usually
-runs.
+"""How likely tokens are after contexts, by numpy. kernel.c gives the same numbers, faster, and is usually used.
 
-Comes in: pools of columns whose counts add up, contexts, candidates. Goes out: probabilities by order, successors.
-Knows no files. What is read from the columns and used as a place is first brought within its array: a damaged file
+In: pools of columns whose counts add up, contexts, candidates. Out: probabilities by order, successors. Knows no
+files. Whatever is read from the columns and used as an index is first brought within its array: a damaged file
 gives wrong numbers and no error.
 
-Dimensions: K drafts, L tokens of context, O orders from 2 to the highest, C candidates; S contexts found in a
-table, each in one of K * O slots.
+Dimensions: K drafts, L tokens of context, O orders from 2 to the highest, C candidates, V vocabulary; S contexts
+that a table has, each in one of K * O slots.
 """
 
 from __future__ import annotations
@@ -29,177 +28,180 @@ _NONE: I64 = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Where one table knows the contexts asked for; only those that it has seen."""
+    """The contexts that one table has, and where."""
 
     columns: Columns
-    slots: I64  # [S] each once, ascending
+    slots: I64  # [S] ascending, each once
     rows: I64  # [S]
-    starts: I64  # [S] a row's entries
+    starts: I64  # [S] of a row's entries
     widths: I64  # [S] at least 1
 
 
 def probabilities(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
-    """How likely each candidate is after each context: p [K, O, C], and the weight of who says so: heard [K, O].
+    """Return how likely each candidate is after each context, p [K, O, C], and the matched weight [K, O].
 
-    p is the weighted mean of count / total over the pools that have seen the context, heard their weights' sum.
-    contexts [K, L] are the drafts' last tokens, the newest rightmost, -1 where the history is shorter; candidates
-    [C] may be anything, what no table can hold has p = 0. A context that no pool has seen has p = 0, heard = 0.
+    p is the weighted mean of count / total over the pools that have seen the context; matched is the sum of their
+    weights. A context that no pool has seen has p = 0 and matched = 0. contexts [K, L] are the drafts' last
+    tokens, the newest last, -1 where the history is shorter; candidates [C] may be anything: p = 0 for what no
+    table can hold.
     """
     slots = len(contexts) * ORDER_COUNT
-    heard = np.zeros(slots)
-    said = []
+    matched = np.zeros(slots)
+    parts = []
     for pool, weight in zip(pools, weights, strict=True):
         if not weight > 0:
             continue
-        found = _locate_all(pool, contexts)
-        totals = _pooled_totals(found, slots)
-        heard += weight * (totals > 0)
-        said.append((weight, totals, likelihoods(found, totals, candidates)))
+        matches = _match_contexts(pool, contexts)
+        totals = _pool_totals(matches, slots)
+        matched += weight * (totals > 0)
+        parts.append((weight, totals, _likelihoods(matches, totals, candidates)))
     p = np.zeros((slots, len(candidates)))
-    for weight, totals, likely in said:
-        share = np.divide(weight, heard, out=np.zeros(slots), where=totals > 0)
-        p += share[:, None] * likely
+    for weight, totals, likelihoods in parts:
+        share = np.divide(weight, matched, out=np.zeros(slots), where=totals > 0)
+        p += share[:, None] * likelihoods
     shape = (len(contexts), ORDER_COUNT)
-    return p.reshape(*shape, len(candidates)), heard.reshape(shape)
+    return p.reshape(*shape, len(candidates)), matched.reshape(shape)
 
 
 def successors(pools: Pools, contexts: Ints, n: int) -> I64:
-    """The tokens that commonly followed the contexts [K, L]: ids, sorted, each once.
+    """Return the tokens that commonly followed the contexts [K, L], sorted, each once.
 
     Of each pool and context the n commonest, of equally common ones the lowest, after the longest end of the
     context that the pool knows a successor of.
     """
     best = [_NONE]
     for pool in pools:
-        found = _locate_all(pool, contexts)
-        seen = _pooled_totals(found, len(contexts) * ORDER_COUNT).reshape(-1, ORDER_COUNT) > 0
+        matches = _match_contexts(pool, contexts)
+        seen = _pool_totals(matches, len(contexts) * ORDER_COUNT).reshape(-1, ORDER_COUNT) > 0
         for k, orders in enumerate(seen):
             for o in np.flatnonzero(orders)[::-1]:
-                if len(chosen := _commonest(found, k * ORDER_COUNT + int(o), n)):
-                    best.append(chosen)
+                if len(commonest := _top_tokens(matches, k * ORDER_COUNT + int(o), n)):
+                    best.append(commonest)
                     break
     ids = np.sort(np.concatenate(best))
-    return ids[_firsts(ids)]
+    return ids[_group_starts(ids)]
 
 
 def mix_candidates(
-    pools: Pools, weights: Sequence[float], contexts: Ints, p: npt.NDArray[np.floating], n: int, rows: F64
+    pools: Pools, weights: Sequence[float], contexts: Ints, p: npt.NDArray[np.floating], n: int, order_weights: F64
 ) -> tuple[I64, F64]:
-    """Candidates of a model and of the pools, and how likely each is for both together: ids [C], p_f [K, C].
+    """Return candidates of a model and of the pools, [C], and their mixed probabilities, [K, C].
 
-    p [V] is the model's word; below 0 is what may not follow. Candidates are its n likeliest and `successors`.
-    p_f = (1 - sum_o rows[m, o]) p + sum_o rows[m, o] p_o, p_o by `mean`, m the length of the context heard.
+    p [V] is the model's probability, below 0 for tokens that must not follow. The candidates are its n likeliest
+    and `successors`. Mixed is (1 - sum_o w[m, o]) p + sum_o w[m, o] p_o, with p_o from `probabilities`, w the
+    order weights, and m the length of the longest context matched.
     """
-    both = np.concatenate((_largest(p, n), successors(pools, contexts, n)))
-    both = np.sort(both[both < len(p)])
-    ids = both[_firsts(both)]
+    ids = np.concatenate((_top_indices(p, n), successors(pools, contexts, n)))
+    ids = np.sort(ids[ids < len(p)])
+    ids = ids[_group_starts(ids)]
     ids = ids[p[ids] >= 0]
-    p_o, heard = probabilities(pools, weights, contexts, ids)
-    m = ((heard > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)
-    remains = 1 - rows.sum(axis=1)
-    return ids, remains[m, None] * p[ids] + np.einsum("ko,koc->kc", rows[m], p_o)
+    p_o, matched = probabilities(pools, weights, contexts, ids)
+    m = ((matched > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)
+    model_weights = 1 - order_weights.sum(axis=1)
+    return ids, model_weights[m, None] * p[ids] + np.einsum("ko,koc->kc", order_weights[m], p_o)
 
 
-def _largest(p: npt.NDArray[np.floating], n: int) -> I64:
-    """The places of the n largest values, of equals the first."""
+def _top_indices(p: npt.NDArray[np.floating], n: int) -> I64:
+    """The indices of the n largest values, of equals the first."""
     n = min(n, len(p))
     if n <= 0:
         return _NONE
-    places = np.flatnonzero(p >= np.partition(p, len(p) - n)[len(p) - n])
-    return places[np.argsort(-p[places], kind="stable")][:n]
+    indices = np.flatnonzero(p >= np.partition(p, len(p) - n)[len(p) - n])
+    return indices[np.argsort(-p[indices], kind="stable")][:n]
 
 
-def _commonest(found: Sequence[Matches], slot: int, n: int) -> I64:
-    """The n commonest tokens of one slot, OTHER not among them."""
+def _top_tokens(matches: Sequence[Matches], slot: int, n: int) -> I64:
+    """The n commonest tokens of one slot, without OTHER."""
     tokens, counts = [_NONE], [_NONE]
-    for one in found:
-        for i in np.flatnonzero(one.slots == slot):
-            places = np.arange(one.starts[i], one.starts[i] + one.widths[i])
-            tokens.append(one.columns.tokens.take(places).astype(np.int64))
-            counts.append(_exact_counts(one.columns, places) * (tokens[-1] < other(one.columns.vocab_size)))
+    for match in matches:
+        for i in np.flatnonzero(match.slots == slot):
+            places = np.arange(match.starts[i], match.starts[i] + match.widths[i])
+            tokens.append(match.columns.tokens.take(places).astype(np.int64))
+            is_token = tokens[-1] < other(match.columns.vocab_size)
+            counts.append(_exact_counts(match.columns, places) * is_token)
     joined = np.concatenate(tokens)
     order = np.argsort(joined, kind="stable")
-    starts = _firsts(joined[order])
+    starts = _group_starts(joined[order])
     distinct, sums = joined[order][starts], np.add.reduceat(np.concatenate(counts)[order], starts)
-    likeliest = np.lexsort((distinct, -sums))[: max(n, 0)]
-    return distinct[likeliest][sums[likeliest] > 0]
+    commonest = np.lexsort((distinct, -sums))[: max(n, 0)]
+    return distinct[commonest][sums[commonest] > 0]
 
 
-def _firsts(ordered: I64) -> npt.NDArray[np.intp]:
-    """Where each run of equal values begins. np.unique would load masked arrays first, slower than a query."""
+def _group_starts(ordered: I64) -> npt.NDArray[np.intp]:
+    """Where each run of equal values begins. np.unique would first load masked arrays, which takes longer."""
     return np.flatnonzero(np.diff(ordered, prepend=-1))
 
 
-def _pooled_totals(found: Sequence[Matches], slots: int) -> I64:
-    """[slots] what followed each context in all; not above 0 where it is unseen."""
+def _pool_totals(matches: Sequence[Matches], slots: int) -> I64:
+    """[slots] how often each context was followed by anything; 0 or less if it is unseen."""
     sums = np.zeros(slots, dtype=np.int64)
-    for one in found:
-        sums[one.slots] += _row_totals(one)
+    for match in matches:
+        sums[match.slots] += _row_totals(match)
     return sums
 
 
-def likelihoods(found: Sequence[Matches], totals: I64, candidates: Ints) -> F64:
-    """count / total [slots, C], kept between 0 and 1: beside a pruned table, changes can take away too much."""
+def _likelihoods(matches: Sequence[Matches], totals: I64, candidates: Ints) -> F64:
+    """count / total [slots, C], from 0 to 1: changes to a pruned table can take away more than it has."""
     sums = np.zeros((len(totals), len(candidates)), dtype=np.int64)
-    for one in found:
-        sums[one.slots] += _counts_of(one, candidates)
-    likely = np.divide(sums, totals[:, None], out=np.zeros(sums.shape), where=(totals > 0)[:, None])
-    return np.clip(likely, 0, 1, out=likely)
+    for match in matches:
+        sums[match.slots] += _candidate_counts(match, candidates)
+    likelihoods = np.divide(sums, totals[:, None], out=np.zeros(sums.shape), where=(totals > 0)[:, None])
+    return np.clip(likelihoods, 0, 1, out=likelihoods)
 
 
-def _locate_all(pool: Sequence[Columns], contexts: Ints) -> list[Matches]:
-    """What each table of a pool knows of the contexts."""
+def _match_contexts(pool: Sequence[Columns], contexts: Ints) -> list[Matches]:
+    """Find the contexts in each table of a pool."""
     latest_first = np.asarray(contexts, dtype=np.int64)[:, ::-1][:, :ORDER_COUNT]
     known = np.zeros((len(contexts), ORDER_COUNT), dtype=bool)
     known[:, : latest_first.shape[1]] = np.logical_and.accumulate(latest_first >= 0, axis=1)
     hashes = np.zeros(known.shape, dtype=np.uint64)
-    found = []
+    matches = []
     vocab_size = 0
     for columns in pool:
         if columns.vocab_size != vocab_size:
             vocab_size = columns.vocab_size
             hashes[:, : latest_first.shape[1]] = hash_contexts(latest_first, vocab_size)
-        found.append(_locate_rows(columns, hashes, known))
-    return found
+        matches.append(_find_rows(columns, hashes, known))
+    return matches
 
 
-def _locate_rows(columns: Columns, hashes: U64, known: npt.NDArray[np.bool_]) -> Matches:
+def _find_rows(columns: Columns, hashes: U64, known: npt.NDArray[np.bool_]) -> Matches:
     """Find contexts by the directory and their fingerprints: hashes, known [K, O]."""
     base, shift = directory_shifts(columns)
     slots = np.flatnonzero(known & (shift >= 0))
     hashed = hashes.reshape(-1)[slots]
     orders = slots % ORDER_COUNT
     buckets = base[orders] + (hashed >> shift[orders].astype(np.uint64)).astype(np.int64)
-    rows = max(0, min(len(columns.fingerprints), len(columns.pointers) - 1))
-    starts, widths = _between(columns.directory, buckets, rows)
+    row_count = max(0, min(len(columns.fingerprints), len(columns.pointers) - 1))
+    starts, widths = _between(columns.directory, buckets, row_count)
     kept = widths > 0
     slots, starts, widths = slots[kept], starts[kept], widths[kept]
     fingerprints = hashed[kept].astype(np.uint32)
-    row = _bisect(columns.fingerprints, starts, widths, fingerprints)
-    starts, widths = _between(columns.pointers, row, min(len(columns.tokens), len(columns.counts)))
-    kept = (columns.fingerprints.take(row) == fingerprints) & (widths > 0)
+    rows = _bisect(columns.fingerprints, starts, widths, fingerprints)
+    starts, widths = _between(columns.pointers, rows, min(len(columns.tokens), len(columns.counts)))
+    kept = (columns.fingerprints.take(rows) == fingerprints) & (widths > 0)
     widths = np.minimum(widths, other(columns.vocab_size) + 1)
-    return Matches(columns, slots[kept], row[kept], starts[kept], widths[kept])
+    return Matches(columns, slots[kept], rows[kept], starts[kept], widths[kept])
 
 
 def directory_shifts(columns: Columns) -> tuple[I64, I64]:
-    """[O] Where each order's directory begins, and how far a hash is shifted to be a place in it.
+    """[O] Where each order's directory begins, and how far a hash is shifted to be an index into it.
 
     The shift is -1 where there is no such order, or its directory would reach beyond the array.
     """
     base, shift = np.zeros(ORDER_COUNT, dtype=np.int64), np.full(ORDER_COUNT, -1, dtype=np.int64)
-    bits = hash_bits(columns.vocab_size)
-    for order, (start, upper) in columns.orders.items():
-        within = 0 <= upper <= bits and start >= 0 and start + 2**upper + 1 <= len(columns.directory)
-        if within and 2 <= order <= HIGHEST_ORDER:
-            base[order - 2], shift[order - 2] = start, bits - upper
+    hashed = hash_bits(columns.vocab_size)
+    for order, (start, bits) in columns.orders.items():
+        fits = 0 <= bits <= hashed and start >= 0 and start + 2**bits + 1 <= len(columns.directory)
+        if fits and 2 <= order <= HIGHEST_ORDER:
+            base[order - 2], shift[order - 2] = start, hashed - bits
     return base, shift
 
 
-def _between(borders: Ints, places: I64, most: int) -> tuple[I64, I64]:
-    """Starts and widths of what lies between neighbouring borders, none beyond `most`."""
-    starts = np.minimum(borders.take(places).astype(np.int64), most)
-    ends = np.minimum(borders.take(places + 1).astype(np.int64), most)
+def _between(borders: Ints, places: I64, limit: int) -> tuple[I64, I64]:
+    """Starts and widths of what lies between neighbouring borders, none beyond `limit`."""
+    starts = np.minimum(borders.take(places).astype(np.int64), limit)
+    ends = np.minimum(borders.take(places + 1).astype(np.int64), limit)
     return starts, np.maximum(ends - starts, 0)
 
 
@@ -218,12 +220,12 @@ def _bisect(values: Ints, starts: I64, widths: I64, needles: Ints) -> I64:
     return places
 
 
-def _counts_of(found: Matches, candidates: Ints) -> I64:
+def _candidate_counts(match: Matches, candidates: Ints) -> I64:
     """How often each candidate followed each context found: [S, C]."""
-    columns = found.columns
-    if not len(found.slots):
+    columns = match.columns
+    if not len(match.slots):
         return np.zeros((0, len(candidates)), dtype=np.int64)
-    places = _bisect(columns.tokens, found.starts[:, None], found.widths[:, None], candidates[None, :])
+    places = _bisect(columns.tokens, match.starts[:, None], match.widths[:, None], candidates[None, :])
     held = (columns.tokens.take(places) == candidates) & (candidates < other(columns.vocab_size))
     counts = np.zeros(places.shape, dtype=np.int64)
     counts[held] = _exact_counts(columns, places[held])
@@ -231,31 +233,31 @@ def _counts_of(found: Matches, candidates: Ints) -> I64:
 
 
 def _exact_counts(columns: Columns, places: I64) -> I64:
-    """The counts of these entries, the large ones from the overflow."""
+    """The counts of these entries, large ones from the overflow."""
     counts = columns.counts.take(places).astype(np.int64)
     if columns.counts.dtype.itemsize > 1:
         return counts
-    many = np.flatnonzero(counts == OVERFLOW)
-    counts[many] = _matching(columns.overflow_places, columns.overflow_counts, places[many], counts[many])
+    large = np.flatnonzero(counts == OVERFLOW)
+    counts[large] = _lookup(columns.overflow_places, columns.overflow_counts, places[large], counts[large])
     return counts
 
 
-def _row_totals(found: Matches) -> I64:
-    """[S] what followed each context in this table: written down for wide rows, a sum for others."""
-    columns = found.columns
-    sums = np.zeros(len(found.slots), dtype=np.int64)
-    wide = found.widths >= WIDE_ROW
-    sums[wide] = _matching(columns.wide_rows, columns.wide_totals, found.rows[wide], np.int64(0))
+def _row_totals(match: Matches) -> I64:
+    """[S] how often each context was followed by anything: stored for wide rows, a sum for others."""
+    columns = match.columns
+    sums = np.zeros(len(match.slots), dtype=np.int64)
+    wide = match.widths >= WIDE_ROW
+    sums[wide] = _lookup(columns.wide_rows, columns.wide_totals, match.rows[wide], np.int64(0))
     if not wide.all():
-        starts, widths = found.starts[~wide], found.widths[~wide]
+        starts, widths = match.starts[~wide], match.widths[~wide]
         ends = np.cumsum(widths)
         places = np.arange(ends[-1]) + np.repeat(starts - ends + widths, widths)
         sums[~wide] = np.add.reduceat(_exact_counts(columns, places), ends - widths)
     return sums
 
 
-def _matching(keys: Ints, values: Ints, needles: I64, default: I64 | np.int64) -> I64:
-    """The values that stand at the needles among sorted keys, the default where they do not."""
+def _lookup(keys: Ints, values: Ints, needles: I64, default: I64 | np.int64) -> I64:
+    """The values of the needles among sorted keys, the default for those that are not there."""
     length = min(len(keys), len(values))
     if not (length and len(needles)):
         return np.broadcast_to(default, needles.shape)

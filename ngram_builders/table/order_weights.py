@@ -1,12 +1,12 @@
-"""How much to believe each order, fitted on text that the counts have not seen. Knows ids and counts, no models.
+"""How much to trust each n-gram order, fitted on text that the counts have not seen. Knows no models.
 
-What is said of a token is a mixture: base + sum over orders n of w[m, n] p_n, where m is the highest order whose
-context was seen, and the base (a language model, or every token alike) has what the weights leave of 1. Those of
+A token's probability is a mixture: base + sum over orders n of w[m, n] p_n, where m is the longest order whose
+context was seen, and the base (a language model, or every token alike) has the rest of the weight. The weights of
 each m are found by expectation maximisation, as in Jelinek and Mercer, "Interpolated estimation of Markov source
-parameters from sparse data", 1980. Held-out text costs no counts: each document is judged by the table with that
-document taken back.
+parameters from sparse data", 1980. Holding text out costs no counts: each document is predicted by the table
+without that document's counts.
 
-Dimensions: T places in text, O orders from 2 on, M highest order seen, from none (0) and 2 (1) on.
+Dimensions: T positions in text, O orders from 2 on, M longest order matched, from none (0) and 2 (1) on.
 """
 
 from __future__ import annotations
@@ -20,90 +20,86 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, count_streams, negate
-from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.format import Columns
 from ngram_builders.table.query import Query
 from ngram_builders.table.writer import build_columns
 
+# Row: the longest order whose context was seen; column: the order that the weight is for; both from order 2 on.
+OrderWeights = tuple[tuple[float, ...], ...]
+
 _WIDTH = HIGHEST_ORDER - 1  # tokens of the longest context, and orders
-MAX_POSITIONS = 20_000  # places of text that weights are fitted on; more changes the third digit
-MIN_POSITIONS = 1000  # places; what fewer say of a table's worth is chance
+MAX_POSITIONS = 20_000  # to fit weights on; more changes the third digit
+_MIN_POSITIONS = 1000  # for a perplexity; with fewer it is chance
 _ROUNDS = 40
-_PRIOR = 50  # places that are taken as told by the weights one starts from: what is seldom seen stays near them
+_PRIOR = 50  # positions that count for the initial weights: what is seldom seen stays near them
 _CHUNK = 64
-PERSONAL, OTHER = 0.7, 0.1  # what the table and those beside it weigh, as when they serve
+_TABLE_WEIGHT, _OTHER_WEIGHT = 0.7, 0.1  # of a table and of those beside it, as when they serve
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What the orders said of the tokens that really came next."""
+    """The probabilities that the orders gave to the tokens that really came next."""
 
     p: F64  # [T, O]
-    heard: F64  # [T, O] above 0 where the context was seen
-
-    @property
-    def rows(self) -> npt.NDArray[np.intp]:
-        """[T] the row of weights that each place is mixed by."""
-        return longest_match(self.heard)
+    matched: F64  # [T, O] above 0 where the context was seen
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    """What a build learned of its table from its own files, each judged without itself."""
-
-    places: int
-    perplexity: dict[str, float]  # of which tables -> how many tokens a place is as uncertain as
-
-
-def longest_match(heard: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
-    """[T, O] -> [T]: 0 where no context was seen, else the highest order's place plus 1."""
-    return np.asarray(((heard > 0) * np.arange(1, heard.shape[1] + 1)).max(axis=1))
+def longest_match(matched: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
+    """[T, O] -> [T]: 0 where no context was seen, else the index of the longest order, from 1."""
+    return np.asarray(((matched > 0) * np.arange(1, matched.shape[1] + 1)).max(axis=1))
 
 
 def observe_stream(
     pools: Sequence[Sequence[Columns]], shares: Sequence[float], stream: Ints, start: int = 1
 ) -> Observations:
-    """Ask pools of each token of a stream from `start` on."""
+    """Query pools for each token of a stream from `start` on."""
     query = Query(pools, shares)
     history = np.concatenate((np.full(_WIDTH, -1), stream))
     contexts = np.lib.stride_tricks.sliding_window_view(history, _WIDTH)[start : len(stream)]  # [T, WIDTH]
-    p, heard = [np.empty((0, _WIDTH))], [np.empty((0, _WIDTH))]
+    parts = [Observations(np.empty((0, _WIDTH)), np.empty((0, _WIDTH)))]
     for at in range(0, len(contexts), _CHUNK):
-        golds, own = np.unique(stream[start + at : start + at + _CHUNK], return_inverse=True)
-        said, known = query.probabilities(contexts[at : at + _CHUNK], golds)  # [chunk, O, golds]
-        p.append(said[np.arange(len(own)), :, own])
-        heard.append(known)
-    return Observations(np.concatenate(p), np.concatenate(heard))
+        tokens, index = np.unique(stream[start + at : start + at + _CHUNK], return_inverse=True)
+        p, matched = query.probabilities(contexts[at : at + _CHUNK], tokens)  # p [chunk, O, tokens]
+        parts.append(Observations(p[np.arange(len(index)), :, index], matched))
+    return join_observations(parts)
+
+
+def join_observations(parts: Sequence[Observations]) -> Observations:
+    """Observations of several documents as one."""
+    return Observations(
+        np.concatenate([part.p for part in parts]), np.concatenate([part.matched for part in parts])
+    )
 
 
 def fit_order_weights(
-    observations: Observations, base: F64 | float, start: OrderWeights | None = None
+    observations: Observations, base: F64 | float, initial: OrderWeights | None = None
 ) -> OrderWeights:
-    """The weights [M, O] that make the observed tokens likeliest; base [T] is what speaks beside the orders.
+    """Return the weights [M, O] that make the observed tokens likeliest; base [T] is the probability beside them.
 
-    start: weights that serve where nothing is observed; without them all components count alike.
+    initial: weights to start from, which stay where nothing is observed; by default all components are equal.
     """
     components = _with_base(observations, base)  # [T, 1 + O]
-    rows = observations.rows
-    weights = _alike() if start is None else _beside_base(start)
+    longest = longest_match(observations.matched)
+    weights = _equal_weights() if initial is None else _with_base_weights(initial)
     for m in range(1, _WIDTH + 1):
-        mine, prior = components[rows == m], _PRIOR * weights[m]
+        rows, prior = components[longest == m], _PRIOR * weights[m]
         for _ in range(_ROUNDS):
-            shares = mine * weights[m]
+            shares = rows * weights[m]
             total = shares.sum(axis=1, keepdims=True)
             shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
-            told = shares.sum(axis=0) + prior
-            weights[m] = told / told.sum()
+            expected = shares.sum(axis=0) + prior
+            weights[m] = expected / expected.sum()
     return tuple(map(tuple, weights[1:, 1:].tolist()))
 
 
-def _alike() -> F64:
-    """The same weight for the base and each order up to the highest seen. [M, 1 + O]"""
-    among = np.tri(_WIDTH + 1)
-    return np.asarray(among / among.sum(axis=1, keepdims=True))
+def _equal_weights() -> F64:
+    """The same weight for the base and each order up to the longest matched. [M, 1 + O]"""
+    components = np.tri(_WIDTH + 1)
+    return np.asarray(components / components.sum(axis=1, keepdims=True))
 
 
-def _beside_base(weights: OrderWeights) -> F64:
-    """Weights with what they leave for the base in front, and a row for no context seen. [M, 1 + O]"""
+def _with_base_weights(weights: OrderWeights) -> F64:
+    """Weights with the base's in front, and a row for no context matched. [M, 1 + O]"""
     table = np.concatenate((np.zeros((1, _WIDTH)), np.array(weights)))
     return np.concatenate((1 - table.sum(axis=1, keepdims=True), table), axis=1)
 
@@ -115,12 +111,13 @@ def _with_base(observations: Observations, base: F64 | float) -> F64:
 
 
 def mix_probabilities(observations: Observations, base: F64 | float, weights: OrderWeights) -> F64:
-    """What the mixture says of each observed token. [T]"""
-    return np.asarray((_with_base(observations, base) * _beside_base(weights)[observations.rows]).sum(axis=1))
+    """Return the mixture's probability of each observed token. [T]"""
+    rows = _with_base_weights(weights)[longest_match(observations.matched)]
+    return np.asarray((_with_base(observations, base) * rows).sum(axis=1))
 
 
 def perplexity(p: F64) -> float:
-    """Among how many equally likely tokens one would choose as badly."""
+    """The number of equally likely tokens that would be as hard to predict."""
     return float(np.exp(-np.log(np.maximum(p, 1e-12)).mean())) if len(p) else float("nan")
 
 
@@ -128,54 +125,41 @@ def measure_perplexity(
     table: Columns,
     streams: Iterable[Ints],
     orders: Sequence[int],
-    beside: Mapping[str, Columns] | None = None,
-    places: int = MAX_POSITIONS,
-) -> Assessment | None:
-    """What a table is worth on documents it was counted from, each taken back while it is judged.
+    others: Mapping[str, Columns] | None = None,
+    max_positions: int = MAX_POSITIONS,
+) -> dict[str, float]:
+    """Return a table's perplexity on documents it was built from, each without its own counts.
 
-    No more streams are taken than have so many places. Give them in an order that mixes files, such as by digest.
-    beside: other tables that would serve the same files; the perplexity is told with and without them. None if
-    there is no text.
+    Streams are read until there are enough positions; give them in an order that mixes files, such as by digest.
+    others: tables that would serve the same files; the perplexity is measured with and without them. Empty if
+    there is too little text.
     """
-    others = dict(beside or {})
-    shares = {"": PERSONAL} | dict.fromkeys(others, OTHER)
-    arms = _arms_of(list(others))
-    seen: dict[str, list[Observations]] = {name: [] for name in arms}
-    told = 0
+    others = dict(others or {})
+    weights = {"": _TABLE_WEIGHT} | dict.fromkeys(others, _OTHER_WEIGHT)
+    arms = _arms(list(others))
+    observed: dict[str, list[Observations]] = {name: [] for name in arms}
+    positions = 0
     for stream in streams:
-        taken = build_columns(
-            negate(count_streams([stream], orders=orders, vocab_size=table.vocab_size)), table.vocab_size
-        )
-        pools = {"": [table, taken]} | {name: [columns] for name, columns in others.items()}
+        own = count_streams([stream], orders=orders, vocab_size=table.vocab_size)
+        removed = build_columns(negate(own), table.vocab_size)
+        pools = {"": [table, removed]} | {name: [columns] for name, columns in others.items()}
+        part = stream[: max_positions - positions + 1]
         for name, members in arms.items():
-            part = stream[: places - told + 1]
-            seen[name].append(observe_stream([pools[m] for m in members], [shares[m] for m in members], part))
-        told += max(len(stream) - 1, 0)
-        if told >= places:
+            observed[name].append(observe_stream([pools[m] for m in members], [weights[m] for m in members], part))
+        positions += max(len(part) - 1, 0)
+        if positions >= max_positions:
             break
-    if not told:
-        return None
+    if positions < _MIN_POSITIONS:
+        return {}
     base = 1 / table.vocab_size
-    joined = {name: join_observations(parts) for name, parts in seen.items()}
-    return Assessment(
-        min(told, places),
-        {
-            name: perplexity(mix_probabilities(found, base, fit_order_weights(found, base)))
-            for name, found in joined.items()
-        },
-    )
+    joined = {name: join_observations(parts) for name, parts in observed.items()}
+    return {
+        name: perplexity(mix_probabilities(found, base, fit_order_weights(found, base)))
+        for name, found in joined.items()
+    }
 
 
-def _arms_of(others: Sequence[str]) -> dict[str, list[str]]:
-    """Which tables are asked together, by what that is called; "" is the table itself."""
-    arms = {"alone": [""]}
-    for name in others:
-        arms[f"{name} only"] = [name]
-    if others:
-        arms[f"with {', '.join(others)}"] = ["", *others]
-    return arms
-
-
-def join_observations(parts: Sequence[Observations]) -> Observations:
-    """Observations of several documents as one."""
-    return Observations(np.concatenate([one.p for one in parts]), np.concatenate([one.heard for one in parts]))
+def _arms(others: Sequence[str]) -> dict[str, list[str]]:
+    """Label -> tables that are queried together; "" is the table itself."""
+    arms = {"alone": [""]} | {f"{name} only": [name] for name in others}
+    return arms | ({f"with {', '.join(others)}": ["", *others]} if others else {})

@@ -1,4 +1,4 @@
-"""The query of tables as its users hold it: by the compiled kernel.c where there is one, by numpy where not.
+"""The query of tables: by the compiled kernel.c where there is one, else by numpy, with the same numbers.
 
 Dimensions: K drafts, L tokens of context, C candidates, V vocabulary.
 """
@@ -11,42 +11,38 @@ from ngram_builders.arrays import F32, F64, I64, Ints
 from ngram_builders.table import numpy_query
 from ngram_builders.table.kernel import CompiledQuery, load_kernel
 from ngram_builders.table.numpy_query import Pools
-from ngram_builders.table.shared_library import is_disabled
 
 
 class Query:
-    """Pools of columns, ready to be asked any number of times, by any number of threads.
+    """Pools of columns with weights, to be queried any number of times by any number of threads.
 
-    A pool of weight 0 is not asked.
+    Pools of weight 0 are left out. contexts [K, L] are the drafts' last tokens, the newest last, -1 where shorter.
     """
 
     def __init__(self, pools: Pools, weights: Sequence[float]) -> None:
-        asked = [(tuple(pool), float(weight)) for pool, weight in zip(pools, weights, strict=True) if weight > 0]
-        self.pools = [pool for pool, _ in asked]
-        self.weights = [weight for _, weight in asked]
-        library = None if is_disabled() else load_kernel().library
+        kept = [(tuple(pool), float(weight)) for pool, weight in zip(pools, weights, strict=True) if weight > 0]
+        self.pools = [pool for pool, _ in kept]
+        self.weights = [weight for _, weight in kept]
+        library = load_kernel().library
         self.compiled = CompiledQuery(library, self.pools, self.weights) if library else None
 
     def probabilities(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
-        """How likely each candidate is after each context, by order: see `numpy_query.mean`.
-
-        contexts [K, L], the newest token rightmost, -1 where shorter; candidates [C] -> p [K, 8, C], heard [K, 8].
-        """
+        """Return p [K, 8, C] of the candidates by order, and the matched weight [K, 8]: see `numpy_query`."""
         if self.compiled:
             return self.compiled.probabilities(contexts, candidates)
         return numpy_query.probabilities(self.pools, self.weights, contexts, candidates)
 
     def successors(self, contexts: Ints, n: int) -> I64:
-        """The n commonest tokens of each pool after each context [K, L], sorted: see `numpy_query.successors`."""
+        """Return the n commonest tokens of each pool after each context, sorted: see `numpy_query`."""
         if self.compiled:
             return self.compiled.successors(contexts, n)
         return numpy_query.successors(self.pools, contexts, n)
 
-    def mix_candidates(self, contexts: Ints, p: F32, n: int, weights: F64) -> tuple[I64, F64]:
-        """Candidates of model and pools, and their probabilities mixed: see `numpy_query.nested`.
+    def mix_candidates(self, contexts: Ints, p: F32, n: int, order_weights: F64) -> tuple[I64, F64]:
+        """Return candidates of model and pools [C] and their mixed probabilities [K, C]: see `numpy_query`.
 
-        contexts [K, L], p [V] contiguous, weights [9, 8] by the highest order heard -> ids [C], p_f [K, C].
+        p [V] contiguous, order_weights [9, 8] by the longest context matched.
         """
         if self.compiled:
-            return self.compiled.mix_candidates(contexts, p, n, weights)
-        return numpy_query.mix_candidates(self.pools, self.weights, contexts, p, n, weights)
+            return self.compiled.mix_candidates(contexts, p, n, order_weights)
+        return numpy_query.mix_candidates(self.pools, self.weights, contexts, p, n, order_weights)

@@ -1,8 +1,4 @@
-"""A table as its users hold it: opened, checked, read back as counts; and changes to it that live in memory.
-
-Knows the file through `layout`, and nothing of registries or text. What tables say of a context is asked through
-`query`, of any number of pools at once; the counts of a pool's members add up.
-"""
+"""An opened table: checked, mapped into memory, and read back as counts. Knows no registry and no text."""
 
 from __future__ import annotations
 
@@ -12,25 +8,20 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, hash_bits, token_bits
 from ngram_builders.table.format import (
-    FINGERPRINT_BITS,
-    OVERFLOW,
-    REBUILD,
     SECTION_DTYPES,
     Columns,
+    TableError,
     TableSummary,
     as_bytes,
-    open_file,
-    refusal,
+    read_table,
 )
 from ngram_builders.table.mapping import is_guarded
-from ngram_builders.table.soundness import find_unsound_section
+from ngram_builders.table.validation import find_invalid_section
 
-_CHUNK_ROWS = 1 << 20  # contexts read back at once
+_CHUNK_ROWS = 1 << 20
 
 
 class Table:
@@ -44,55 +35,42 @@ class Table:
 
     @cached_property
     def columns(self) -> Columns:
-        """What queries are asked of: the file mapped, or read whole where somebody may cut it short meanwhile."""
-        return self.mapped if is_guarded() else open_file(self.path, whole=True)[1]
+        """The data: mapped, or read into memory where a file that shrinks while mapped would end the process."""
+        return self.mapped if is_guarded() else read_table(self.path, into_memory=True)[1]
 
     @classmethod
     def open(cls, path: Path, fingerprint: str | None = None) -> Table:
-        """Map a table, refusing what is damaged or of another tokenizer; `verify` checks the data itself."""
-        summary, columns, crcs = open_file(path)
+        """Map a table; TableError if its header is damaged or its tokenizer another. `verify` checks the data."""
+        summary, columns, crcs = read_table(path)
         if fingerprint is not None and summary.fingerprint != fingerprint:
-            raise UserError(
-                f"n-gram table {path} was built with tokenizer {summary.fingerprint}, "
-                f"the model uses {fingerprint}; {REBUILD}"
+            raise TableError(
+                path, f"it was built with tokenizer {summary.fingerprint}, the model uses {fingerprint}"
             )
         return cls(path, summary, columns, crcs)
 
-    def ready(self) -> Table:
-        """The same table; what its queries need of the file is there, or UserError says why not."""
-        _ = self.columns
-        return self
-
     def verify(self) -> None:
-        """Read every byte and raise if one is not what was written, or is what no build writes."""
+        """Read every byte; UserError if a checksum differs or the data is such as no build writes."""
         for name in SECTION_DTYPES:
             if zlib.crc32(as_bytes(getattr(self.columns, name))) != self.crcs[name]:
-                raise refusal(self.path, f"damaged data (section {name})")
-        if section := find_unsound_section(self.columns):
-            raise refusal(self.path, f"rows that no build writes (section {section})")
+                raise TableError(self.path, f"damaged data in section {name}")
+        if section := find_invalid_section(self.columns):
+            raise TableError(self.path, f"invalid data in section {section}")
 
     def runs(self) -> Iterator[Run]:
-        """The counts that the table was written from, OTHER included, in sorted pieces of whole contexts."""
+        """The counts that the table was written from, OTHER included, in sorted chunks of whole contexts."""
         for order in self.summary.orders:
-            base, bits = self.columns.orders[order]
-            directory = self.columns.directory[base : base + 2**bits + 1].astype(np.int64)
-            for start in range(int(directory[0]), int(directory[-1]), _CHUNK_ROWS):
-                yield self.piece(order, directory, start, min(start + _CHUNK_ROWS, int(directory[-1])))
+            directory = self.columns.order_directory(order)
+            first, last = int(directory[0]), int(directory[-1])
+            for start in range(first, last, _CHUNK_ROWS):
+                yield self._read_rows(order, start, min(start + _CHUNK_ROWS, last))
 
-    def piece(self, order: int, directory: npt.NDArray[np.int64], start: int, end: int) -> Run:
+    def _read_rows(self, order: int, start: int, end: int) -> Run:
         """The records and counts of some rows of one order."""
         columns = self.columns
-        hashed, bits = hash_bits(columns.vocab_size), (len(directory) - 2).bit_length()
-        buckets = np.searchsorted(directory, np.arange(start, end), side="right") - 1
-        upper = (buckets >> (bits - (hashed - FINGERPRINT_BITS))).astype(np.uint64)
-        contexts = (upper << np.uint64(FINGERPRINT_BITS)) | columns.fingerprints[start:end]
-        contexts |= np.uint64((order - 2) << hashed)
+        contexts = columns.hashes(order, start, end)[0].astype(np.uint64)
+        contexts |= np.uint64((order - 2) << hash_bits(columns.vocab_size))
         pointers = columns.pointers[start : end + 1].astype(np.int64)
         first, last = int(pointers[0]), int(pointers[-1])
         records = np.repeat(contexts << np.uint64(token_bits(columns.vocab_size)), np.diff(pointers))
         records |= columns.tokens[first:last].astype(np.uint64)
-        counts = columns.counts[first:last].astype(np.int32)
-        many = np.flatnonzero(counts == OVERFLOW)
-        places = np.searchsorted(columns.overflow_places, (many + first).astype("<u4"))
-        counts[many] = columns.overflow_counts[places]
-        return Run(records, counts)
+        return Run(records, columns.exact_counts(first, last).astype(np.int32))

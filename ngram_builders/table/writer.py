@@ -1,4 +1,4 @@
-"""A stream of sorted runs -> one table file, in memory for a piece at a time; or -> columns in memory.
+"""Sorted runs -> one table file, chunk by chunk; or one run -> columns in memory.
 
 Knows records and the file's layout, not where counts come from.
 
@@ -16,114 +16,92 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ngram_builders.arrays import U64, Ints
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import (
-    HIGHEST_ORDER,
-    Run,
-    group_starts,
-    hash_bits,
-    other,
-    prune,
-    token_bits,
-)
+from ngram_builders.ngrams import Run, group_starts, hash_bits, other, prune, token_bits
 from ngram_builders.table.format import (
     OVERFLOW,
     SECTION_DTYPES,
     WIDE_ROW,
     Columns,
     TableSummary,
+    align,
     as_bytes,
     directory_bits,
     pack_header,
     read_summary,
     replace_file,
     token_dtype,
+    write_error,
 )
 
-_CHUNK = 1 << 22  # bytes read at once when sections are put together
-_CHUNK_ROWS = 1 << 22  # contexts looked at at once when directories are made
+_COPY_BYTES = 1 << 22  # copied at a time when sections are joined
+_CHUNK_ROWS = 1 << 22  # contexts sorted into directories at a time
+_MAX_ENTRIES = 2**32  # what a pointer can address
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A run laid out by context."""
-
-    contexts: U64  # [R] order and hash
-    starts: npt.NDArray[np.intp]  # [R] where a context's entries begin
-    tokens: Ints  # [G]
-    counts: npt.NDArray[np.int32]  # [G]
-
-    @property
-    def wide(self) -> Ints:
-        """The rows whose totals are written down."""
-        return np.flatnonzero(np.diff(self.starts, append=len(self.tokens)) >= WIDE_ROW)
-
-    @property
-    def totals(self) -> npt.NDArray[np.int64]:
-        """[R] what followed each context in all."""
-        if not len(self.starts):
-            return np.empty(0, dtype=np.int64)
-        return np.add.reduceat(self.counts, self.starts, dtype=np.int64)
-
-
-def _rows_of(run: Run, vocab_size: int) -> Rows:
-    """Group a run's records by context."""
+def _group_by_context(run: Run, vocab_size: int) -> dict[str, Ints]:
+    """A run's rows as sections, and the contexts themselves under "contexts"; no directory, no overflow."""
     bits = token_bits(vocab_size)
     contexts = run.records >> np.uint64(bits)
     starts = group_starts(contexts)
-    tokens = (run.records & np.uint64(2**bits - 1)).astype(token_dtype(vocab_size))
-    return Rows(contexts[starts], starts, tokens, run.counts)
+    wide = np.flatnonzero(np.diff(starts, append=len(run)) >= WIDE_ROW)
+    totals = np.add.reduceat(run.counts, starts, dtype=np.int64) if len(starts) else np.empty(0, np.int64)
+    return {
+        "contexts": contexts[starts],
+        "fingerprints": contexts[starts].astype("<u4"),
+        "pointers": starts,
+        "tokens": (run.records & np.uint64(2**bits - 1)).astype(token_dtype(vocab_size)),
+        "counts": run.counts,
+        "wide_rows": wide,
+        "wide_totals": totals[wide],
+    }
 
 
 def build_columns(run: Run, vocab_size: int) -> Columns:
-    """A run, signed or not, as columns in memory."""
-    rows = _rows_of(run, vocab_size)
-    wide = rows.wide
-    directory, orders = directories([rows.contexts], range(2, HIGHEST_ORDER + 1), vocab_size)
+    """A run, with counts of any sign, as columns in memory."""
+    rows = _group_by_context(run, vocab_size)
+    contexts = rows.pop("contexts").astype(np.uint64, copy=False)
+    orders = np.flatnonzero(np.bincount((contexts >> np.uint64(hash_bits(vocab_size))).astype(np.int64))) + 2
+    directory, places = _build_directories([contexts], orders.tolist(), vocab_size)
+    rows["pointers"] = np.append(rows["pointers"], len(run)).astype("<u4")
+    rows["wide_rows"] = rows["wide_rows"].astype("<u4")
+    none = np.empty(0, dtype="<u4")
     return Columns(
+        **rows,
         directory=directory,
-        fingerprints=rows.contexts.astype("<u4"),
-        pointers=np.append(rows.starts, len(rows.tokens)).astype("<u4"),
-        tokens=rows.tokens,
-        counts=rows.counts,
-        overflow_places=np.empty(0, dtype="<u4"),
-        overflow_counts=np.empty(0, dtype="<u4"),
-        wide_rows=wide.astype("<u4"),
-        wide_totals=rows.totals[wide],
-        orders=orders,
+        overflow_places=none,
+        overflow_counts=none,
+        orders=places,
         vocab_size=vocab_size,
     )
 
 
-def directories(
-    contexts: Sequence[U64], orders: Iterable[int], vocab_size: int
+def _build_directories(
+    chunks: Sequence[U64], orders: Sequence[int], vocab_size: int
 ) -> tuple[Ints, dict[int, tuple[int, int]]]:
-    """The directory of each order that has contexts, in one array; and where each begins, with its bits.
+    """The directories of some orders in one array; and where each begins, with its bits.
 
-    contexts: sorted, in any number of pieces.
+    chunks: sorted contexts. Orders without contexts come last, their directories all zeros.
     """
-    parts: list[Ints] = []
+    parts: list[Ints] = [np.empty(0, dtype="<u4")]
     places: dict[int, tuple[int, int]] = {}
     base = row = 0
-    for order in orders:
-        mine = [_of_order(piece, order, vocab_size) for piece in contexts]
-        bits = directory_bits(sum(map(len, mine)), vocab_size)
-        shift = np.uint64(hash_bits(vocab_size) - bits)
+    by_order = {order: [_of_order(chunk, order, vocab_size) for chunk in chunks] for order in orders}
+    for order in sorted(orders, key=lambda order: not any(map(len, by_order[order]))):
+        contexts = sum(map(len, by_order[order]))
+        bits = directory_bits(contexts, vocab_size)
         sizes = np.zeros(2**bits + 1, dtype=np.int64)
-        for piece in mine:
-            buckets = ((piece & np.uint64(2 ** hash_bits(vocab_size) - 1)) >> shift).astype(np.int64)
+        for chunk in by_order[order]:
+            hashes = chunk & np.uint64(2 ** hash_bits(vocab_size) - 1)
+            buckets = (hashes >> np.uint64(hash_bits(vocab_size) - bits)).astype(np.int64)
             np.add(sizes[1:], np.bincount(buckets, minlength=2**bits), out=sizes[1:])
-        if not sizes.any():
-            continue
-        ends = np.cumsum(sizes) + row
-        row = int(ends[-1])
-        parts.append(ends.astype("<u4"))
+        parts.append((np.cumsum(sizes) + row).astype("<u4") if contexts else sizes.astype("<u4"))
         places[order] = (base, bits)
-        base += len(ends)
-    return np.concatenate([np.empty(0, dtype="<u4"), *parts]), places
+        base += len(sizes)
+        row += contexts
+    return np.concatenate(parts), places
 
 
 def _of_order(contexts: U64, order: int, vocab_size: int) -> U64:
@@ -134,30 +112,32 @@ def _of_order(contexts: U64, order: int, vocab_size: int) -> U64:
 
 
 @dataclass(slots=True)
-class Section:
-    """One section on its way: bytes in a nameless file, their number and checksum."""
+class _Section:
+    """A section being written: its bytes in an unnamed file, their number and checksum."""
 
     file: IO[bytes]
+    dtype: str
     size: int = 0
     crc: int = 0
 
     def append(self, column: Ints) -> None:
         """Add these values."""
-        data = as_bytes(column)
+        data = as_bytes(column.astype(self.dtype, copy=False))
         self.file.write(data)
         self.size += len(data)
         self.crc = zlib.crc32(data, self.crc)
 
-    def chunks(self) -> Iterator[bytes]:
-        """All bytes, in pieces."""
+    def padded(self) -> Iterator[bytes]:
+        """All bytes, up to the next section's boundary."""
         self.file.seek(0)
-        while chunk := self.file.read(_CHUNK):
+        while chunk := self.file.read(_COPY_BYTES):
             yield chunk
+        yield b"\0" * (align(self.size) - self.size)
 
 
 @dataclass(slots=True)
-class Scratch:
-    """The sections of a table while pieces arrive."""
+class _TableBuilder:
+    """The sections of a table while runs arrive."""
 
     folder: Path
     vocab_size: int
@@ -165,68 +145,49 @@ class Scratch:
     contexts: int = 0
     entries: int = 0  # OTHER entries included
     ngrams: int = 0
-    sections: dict[str, Section] = field(default_factory=dict)
+    sections: dict[str, _Section] = field(default_factory=dict)
 
-    def section(self, name: str) -> Section:
-        """A section, begun if it is new."""
-        if name not in self.sections:
-            # Without a name nothing is left behind, however the process ends.
+    def __post_init__(self) -> None:
+        dtypes = {name: kinds[0] for name, kinds in SECTION_DTYPES.items()}
+        for name, dtype in (dtypes | {"tokens": token_dtype(self.vocab_size), "contexts": "<u8"}).items():
+            # An unnamed file leaves nothing behind, however the process ends.
             file = tempfile.TemporaryFile(dir=self.folder, prefix=".table")  # noqa: SIM115
-            self.sections[name] = Section(self.stack.enter_context(file))
-        return self.sections[name]
+            self.sections[name] = _Section(self.stack.enter_context(file), dtype)
 
     def append(self, run: Run) -> None:
-        """Add a piece of whole contexts, all counts above 0."""
-        rows = _rows_of(run, self.vocab_size)
-        many, wide = np.flatnonzero(rows.counts >= OVERFLOW), rows.wide
-        arrays = {
-            "hashes": rows.contexts,
-            "fingerprints": rows.contexts.astype("<u4"),
-            "pointers": (rows.starts + self.entries).astype("<u4"),
-            "tokens": rows.tokens,
-            "counts": np.minimum(rows.counts, OVERFLOW).astype("|u1"),
-            "overflow_places": (many + self.entries).astype("<u4"),
-            "overflow_counts": rows.counts[many].astype("<u4"),
-            "wide_rows": (wide + self.contexts).astype("<u4"),
-            "wide_totals": rows.totals[wide],
+        """Add a run of whole contexts, all counts above 0."""
+        rows = _group_by_context(run, self.vocab_size)
+        large = np.flatnonzero(run.counts >= OVERFLOW)
+        rows |= {
+            "pointers": rows["pointers"] + self.entries,
+            "counts": np.minimum(run.counts, OVERFLOW),
+            "overflow_places": large + self.entries,
+            "overflow_counts": run.counts[large],
+            "wide_rows": rows["wide_rows"] + self.contexts,
         }
-        for name, column in arrays.items():
-            self.section(name).append(column)
-        self.contexts += len(rows.contexts)
-        self.entries += len(rows.tokens)
-        self.ngrams += int((rows.tokens != other(self.vocab_size)).sum())
-        if self.entries >= 2**32:
-            raise UserError(
-                "expected fewer than 2^32 n-grams in one table, found more; build several smaller domains"
-            )
+        for name, column in rows.items():
+            self.sections[name].append(column)
+        self.contexts += len(rows["contexts"])
+        self.entries += len(run)
+        self.ngrams += int((rows["tokens"] != other(self.vocab_size)).sum())
+        if self.entries >= _MAX_ENTRIES:
+            raise UserError("one table holds fewer than 2^32 n-grams; build several smaller domains")
 
     def finish(self, orders: Sequence[int]) -> list[list[int]]:
-        """Add what is known only at the end; -> [order, where its directory starts, its bits]."""
-        self.section("pointers").append(np.array([self.entries], dtype="<u4"))
-        hashes = self.section("hashes").file
-        hashes.flush()
-        mapped = (
-            np.memmap(hashes, np.uint64, "r", 0, (self.contexts,)) if self.contexts else np.empty(0, np.uint64)
-        )
-        pieces = [mapped[start : start + _CHUNK_ROWS] for start in range(0, self.contexts, _CHUNK_ROWS)]
-        parts, places = [], []
-        directory, found = directories(pieces, orders, self.vocab_size)
-        empty = 2 ** directory_bits(0, self.vocab_size) + 1
-        base = len(directory)
-        for order in orders:
-            if order in found:
-                places.append([order, *found[order]])
-            else:  # a directory without rows
-                places.append([order, base, directory_bits(0, self.vocab_size)])
-                parts.append(np.zeros(empty, dtype="<u4"))
-                base += empty
-        self.section("directory").append(np.concatenate([directory, *parts]))
-        return places
+        """Write what is known only at the end; -> [order, where its directory starts, its bits]."""
+        self.sections["pointers"].append(np.array([self.entries]))
+        file = self.sections.pop("contexts").file
+        file.flush()
+        contexts: U64 = np.memmap(file, "<u8", "r", 0, (self.contexts,)) if self.contexts else np.empty(0, "<u8")
+        chunks = [contexts[start : start + _CHUNK_ROWS] for start in range(0, self.contexts, _CHUNK_ROWS)]
+        directory, places = _build_directories(chunks, orders, self.vocab_size)
+        self.sections["directory"].append(directory)
+        return [[order, *places[order]] for order in orders]
 
 
 def write_table(
     path: Path,
-    pieces: Iterable[Run],
+    runs: Iterable[Run],
     *,
     fingerprint: str,
     vocab_size: int,
@@ -236,16 +197,16 @@ def write_table(
     files: int,
     sources: Mapping[str, int],
 ) -> TableSummary:
-    """Write a table of sorted pieces of whole contexts. The same counts give the same bytes, however cut.
+    """Write a table of sorted runs of whole contexts. The same counts give the same bytes, however they are cut.
 
     min_count: order -> least count; rarer n-grams are dropped, and the totals still include them.
     """
     try:
         with ExitStack() as stack:
-            scratch = Scratch(path.parent, vocab_size, stack)
-            for piece in pieces:
-                scratch.append(prune(_positive(piece), min_count, vocab_size))
-            places = scratch.finish(orders)
+            builder = _TableBuilder(path.parent, vocab_size, stack)
+            for run in runs:
+                builder.append(prune(_only_positive(run), min_count, vocab_size))
+            places = builder.finish(orders)
             fields: dict[str, Any] = {
                 "fingerprint": fingerprint,
                 "vocab_size": vocab_size,
@@ -253,35 +214,29 @@ def write_table(
                 "min_count": [min_count.get(order, 1) for order in orders],
                 "tokens": tokens,
                 "files": files,
-                "contexts": scratch.contexts,
-                "entries": scratch.entries,
-                "ngrams": scratch.ngrams,
+                "contexts": builder.contexts,
+                "entries": builder.entries,
+                "ngrams": builder.ngrams,
                 "sources": dict(sorted(sources.items())),
                 "hash": "multilinear-fmix64",
                 "directories": places,
             }
-            sections = [(name, scratch.section(name)) for name in SECTION_DTYPES]
-            types = {name: kinds[0] for name, kinds in SECTION_DTYPES.items()} | {
-                "tokens": token_dtype(vocab_size)
-            }
-            head, size = pack_header(fields, {name: (s.size, types[name], s.crc) for name, s in sections})
-            replace_file(path, _file_parts(head, [section for _, section in sections]))
+            sections = builder.sections
+            head, size = pack_header(fields, {name: (s.size, s.dtype, s.crc) for name, s in sections.items()})
+            replace_file(path, _file_parts(head, sections.values()))
             return read_summary(fields, size)
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; free space there or choose another folder"
-        ) from error
+        raise write_error(path, error) from error
 
 
-def _file_parts(head: bytes, sections: Sequence[Section]) -> Iterator[bytes]:
+def _file_parts(head: bytes, sections: Iterable[_Section]) -> Iterator[bytes]:
     """The file's bytes in order."""
     yield head
     for section in sections:
-        yield from section.chunks()
-        yield b"\0" * (-section.size % 64)
+        yield from section.padded()
 
 
-def _positive(run: Run) -> Run:
-    """Without what was taken back more often than it was counted, which no sound source gives."""
+def _only_positive(run: Run) -> Run:
+    """A run without the n-grams that were taken back more often than they were counted."""
     kept = run.counts > 0
     return run if kept.all() else Run(run.records[kept], run.counts[kept])

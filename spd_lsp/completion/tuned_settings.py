@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ngram_builders.table.format import OrderWeights
+from ngram_builders.table.order_weights import OrderWeights
 from spd_lsp.settings import Settings, invalid_reason
 
 Value = float | str

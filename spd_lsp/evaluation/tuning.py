@@ -16,7 +16,7 @@ import numpy as np
 from ngram_builders.arrays import F64
 from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
-from ngram_builders.table.format import OrderWeights
+from ngram_builders.table.order_weights import OrderWeights
 from spd_lsp.completion.calibration import share_right
 from spd_lsp.completion.tuned_settings import ORDER_WEIGHTS, Tuned
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval

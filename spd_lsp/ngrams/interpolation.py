@@ -22,8 +22,8 @@ from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.model_match import covering_domains, mismatch_message
 from ngram_builders.registry.registry import Registry, file_stamp
-from ngram_builders.table.format import Columns, OrderWeights
-from ngram_builders.table.order_weights import longest_match
+from ngram_builders.table.format import Columns
+from ngram_builders.table.order_weights import OrderWeights, longest_match
 from ngram_builders.table.query import Query
 from ngram_builders.table.reader import Table
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, behind
@@ -281,7 +281,8 @@ class Domains:
             self.marks[path] = file_stamp(path)
             try:
                 table = Table.open(path, fingerprint=self.fingerprint)
-                self.opened[path] = table.ready()
+                _ = table.columns  # read into memory now, where mapping is not safe
+                self.opened[path] = table
             except UserError as error:
                 self.opened[path] = None
                 self.tell(str(error))

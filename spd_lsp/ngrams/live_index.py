@@ -202,7 +202,7 @@ class Live:
     def from_table(self, buffer: Buffer) -> Encoded | None:
         """A file's text as a table contains it, so that only what differs has to be read."""
         for one in self.followed.values():
-            streams = one.ledger.held(buffer.place)
+            streams = one.ledger.streams_of(buffer.place)
             if streams:
                 return self.retokeniser.spell(streams[0][1:-1])
         return None

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, Ids
 from ngram_builders.ngrams import count_streams, negate
-from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import (
     Observations,
+    OrderWeights,
     fit_order_weights,
     join_observations,
     mix_probabilities,

@@ -77,7 +77,7 @@ def test_a_sound_table_is_read_whole(registry, tmp_path, findings):
     path.write_bytes(data)
     state, text = findings()["n-grams shop"]
     assert state == "wrong"
-    assert re.search(r"found damaged data .*; run: spd-lsp ngrams rebuild", text)
+    assert re.search(r"damaged data .*; run: spd-lsp ngrams rebuild", text)
 
 
 def test_an_old_format_is_named_with_the_command_that_ends_it(registry, tmp_path, findings):

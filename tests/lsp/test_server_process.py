@@ -212,7 +212,7 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
         os.truncate(table, 4096)
         assert (await editor.request(COMPLETION, at(3, 19, 3)))["items"]
         assert child.returncode is None
-        assert f"expected an n-gram table at {table}, found 4,096 bytes instead of" in str(editor.heard)
+        assert f"cannot use n-gram table {table}: it has 4,096 bytes instead of" in str(editor.heard)
 
 
 def make_client() -> LanguageClient:

@@ -27,7 +27,7 @@ import numpy as np
 from ngram_builders.errors import UserError
 from ngram_builders.table import numpy_query
 from ngram_builders.table.format import PREFIX, SECTION_DTYPES, Columns, align, read_header
-from ngram_builders.table.kernel import EQUAL_WEIGHTS, CompiledQuery
+from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.reader import Table
 from ngram_builders.table.shared_library import open_library
 from tests.ngram_builders.reference import write_texts
@@ -58,6 +58,7 @@ TEXT = [0, *np.random.default_rng(5).integers(0, 9, size=300).tolist()]
 WIDE_ROW = [token for i in range(40) for token in (1, i)]
 NARROW_ROW = [token for i in range(31) for token in (45, i)]
 CONTEXTS = [*([-1] * (8 - i) + TEXT[:i] for i in range(1, 8)), *(TEXT[i : i + 8] for i in range(0, 290, 9))]
+EQUAL_WEIGHTS = np.tri(9, 8, -1) / 10
 CONTEXTS = np.array([*CONTEXTS, [-1] * 7 + [1], [-1] * 7 + [45], [-1] * 8, [2**62] * 8])
 
 

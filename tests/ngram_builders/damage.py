@@ -24,6 +24,7 @@ from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import as_in_a_file
 
 PAGE = mmap.PAGESIZE
+EQUAL_WEIGHTS = np.tri(9, 8, -1) / 10
 ARRAYS = [field.name for field in fields(Columns) if field.name not in ("orders", "vocab_size")]
 zeros, empty = np.zeros, np.empty
 
@@ -94,7 +95,7 @@ def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
             assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all()
             likely = guarded(random.random(int(random.integers(0, 60))).astype(np.float32) - 0.1, at_end)
             few = int(random.integers(0, 30))
-            both, p_f = answers.mix_candidates(*pools_too, contexts, likely, few, kernel.EQUAL_WEIGHTS)
+            both, p_f = answers.mix_candidates(*pools_too, contexts, likely, few, EQUAL_WEIGHTS)
             assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < len(likely)).all()
             assert np.isfinite(heard).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
 

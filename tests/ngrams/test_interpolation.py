@@ -169,7 +169,7 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
     for _ in range(2):
         assert domains.serving(tmp_path / "a.py", "python") is None
     assert len(domains.problems) == 1
-    assert f"found {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
+    assert f"it has {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
     path.write_bytes(whole)
     assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
 

@@ -583,7 +583,7 @@ def test_the_list_of_a_large_domain_is_read_between_requests(repository: Path, m
 def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(repository: Path, monkeypatch: Any):
     monkeypatch.setattr("ngram_builders.table.overlay.MAX_NGRAMS", 4_000)
     live = following(repository)
-    live.followed["mine"].ledger.overlay.room = 4_000
+    live.followed["mine"].ledger.overlay.max_ngrams = 4_000
     for number in range(40):
         (repository / f"n{number}.py").write_text("".join(f"v{i} = {number * i}\n" for i in range(60)))
     rescan(live)

@@ -20,7 +20,8 @@ import numpy as np
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
-from ngram_builders.table.format import Columns, OrderWeights
+from ngram_builders.table.format import Columns
+from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens

@@ -152,7 +152,7 @@ def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path,
         (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "facts about n-gram domain bad"),
         (lambda d: d.path.unlink(), "no such file"),
         (lambda d: d.path.write_bytes(d.path.read_bytes()[:-64]), "bytes instead of"),
-        (lambda d: d.path.write_bytes(b"something else entirely"), "a file of another kind"),
+        (lambda d: d.path.write_bytes(b"something else entirely"), "not an n-gram table"),
     ],
     ids=["noise", "nothing", "no facts", "table gone", "table cut", "table foreign"],
 )

@@ -80,10 +80,10 @@ def test_no_file_and_no_domain_is_replaced_unless_told(registry: Registry, other
     [
         (lambda data: data[:-64], "bytes instead of"),
         (lambda data: data[:-64] + bytes([data[-64] ^ 1]) + data[-63:], "damaged data"),
-        (lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:], "damaged header"),
-        (lambda data: data[:7] + b"\1" + data[8:], "the old format 1"),
-        (lambda data: b"PK" + data[2:], "a file of another kind"),
-        (lambda data: b"", "a file too short for one"),
+        (lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:], "header is damaged"),
+        (lambda data: data[:7] + b"\1" + data[8:], "format 1 is older"),
+        (lambda data: b"PK" + data[2:], "not an n-gram table"),
+        (lambda data: b"", "too short"),
     ],
     ids=["cut", "data", "header", "old", "foreign", "empty"],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from ngram_builders import compile_kernel
 from ngram_builders.ngrams import count_streams
 from ngram_builders.table import kernel, numpy_query, shared_library
+from ngram_builders.table.format import OVERFLOW, WIDE_ROW
 from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.query import Query
 from ngram_builders.table.shared_library import KERNEL_VARIABLE, open_library
@@ -43,9 +45,9 @@ def compiled(tmp_path_factory):
 def fresh(monkeypatch):
     """Nothing loaded yet, and nothing left loaded."""
     monkeypatch.delenv(KERNEL_VARIABLE, raising=False)
-    kernel.load_kernel.cache_clear()
+    kernel._load_checked.cache_clear()
     yield
-    kernel.load_kernel.cache_clear()
+    kernel._load_checked.cache_clear()
 
 
 @pytest.fixture
@@ -193,13 +195,13 @@ def test_the_switch_turns_it_off_with_the_same_numbers(pool, monkeypatch) -> Non
     monkeypatch.setenv(KERNEL_VARIABLE, "0")
     plain = Query([pool], [1.0])
     assert plain.compiled is None
-    assert kernel.reason_without_kernel() == "SPD_LSP_KERNEL=0 is set"
+    assert kernel.load_kernel().reason == "SPD_LSP_KERNEL=0 is set"
     for with_kernel, without in zip(said, plain.probabilities(CONTEXTS, CANDIDATES), strict=True):
         np.testing.assert_array_equal(with_kernel, without)
 
 
 def test_the_installed_kernel_is_in_use_or_says_why_not() -> None:
-    said = in_python("from ngram_builders.table import kernel; print(kernel.reason_without_kernel(), end='')")
+    said = in_python("from ngram_builders.table import kernel; print(kernel.load_kernel().reason, end='')")
     assert (said == "") == (kernel.load_kernel().library is not None)
     assert "kernel" in said or not said or "compiled" in said
 
@@ -217,7 +219,7 @@ def test_what_is_no_library_is_done_without(
     with caplog.at_level(logging.WARNING):
         queries = [Query([pool], [1.0]) for _ in range(3)]
     assert all(query.compiled is None for query in queries)
-    assert reason in kernel.reason_without_kernel()
+    assert reason in kernel.load_kernel().reason
     assert len(caplog.records) == (content is not None)
     assert queries[0].probabilities(CONTEXTS, CANDIDATES)[0].any()
 
@@ -228,7 +230,7 @@ def test_what_is_no_library_is_done_without(
         ("0xC4CEB9FE1A85EC53u", "0xC4CEB9FE1A85EC55u"),  # no context is found
         ("share * (likely", "0.99 * share * (likely"),
         ("a.token > b.token", "a.token < b.token"),
-        ("count < MANY", "count <= MANY"),
+        ("count < OVERFLOW", "count <= OVERFLOW"),
     ],
 )
 def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: str, after: str) -> None:
@@ -244,14 +246,21 @@ def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_library, "SOURCE_FILES", [tmp_path / "none"])
         library = open_library(path)
-    with pytest.raises(ValueError, match="answers wrongly"):
+    with pytest.raises(ValueError, match="wrong results"):
         kernel.check_kernel(library)
+
+
+def test_c_and_python_share_their_constants() -> None:
+    source = (ROOT / compile_kernel.PACKAGE / "rows.h").read_text(encoding="utf-8")
+    constants = dict(re.findall(r"^ +([A-Z_]+) = (\d+)", source, flags=re.MULTILINE))
+    shared = {"ORDER_COUNT": numpy_query.ORDER_COUNT, "WIDE_ROW": WIDE_ROW, "OVERFLOW": OVERFLOW}
+    assert constants == {name: str(value) for name, value in shared.items()}
 
 
 def test_a_kernel_of_another_source_is_not_used(compiled, fresh, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(shared_library, "LIBRARY", Path(compiled._name))
-    assert kernel.reason_without_kernel() == ""
-    kernel.load_kernel.cache_clear()
+    assert kernel.load_kernel().reason == ""
+    kernel._load_checked.cache_clear()
     monkeypatch.setattr(shared_library, "SOURCE_FILES", [tmp_path / "kernel.c"])
     (tmp_path / "kernel.c").write_text("/* edited */")
-    assert "was not compiled from the kernel.c beside it" in kernel.reason_without_kernel()
+    assert "was not compiled from the kernel.c beside it" in kernel.load_kernel().reason

@@ -153,28 +153,28 @@ def test_only_what_lies_around_an_edit_is_counted(monkeypatch: pytest.MonkeyPatc
     overlay = Overlay(vocab_size=20_000)
     text = np.arange(5_000)
     edited = np.concatenate((text[:2_000], [7, 7], text[2_001:]))
-    assert overlay.change([text], [edited])
+    assert overlay.replace([text], [edited])
     assert sum(counted) == (5 + 1 + 5) + (5 + 2 + 5)
 
 
 def test_equal_texts_change_nothing_and_publish_nothing():
     overlay = Overlay(vocab_size=9)
-    assert overlay.change([np.array([1, 2, 3])], [np.array([1, 2, 3])])
+    assert overlay.replace([np.array([1, 2, 3])], [np.array([1, 2, 3])])
     assert overlay.columns == ()
 
 
 def test_a_split_text_loses_what_reached_across():
     overlay = Overlay(vocab_size=9, orders=(2,))
-    assert overlay.change([np.array([1, 2, 3])], [np.array([1, 2]), np.array([3])])
+    assert overlay.replace([np.array([1, 2, 3])], [np.array([1, 2]), np.array([3])])
     assert list(as_dict(held(overlay)).values()) == [-1]
 
 
 def test_what_readers_hold_does_not_change():
     overlay = Overlay(vocab_size=9)
-    overlay.change([], [np.array([1, 2, 3])])
+    overlay.replace([], [np.array([1, 2, 3])])
     taken = overlay.columns
     before = ask(taken, [[-1, -1, -1, 1, 2]], [3, 4])
-    overlay.change([], [np.array([1, 2, 4])])
+    overlay.replace([], [np.array([1, 2, 4])])
     for mine, theirs in zip(ask(taken, [[-1, -1, -1, 1, 2]], [3, 4]), before, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert ask(overlay.columns, [[-1, -1, -1, 1, 2]], [3, 4])[0][0, 0].tolist() == [0.5, 0.5]
@@ -187,7 +187,7 @@ def test_many_changes_stay_in_a_few_sets_of_columns():
     for _ in range(300):
         at = int(random.integers(0, len(text)))
         edited = np.concatenate((text[:at], random.integers(1, 5_000, 9), text[at + 9 :]))
-        assert overlay.change([text], [edited])
+        assert overlay.replace([text], [edited])
         text = edited
     assert len(overlay.columns) <= len(module.LEVEL_SIZES)
     whole = [count([(tuple(one),)], 5_000) for one in (first, text)]
@@ -196,7 +196,7 @@ def test_many_changes_stay_in_a_few_sets_of_columns():
 
 
 def test_what_there_is_no_room_for_is_refused_and_changes_nothing():
-    overlay = Overlay(vocab_size=5_000, room=1_000)
+    overlay = Overlay(vocab_size=5_000, max_ngrams=1_000)
     ledger = Ledger(overlay)
     assert ledger.put("small", as_document((tuple(range(100)),)))
     before, columns = as_dict(held(overlay)), overlay.columns
@@ -210,9 +210,9 @@ def test_what_there_is_no_room_for_is_refused_and_changes_nothing():
 
 
 def test_a_change_may_be_held_to_a_share_of_the_room():
-    overlay = Overlay(vocab_size=5_000, room=1_000)
-    assert not overlay.change([], [np.arange(300)], share=0.5)
-    assert overlay.change([], [np.arange(300)])
+    overlay = Overlay(vocab_size=5_000, max_ngrams=1_000)
+    assert not overlay.replace([], [np.arange(300)], share=0.5)
+    assert overlay.replace([], [np.arange(300)])
 
 
 def test_without_the_old_text_a_place_stays_as_it_was():

@@ -357,7 +357,7 @@ def test_a_cursor_within_a_line_end_stands_before_it():
 def test_the_worst_line_takes_little_time(language, line):
     """64 kB of blanks right of the cursor took minutes, in which no session of the server was answered."""
     for cursor in (0, len(line)):
-        assert min(seconds_to_trim(line, cursor, language) for _ in range(3)) < 0.05
+        assert min(seconds_to_trim(line, cursor, language) for _ in range(3)) < 0.5
 
 
 def seconds_to_trim(source, cursor, language):

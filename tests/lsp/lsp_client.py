@@ -20,7 +20,7 @@ from spd_lsp.lsp.transport.streams import SocketWire
 from spd_lsp.ngrams.document_changes import News
 from spd_lsp.settings import Settings
 
-PATIENCE = 20.0
+PATIENCE = 60.0  # seconds; a process that starts on a busy machine takes its time
 
 MENU = {"textDocument": {"completion": {"completionItem": {"documentationFormat": ["markdown"]}}}}
 URI = "file:///code/app.py"

@@ -13,7 +13,19 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import Tokens
 from tests.conftest import STARTER
-from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, result, session, texts, until
+from tests.lsp.lsp_client import (
+    PATIENCE,
+    URI,
+    Editor,
+    FakeCompleter,
+    at,
+    edit,
+    opened,
+    result,
+    session,
+    texts,
+    until,
+)
 from tests.lsp.test_server_process import COMPLETION, end, process
 
 OTHER = "file:///code/other.py"
@@ -160,11 +172,10 @@ async def offers(editor: Editor, uri: str) -> list[str]:
 
 async def until_offered(editor: Editor, uri: str, wanted: bool = True) -> None:
     """Ask until what was learned is offered, or no more: counting happens between requests."""
-    for _ in range(40):
-        if any(text.startswith(LEARNED) for text in await offers(editor, uri)) is wanted:
-            return
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while any(text.startswith(LEARNED) for text in await offers(editor, uri)) is not wanted:
+        assert asyncio.get_running_loop().time() < deadline, f"{'never' if wanted else 'still'} offered"
         await asyncio.sleep(0.05)
-    raise AssertionError(f"{'never' if wanted else 'still'} offered")
 
 
 def replaced(text: str, uri: str, version: int) -> dict[str, Any]:

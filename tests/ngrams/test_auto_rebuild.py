@@ -13,7 +13,7 @@ import pytest
 from ngram_builders.registry.domains import Domain
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 SLEEPS = "import time; time.sleep(600)"
 
 

@@ -20,7 +20,7 @@ def test_a_process_runs_until_it_has_ended():
     assert not editor_process.is_running(child.pid)
 
 
-@pytest.mark.parametrize("number", [0, -1, 2**70, os.getpid(), 1])
+@pytest.mark.parametrize("number", [0, -1, 2**70, os.getpid(), 1], ids=["0", "-1", "2**70", "own", "1"])
 def test_what_cannot_be_asked_for_counts_as_running(number: int):
     assert editor_process.is_running(number)
 

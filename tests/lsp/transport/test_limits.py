@@ -122,7 +122,7 @@ HELLO = {"processId": None, "rootUri": None, "capabilities": {}}
 
 
 async def test_what_an_editor_left_unread_is_dropped_some_time_after_it_left(monkeypatch):
-    monkeypatch.setattr(wire, "GRACE", 0.1)
+    monkeypatch.setattr(wire, "GRACE", 1.0)
     heard = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -43,7 +43,7 @@ def test_a_description_that_its_weights_have_no_room_for_is_refused_at_once(
     started = time.process_time()
     with pytest.raises(UserError, match=r"config.json: expected .*; restore the file"):
         model.load(folder, "cpu")
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 3.0
 
 
 @pytest.mark.parametrize("layers", [100_000, 10**9])
@@ -55,7 +55,7 @@ def test_a_record_of_too_many_layers_is_told_at_once_and_not_used(folder: Path, 
     started = time.process_time()
     assert open_recorded(folder, told.append) is None
     assert "does not fit the weights" in told[-1]
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 3.0
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])

@@ -57,7 +57,7 @@ class TinyModel:
         self.states = states
         return np.stack(logits)
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
         self.passes += 1
         self.rows += sum(len(draft) - 1 for draft in drafts)
         found = []

@@ -16,7 +16,7 @@ from ngram_builders.table.format import MAGIC, PREFIX, VERSION
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tuned_settings import read_tuned
 from spd_lsp.models.checkpoint.hub import vocabulary
-from spd_lsp.models.checkpoint.memory import parameters
+from spd_lsp.models.checkpoint.weight_files import tensor_sizes
 from spd_lsp.models.numpy.recorded import open_recorded
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at
@@ -66,7 +66,7 @@ def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:
     head = ('{"a":' + nested(DEEP) + "}").encode()
     (tmp_path / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head)
     assert vocabulary(tmp_path) is None
-    assert parameters(tmp_path) == 0
+    assert tensor_sizes(tmp_path) == []
     said: list[str] = []
     assert open_recorded(tmp_path, said.append) is None
     assert "does not fit the weights" in said[-1]

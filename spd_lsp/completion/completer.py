@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
@@ -29,6 +29,8 @@ from spd_lsp.settings import Settings
 _ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 HISTORY = 16  # ids before the draft that n-grams can reach back to
 
+Result = TypeVar("Result")
+
 
 class BoundedModel(Model, Protocol):
     """A model that knows how long a text it can read."""
@@ -36,6 +38,9 @@ class BoundedModel(Model, Protocol):
     @property
     def max_positions(self) -> int:
         """Longest text, in tokens."""
+
+    def run_request(self, request: Callable[[Model], Result]) -> Result:
+        """The result of a request, run again elsewhere if a GPU's memory runs out."""
 
     @property
     def device(self) -> object:
@@ -119,7 +124,9 @@ class Completer:
             allowed=prompt.allowed,
             reads=lambda ids: shown(self.text(ids, prompt), place),
         )
-        drafts = DECODERS[self.settings.decoder](self.model, start, self.settings, check)
+        drafts = self.model.run_request(
+            lambda model: DECODERS[self.settings.decoder](model, start, self.settings, check)
+        )
         found = [
             (self.text(draft.ids, prompt), worth(draft, self.settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
@@ -147,7 +154,8 @@ class Completer:
         """Read the prompt of a completion that may be asked for next; `check` is called between its chunks."""
         view = trim(*plain(source, cursor), language, self.room, self.tokens.count)
         if view.shape != "nothing" and view.before.strip():
-            self.model.prefill(self.tokens.prompt(view.before, view.after).ids, check)
+            ids = self.tokens.prompt(view.before, view.after).ids
+            self.model.run_request(lambda model: model.prefill(ids, check))
 
     def hear(self, news: Mapping[str, News], asked: str = "") -> None:
         """Take over what became of open documents; the one that is asked for next need not be counted yet."""

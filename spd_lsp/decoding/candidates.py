@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import barred, log_softmax, log_z, softmax, top, top_allowed
-from spd_lsp.models.topk import Likeliest
+from spd_lsp.models.logits import log_softmax, log_z, mask_disallowed, softmax, top, top_allowed
+from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
 Histories = Sequence[Sequence[int]] | Ids
@@ -64,14 +64,14 @@ def proposed(before: Histories, interpolation: Interpolation | None, settings: S
 
 
 def of_few(
-    said: Likeliest, asked: Ids, before: Histories, interpolation: Interpolation | None, settings: Settings
+    said: TopK, asked: Ids, before: Histories, interpolation: Interpolation | None, settings: Settings
 ) -> tuple[Ids, Floats]:
     """The same candidates from the few logits that a device has found: the R likeliest and those `proposed`."""
     tau = settings.temperature
     if interpolation is None or settings.interpolation != "linear":
         logp = log_softmax(said.logits / tau)
         return _chosen_by_ngrams(said.ids, logp, before, interpolation, settings)
-    candidates, logits = _each_once((said.ids, said.logits), (asked, said.asked))  # [C] twice
+    candidates, logits = _each_once((said.ids, said.logits), (asked, said.extra_logits))  # [C] twice
     p = np.exp(logits / tau - said.log_z)
     return candidates, np.log(np.maximum(interpolation.nest(before, candidates, p), LEAST))
 
@@ -120,7 +120,7 @@ def both_sides(
     if logits.ndim == 1:
         p = softmax(logits, tau)  # [V]
         candidates, p_f = interpolation.nested(
-            histories, p if allowed is None else barred(p, allowed), settings.candidates
+            histories, p if allowed is None else mask_disallowed(p, allowed), settings.candidates
         )
         if allowed is not None:
             p_f = among_allowed(p_f, p[allowed].sum() - p[candidates].sum())

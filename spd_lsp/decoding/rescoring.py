@@ -36,7 +36,7 @@ def rescored(model: Model, start: Start, settings: Settings, check: Callable[[],
     resets = settings.reset_every > 0
     if resets:
         model.prefill(start.prompt, check)  # the last prompt was another one
-    logp = _with_ngrams(drafts, model.read_drafts([draft.ids for draft in drafts]), start, settings)
+    logp = _with_ngrams(drafts, model.score_drafts([draft.ids for draft in drafts]), start, settings)
     if start.allowed is not None:
         logp = _given_the_start(drafts, logp, model.prefill(start.prompt, check), start, settings)
     found = ranked(

@@ -21,7 +21,7 @@ from spd_lsp.decoding.candidates import Interpolation, of_all, of_few, proposed
 from spd_lsp.decoding.hypotheses import Draft as Draft
 from spd_lsp.decoding.hypotheses import Reads, ranked, settled
 from spd_lsp.models.logits import log_z, top_allowed
-from spd_lsp.models.topk import Likeliest
+from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
 FEW = 4  # for each draft: options that are looked at even when enough are found
@@ -45,19 +45,19 @@ class Model(Protocol):
         Row i goes on from row parents[i] of the last call; all from 0 after a prefill, whose one row they share.
         """
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """log p of each token of each draft after the last prefill's prompt, all in one pass."""
 
 
 class Selecting(Model, Protocol):
     """A model that finds the few logits that choosing needs where all of them are, beside a GPU's memory."""
 
-    selects: bool  # whether that is quicker than `step`
+    selects_on_device: bool  # whether that is quicker than `step`
 
-    def step_likeliest(
-        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
-    ) -> Likeliest:
-        """As `step`, but of the logits only the `count` largest and those of asked tokens."""
+    def step_top_k(
+        self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
+    ) -> TopK:
+        """As `step`, but return only the k largest logits and those of some further ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,11 @@ def first_step(logits: Floats, start: Start, settings: Settings, width: int = 0)
 def _superposed_step(model: Model, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
     """One pass over the last tokens of all drafts, superposed; the ways to go on, best first."""
     ids, gamma = [draft.ids[-1] for draft in live], superposition(live)
-    if not getattr(model, "selects", False):
+    if not getattr(model, "selects_on_device", False):
         return next_step(model.step(ids, gamma), live, start, settings)
     before = histories(start, live)
     asked = proposed(before, start.interpolation, settings)
-    said = cast(Selecting, model).step_likeliest(ids, gamma, settings.candidates, asked, settings.temperature)
+    said = cast(Selecting, model).step_top_k(ids, gamma, settings.candidates, asked, settings.temperature)
     return best_first(live, *of_few(said, asked, before, start.interpolation, settings))
 
 

@@ -1,7 +1,4 @@
-"""Which engine runs a model: the fastest one here that passes the self-test, never by the model's name.
-
-Comes in: the reference. Goes out: it or a faster engine, and one line that says why.
-"""
+"""Which engine runs a model: the fastest one here that passes the self-test, never by the model's name."""
 
 from __future__ import annotations
 
@@ -9,62 +6,74 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from spd_lsp.models.base import Runner
+from spd_lsp.models.base import Engine
 from spd_lsp.models.numpy.convert import convert
 from spd_lsp.models.numpy.decoder import Decoder
-from spd_lsp.models.numpy.engine import NumpyRunner
-from spd_lsp.models.numpy.int8 import quantise
-from spd_lsp.models.numpy.weights import Unlike
-from spd_lsp.models.self_test import DIVERGENCE, SHORT, Expected, divergence, expect, fault, whole
+from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.int8 import quantize
+from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.self_test import (
+    MAX_DIVERGENCE,
+    SHORT_WINDOW,
+    Probe,
+    all_logits,
+    find_mismatch,
+    kl_divergence,
+    probe_reference,
+)
 from spd_lsp.models.torch.select import on_gpu
 
-SMALL = 15_000_000  # parameters up to which a step is calls rather than bytes: 8 bits gain little there
+SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step's time: 8 bits gain little there
 
 
-def fastest(reference: Runner, network: Any, report: Callable[[str], None]) -> Runner:
+def fastest_engine(reference: Engine, network: Any, report: Callable[[str], None]) -> Engine:
     """An engine with the network's weights that computes what the reference computes."""
     if network.device.type == "cuda":
         return on_gpu(reference, network, report)
     try:
-        decoder = convert(network)
-    except Unlike as reason:
+        exact, probe = tested_numpy_engine(reference, network)
+    except UnsupportedModel as reason:
         report(f"runs in transformers: {reason}")
         return reference
-    expected = expect(reference, len(decoder.embedding))
-    exact = NumpyRunner(decoder)
-    if found := fault(exact, expected) or fault_of_windows(decoder, reference, network):
-        report(f"runs in transformers: in NumPy, {found}")
-        return reference
-    return _narrowest(exact, expected, report) if decoder.size > SMALL else exact
+    return exact if exact.decoder.size <= SMALL_MODEL else _in_8_bits(exact, probe, report)
 
 
-def fault_of_windows(decoder: Decoder, reference: Runner, network: Any) -> str:
-    """What the self-test finds when sliding windows are so short that its probe leaves them; "" if nothing.
+def tested_numpy_engine(reference: Engine, network: Any) -> tuple[NumpyEngine, Probe]:
+    """The NumPy engine in single precision, and its test; `UnsupportedModel` if it computes something else."""
+    decoder = convert(network)
+    engine, probe = NumpyEngine(decoder), probe_reference(reference, len(decoder.embedding))
+    if mismatch := find_mismatch(engine, probe) or _window_mismatch(decoder, reference, network):
+        raise UnsupportedModel(f"in NumPy, {mismatch}")
+    return engine, probe
 
-    Those that a model was made for would take a probe of thousands of tokens. The network has its own back.
+
+def _window_mismatch(decoder: Decoder, reference: Engine, network: Any) -> str:
+    """What the self-test finds with sliding windows shorter than its probe; "" if nothing.
+
+    The windows that a model was made for would need a probe of thousands of tokens.
     """
-    shape, config = decoder.shape, network.config.get_text_config()
-    if not shape.windows:
+    windows, config = decoder.config.windows, network.config.get_text_config()
+    if not windows:
         return ""
-    windows = [min(SHORT, window) if window == config.sliding_window else window for window in shape.windows]
-    shortened = NumpyRunner(replace(decoder, shape=replace(shape, windows=windows)))
-    kept, config.sliding_window = config.sliding_window, SHORT
+    shorter = [min(SHORT_WINDOW, window) if window == config.sliding_window else window for window in windows]
+    engine = NumpyEngine(replace(decoder, config=replace(decoder.config, windows=shorter)))
+    own, config.sliding_window = config.sliding_window, SHORT_WINDOW
     try:
-        found = fault(shortened, expect(reference, len(decoder.embedding)))
+        mismatch = find_mismatch(engine, probe_reference(reference, len(decoder.embedding)))
     finally:
-        config.sliding_window = kept
-    return found and f"with a short window, {found}"
+        config.sliding_window = own
+    return mismatch and f"with a short window, {mismatch}"
 
 
-def _narrowest(exact: NumpyRunner, expected: Expected, report: Callable[[str], None]) -> Runner:
+def _in_8_bits(exact: NumpyEngine, probe: Probe, report: Callable[[str], None]) -> Engine:
     """The same engine with 8-bit weights where they are faster, if its predictions stay the same."""
-    decoder = quantise(exact.decoder)
+    decoder = quantize(exact.decoder)
     if decoder is None:
         return exact
-    narrow = NumpyRunner(decoder)
-    differs = divergence(whole(narrow, expected.ids), expected.logits)
-    if not differs < DIVERGENCE:
-        report(f"runs in 32 bits: in 8 bits, predictions differ by {differs:.1e} nats")
+    engine = NumpyEngine(decoder)
+    divergence = kl_divergence(all_logits(engine, probe.ids), probe.logits)
+    if not divergence < MAX_DIVERGENCE:
+        report(f"runs in 32 bits: in 8 bits, predictions differ by {divergence:.1e} nats")
         return exact
-    report(f"runs in 8 bits: predictions differ by {differs:.1e} nats")
-    return narrow
+    report(f"runs in 8 bits: predictions differ by {divergence:.1e} nats")
+    return engine

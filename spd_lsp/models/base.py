@@ -1,10 +1,10 @@
-"""What every engine that runs a language model does: prompts are read once, and drafts go on from them.
+"""What every engine does: prompts are read once and stay cached, and drafts continue from them.
 
-Comes in: ids, or ids with weights. Goes out: logits or log-probabilities as NumPy arrays. An engine adds how
-positions are read (`empty`, `superpose`, `forward`, `read`); which prompts are still in memory is decided here.
-Knows nothing of text, drafts or tensors. One thread at a time.
+Ids or mixtures of ids come in; logits or log-probabilities go out as NumPy arrays. An engine adds how positions
+are computed (`new_cache`, `forward_batch`); which prompts stay cached is decided here. Knows nothing of text,
+drafts or tensors. An engine serves one thread at a time.
 
-Legend: V vocabulary, D width, T positions, N rows.
+Legend: V vocabulary, T positions, N rows of a batch.
 """
 
 from __future__ import annotations
@@ -14,206 +14,240 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.topk import Asking, Likeliest, chosen, unpacked
+from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.topk import Mixture as Mixture
+from spd_lsp.models.topk import TopK, TopKRequest, select_top_k, unpack_top_k
 
-CHUNK = 128  # prompt tokens between two looks at `check`
-SLOTS = 4  # prompts kept in memory, as one switches between so many files
+PREFILL_CHUNK = 128  # prompt tokens between two calls of `check`
+MAX_CACHED_PROMPTS = 4  # as many files as one switches between
+
+Result = TypeVar("Result")
 
 
 class Cache(Protocol):
-    """Keys and values of the positions that were read."""
+    """Keys and values of the positions read so far."""
 
     def crop(self, length: int) -> None:
-        """Forget all positions from `length` on, and what a pass that broke off has left."""
+        """Drop all positions from `length` on, and whatever an interrupted pass has left."""
 
     def fork(self, length: int) -> Any:
         """Another cache with the same first positions."""
 
-    def rows(self, parents: Sequence[int]) -> Any:
-        """A cache of N rows: row i goes on from row `parents[i]` of this one, which may hold several itself."""
+    def select_rows(self, parents: Sequence[int]) -> Any:
+        """A cache of N rows: row i continues row `parents[i]` of this one, which may have several itself."""
 
 
 @dataclass(eq=False)
-class Slot:
-    """A prompt in memory."""
+class CachedPrompt:
+    """A prompt that need not be read again."""
 
     cache: Any  # a Cache
     ids: list[int] = field(default_factory=list)  # what the cache holds, from its first position on
-    after: Floats | None = None  # the logits after the last of them, if they were computed [V]
+    logits: Floats | None = None  # after the last id, if they were computed [V]
 
     def crop(self, length: int) -> None:
-        """Forget all positions from `length` on, with those that drafts have added."""
+        """Drop all positions from `length` on, those of drafts included."""
         self.cache.crop(length)
         if length < len(self.ids):
-            self.ids, self.after = self.ids[:length], None
+            self.ids, self.logits = self.ids[:length], None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
-    """What is read at once: a position of each of N rows, embedded [N, D]; or T ids of each [N, T]."""
+class ForwardInput:
+    """One request's part of a forward pass: one mixture for each of N rows, or T ids for each."""
 
-    cache: Any  # a Cache, which keeps what is read
-    embedded: Any = None
-    ids: Sequence[Sequence[int]] = ()
-    last: bool = False  # of the ids, whether only the logits after the last are wanted
+    cache: Any  # a Cache, to which the new positions are added
+    mixtures: Sequence[Mixture] = ()  # N
+    ids: Sequence[Sequence[int]] = ()  # [N, T]
+    last_only: bool = False  # of the ids, compute the logits after the last one only
+    top_k: TopKRequest | None = None  # of the mixtures, return these logits only, as `unpack_top_k` reads them
 
 
-class Runner(ABC):
-    """A language model with some prompts in memory."""
+class Engine(ABC):
+    """A language model with some cached prompts."""
 
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
-    selects = False  # whether `forward` takes an `Asking` in place of embeddings, and is quicker so
+    selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
+    oom_fallback: OomFallback | None = None
 
     def __init__(self) -> None:
-        self.slots = [Slot(self.empty())]  # the last is the one in use, the first was used longest ago
-        self.drafting: Any = None  # the cache of the last `step_rows`
-        self.pace: Callable[[float], None] = lambda seconds: None  # hears how long each step took
+        self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
+        self.draft_cache: Any = None  # the cache of the last `step_rows`
+        self.on_step: Callable[[float], None] = lambda seconds: None  # called with the time each step took
 
     @abstractmethod
-    def empty(self) -> Any:
+    def new_cache(self) -> Any:
         """A Cache without positions."""
 
     @abstractmethod
-    def superpose(self, rows: Sequence[Mixture]) -> Any:
-        """x~ = sum_i gamma_i z_i for each row, z_i the input embedding as the model itself scales it. [N, D]."""
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """Read the inputs of several requests, in one pass if the engine can.
 
-    @abstractmethod
-    def forward(self, embedded: Any, cache: Any) -> Floats:
-        """One pass over a position of each of N rows [N, D], added to their cache; the logits after it [N, V]."""
-
-    @abstractmethod
-    def read(self, ids: Sequence[Sequence[int]], cache: Any, *, last: bool = False) -> Floats:
-        """One pass over T ids of each of N rows, added to their cache: logits [N, T, V], `last`: [N, 1, V]."""
-
-    def together(self, passes: Sequence[Pass]) -> list[Floats]:
-        """The logits of several passes over different prompts, as `forward` and `read` give them.
-
-        An engine that can read them as one takes this method's place.
+        The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only.
         """
-        return [
-            self.read(one.ids, one.cache, last=one.last)
-            if one.embedded is None
-            else self.forward(one.embedded, one.cache)
-            for one in passes
-        ]
+
+    def forward(self, mixtures: Sequence[Mixture], cache: Any) -> Floats:
+        """Add one position to each of N rows; the logits after it. [N, V]."""
+        return self.forward_batch([ForwardInput(cache, mixtures)])[0]
+
+    def forward_ids(self, ids: Sequence[Sequence[int]], cache: Any, *, last_only: bool = False) -> Floats:
+        """Add T ids to each of N rows: logits [N, T, V], or [N, 1, V] after the last one only."""
+        return self.forward_batch([ForwardInput(cache, ids=ids, last_only=last_only)])[0]
+
+    def run_request(self, request: Callable[[Engine], Result]) -> Result:
+        """The result of a request, run again on the fallback engine if this one runs out of memory."""
+        return request(self) if self.oom_fallback is None else self.oom_fallback.run(self, request)
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
-        """Read a prompt and give the logits after its last token [V]; what is in memory of it is not read again.
+        """Read a prompt, as far as it is not cached, and return the logits after its last token [V].
 
         `check` is called before each chunk of the prompt; if it raises, what was read so far stays valid.
         """
         ids = list(ids)
         assert ids, "a prompt has at least one token"
-        slot = self.slot_for(ids)
-        for start in range(len(slot.ids), len(ids), CHUNK):
+        prompt = self._cached_prompt(ids)
+        for start in range(len(prompt.ids), len(ids), PREFILL_CHUNK):
             check()
-            slot.after = self.read([ids[start : start + CHUNK]], slot.cache, last=True)[0, -1]
-            slot.ids = ids[: start + CHUNK]
-        assert slot.after is not None
-        return np.array(slot.after)
+            chunk = ids[start : start + PREFILL_CHUNK]
+            prompt.logits = self.forward_ids([chunk], prompt.cache, last_only=True)[0, -1]
+            prompt.ids = ids[: start + PREFILL_CHUNK]
+        assert prompt.logits is not None
+        return np.array(prompt.logits)
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read one more position, the superposed embedding of these ids, and give the logits after it [V]."""
-        assert self.drafting is None, "rows have been read since the last prefill: go on with `step_rows`"
+        """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
         started = time.perf_counter()
-        found: Floats = self.forward(self.superpose([(ids, weights)]), self.slots[-1].cache)[0]
-        self.pace(time.perf_counter() - started)
-        return found
+        logits: Floats = self.forward([(ids, weights)], self._prompt_cache())[0]
+        self.on_step(time.perf_counter() - started)
+        return logits
 
-    def step_likeliest(
-        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
-    ) -> Likeliest:
-        """As `step`, but of the logits only the `count` largest and those of asked tokens."""
-        if not self.selects:
-            return chosen(self.step(ids, weights), count, asked, temperature)
-        assert self.drafting is None, "rows have been read since the last prefill: go on with `step_rows`"
-        wanted = Asking([(ids, weights)], count, [asked], temperature)
-        return unpacked(self.forward(wanted, self.slots[-1].cache)[0], count, len(asked))
+    def step_top_k(
+        self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
+    ) -> TopK:
+        """As `step`, but return only the k largest logits and those of some further ids."""
+        if not self.selects_on_device:
+            return select_top_k(self.step(ids, weights), k, extra_ids, temperature)
+        top_k = TopKRequest(k, [extra_ids], temperature)
+        [[row]] = self.forward_batch([ForwardInput(self._prompt_cache(), [(ids, weights)], top_k=top_k)])
+        return unpack_top_k(row, k, len(extra_ids))
+
+    def _prompt_cache(self) -> Any:
+        assert self.draft_cache is None, "rows have been read since the last prefill: continue with `step_rows`"
+        return self.prompts[-1].cache
 
     def step_rows(self, rows: Sequence[Mixture], parents: Sequence[int]) -> Floats:
-        """Read one more position in each of N rows and give their logits [N, V], in one forward pass.
+        """Read one more position in each of N rows and return their logits [N, V], in one forward pass.
 
-        A row is (ids, weights) to superpose; row i goes on from row `parents[i]` of the last call. Before the
-        first call there is one row, number 0: the prompt with what `step` has added.
+        A row is (ids, weights) to superpose; row i continues row `parents[i]` of the last call. Before the first
+        call there is one row, number 0: the prompt and what `step` has added.
         """
-        assert self.drafting is not None or not any(parents), "there is one row, number 0, before the first call"
-        before = self.slots[-1].cache if self.drafting is None else self.drafting
-        self.drafting = before.rows(parents)
-        return self.forward(self.superpose(rows), self.drafting)
+        assert self.draft_cache is not None or not any(parents), "before the first call there is only row 0"
+        before = self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
+        self.draft_cache = before.select_rows(parents)
+        return self.forward(rows, self.draft_cache)
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """log p of each token of each draft after the last prefill's prompt, all drafts in one forward pass.
 
-        The cache is as after the prefill. A draft's first token is judged by the prefill's logits.
+        The cache is left as after the prefill, whose logits score the first tokens.
         """
-        slot = self.slots[-1]
-        assert slot.after is not None, "drafts are read after a prefill"
-        self.crop(len(slot.ids))
-        longest = max(len(draft) for draft in drafts) - 1  # nobody asks what comes after a draft
+        prompt = self.prompts[-1]
+        assert prompt.logits is not None, "drafts are scored after a prefill"
+        self.crop(len(prompt.ids))
+        longest = max(len(draft) for draft in drafts) - 1  # the logits after a draft's last token are not needed
         if longest < 1:
-            return [log_p(slot.after[None], draft) for draft in drafts]
-        # Shorter drafts are filled up on the right, where no token of theirs looks.
-        filled = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
-        logits = self.read(filled, slot.cache.rows([0] * len(drafts)))  # [N, T, V]
+            return [token_log_probs(prompt.logits[None], draft) for draft in drafts]
+        # Shorter drafts are padded on the right, where none of their own tokens attends.
+        padded = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
+        logits = self.forward_ids(padded, prompt.cache.select_rows([0] * len(drafts)))  # [N, T, V]
         return [
-            log_p(np.concatenate([slot.after[None], rest[: len(draft) - 1]]), draft)
+            token_log_probs(np.concatenate([prompt.logits[None], rest[: len(draft) - 1]]), draft)
             for draft, rest in zip(drafts, logits, strict=True)
         ]
 
-    def likelihoods(self, ids: Sequence[int]) -> Floats:
-        """How likely each id was after those before it, the first left out. A pass of its own. -> [T - 1]."""
+    def token_probabilities(self, ids: Sequence[int]) -> Floats:
+        """The probability of each id but the first, given those before it; no prompt is cached. [T - 1]."""
         if len(ids) < 2:
             return np.empty(0)
-        cache = self.empty()
-        read = [
-            log_p(self.read([ids[start : start + CHUNK]], cache)[0], ids[start + 1 : start + CHUNK + 1])
-            for start in range(0, len(ids) - 1, CHUNK)
+        cache = self.new_cache()
+        log_probs = [
+            token_log_probs(
+                self.forward_ids([ids[start : start + PREFILL_CHUNK]], cache)[0],
+                ids[start + 1 : start + PREFILL_CHUNK + 1],
+            )
+            for start in range(0, len(ids) - 1, PREFILL_CHUNK)
         ]
-        found: Floats = np.exp(np.concatenate(read))
-        return found
+        return np.asarray(np.exp(np.concatenate(log_probs)))
 
     def crop(self, length: int) -> None:
-        """Forget the prompt's positions from `length` on, the superposed ones and the rows with them."""
-        self.drafting = None
-        self.slots[-1].crop(length)
+        """Drop the prompt's positions from `length` on, and those of drafts."""
+        self.draft_cache = None
+        self.prompts[-1].crop(length)
 
-    def slot_for(self, ids: list[int]) -> Slot:
-        """The slot for a prompt, holding what is known of it, moved to the end.
+    def release(self) -> None:
+        """Free the memory of this engine, which cannot be used any more."""
+        self.prompts, self.draft_cache = [], None
 
-        It is the one with the longest common prefix, if that is most of what it holds. Otherwise it is
-        another text's: the prefix is copied to the place of the slot used longest ago.
+    def _cached_prompt(self, ids: list[int]) -> CachedPrompt:
+        """The cache for a prompt, holding the positions known of it, moved to the end.
+
+        It is the one with the longest common prefix, if that is most of it. If it is not, the cache belongs to
+        another text: the prefix is copied, and the least recently used prompt is evicted.
         """
-        self.drafting = None
-        found = max(self.slots, key=lambda slot: shared(slot.ids, ids))
-        length = shared(found.ids, ids)
-        if 2 * length < len(found.ids):
-            found = Slot(found.cache.fork(length), ids[:length])
-            del self.slots[: max(0, len(self.slots) - SLOTS + 1)]
+        self.draft_cache = None
+        prompt = max(self.prompts, key=lambda prompt: common_prefix_length(prompt.ids, ids))
+        length = common_prefix_length(prompt.ids, ids)
+        if 2 * length < len(prompt.ids):
+            prompt = CachedPrompt(prompt.cache.fork(length), ids[:length])
+            del self.prompts[: max(0, len(self.prompts) - MAX_CACHED_PROMPTS + 1)]
         else:
-            self.slots.remove(found)
-        self.slots.append(found)
-        known = len(found.ids) == len(ids) == length and found.after is not None
-        found.crop(length if known else min(length, len(ids) - 1))  # the last token runs for its logits
-        return found
+            self.prompts.remove(prompt)
+        self.prompts.append(prompt)
+        unchanged = len(prompt.ids) == len(ids) == length and prompt.logits is not None
+        prompt.crop(length if unchanged else min(length, len(ids) - 1))  # the last token is read for its logits
+        return prompt
 
 
-def shared(old: list[int], new: list[int]) -> int:
+class OomFallback:
+    """Runs requests on an engine until it raises `error`, and from then on another.
+
+    A request changes nothing but caches: running it again gives what the first time would have given.
+    """
+
+    def __init__(
+        self, error: type[Exception], reopen: Callable[[], Engine], report: Callable[[str], None]
+    ) -> None:
+        """`reopen` opens the engine to fall back to; `report` is called when that happens."""
+        self.error = error
+        self.reopen = reopen
+        self.report = report
+        self.engine: Engine | None = None  # the one fallen back to
+
+    def run(self, engine: Engine, request: Callable[[Engine], Result]) -> Result:
+        """The result of a request."""
+        if self.engine is None:
+            try:
+                return request(engine)
+            except self.error:
+                self.report(f"{engine.device} ran out of memory; continuing on the CPU, which is slower")
+            self.engine = self.reopen()
+            engine.release()
+            engine.device = self.engine.device
+        return request(self.engine)
+
+
+def common_prefix_length(old: list[int], new: list[int]) -> int:
     """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    both = min(len(old), len(new))
-    return bisect_left(range(1, both + 1), True, key=lambda length: old[:length] != new[:length])
+    shorter = min(len(old), len(new))
+    return bisect_left(range(1, shorter + 1), True, key=lambda length: old[:length] != new[:length])
 
 
-def log_p(logits: Floats, ids: Sequence[int]) -> Floats:
-    """The log-probability of one id under each row of logits; rows beyond the ids are left out. [T, V] -> [T]."""
-    wide = logits[: len(ids)].astype(np.float64)
-    highest = wide.max(axis=-1)
-    total = np.log(np.exp(wide - highest[:, None]).sum(axis=-1))
-    found: Floats = wide[np.arange(len(ids)), list(ids)] - highest - total
-    return found
+def token_log_probs(logits: Floats, ids: Sequence[int]) -> Floats:
+    """The log-probability of one id under each row of logits; surplus rows are ignored. [T, V] -> [T]."""
+    return np.asarray(log_softmax(logits[: len(ids)])[np.arange(len(ids)), list(ids)])

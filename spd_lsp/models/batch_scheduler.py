@@ -1,12 +1,8 @@
-"""One engine for several requests at once: their passes are read as one.
+"""Continuous batching: the forward passes of several requests are computed as one.
 
-Each request has a seat, an engine of its own with its own prompts in memory, and runs in its own thread. A seat's
-passes are handed to the one thread that computes; what is waiting there is read together. So requests join and
-leave between two passes, and k drafts still cost one row, not k.
-
-Comes in: passes of seats. Goes out: their logits. Knows nothing of drafts, or of how a pass is computed.
-
-Legend: B passes read together, N rows of one of them, T positions, D width, V vocabulary.
+Each request has an engine of its own, with its own cached prompts, and runs in its own thread. Its passes are
+queued for the one thread that computes; whatever waits there is read together. So requests join and leave between
+two passes, and k drafts still cost one row, not k. Knows nothing of drafts, or of how a pass is computed.
 """
 
 from __future__ import annotations
@@ -19,132 +15,118 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Pass, Runner
-from spd_lsp.models.oom_fallback import Retreating
-from spd_lsp.models.topk import Mixture
+from spd_lsp.models.base import Engine, ForwardInput, OomFallback
 
-_MOST = 32  # seats read together
-_LONGEST_WAIT = 0.02  # seconds for those who are choosing their next tokens
+_MAX_BATCH = 32  # forward inputs
+_MAX_WAIT = 0.02  # seconds for requests that are choosing their next tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """A pass that a seat waits for."""
+class QueuedInput:
+    """A forward input whose logits a request waits for."""
 
-    seat: Seat
-    wanted: Pass
-    found: Future[Floats] = field(default_factory=Future)
+    engine: BatchedEngine
+    input: ForwardInput
+    logits: Future[Floats] = field(default_factory=Future)
 
 
-class Seat(Runner):
-    """One request's engine: what it reads is read by an engine that others share."""
+class BatchedEngine(Engine):
+    """One request's engine, which computes on the engine that the scheduler shares."""
 
-    def __init__(self, shared: SharedEngine) -> None:
-        self.shared = shared
-        self.max_positions = shared.engine.max_positions
-        self.device = shared.engine.device
+    def __init__(self, scheduler: BatchScheduler) -> None:
+        self.scheduler = scheduler
+        self.max_positions = scheduler.engine.max_positions
+        self.device = scheduler.engine.device
         super().__init__()
 
     @property
-    def selects(self) -> bool:  # type: ignore[override]  # as the shared one does
-        """As in `Runner`."""
-        return self.shared.engine.selects
+    def selects_on_device(self) -> bool:  # type: ignore[override]  # as the shared one does
+        """As in `Engine`."""
+        return self.scheduler.engine.selects_on_device
 
-    def empty(self) -> Any:
-        """As in `Runner`."""
-        return self.shared.engine.empty()
+    def new_cache(self) -> Any:
+        """As in `Engine`."""
+        return self.scheduler.engine.new_cache()
 
-    def superpose(self, rows: Sequence[Mixture]) -> Any:
-        """As in `Runner`; done at once, as it is no pass."""
-        return self.shared.engine.superpose(rows)
-
-    def forward(self, embedded: Any, cache: Any) -> Floats:
-        """As in `Runner`."""
-        return self.shared.read(self, Pass(cache, embedded=embedded))
-
-    def read(self, ids: Sequence[Sequence[int]], cache: Any, *, last: bool = False) -> Floats:
-        """As in `Runner`."""
-        return self.shared.read(self, Pass(cache, ids=ids, last=last))
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """As in `Engine`; other requests' inputs may be read in the same pass."""
+        queued = [self.scheduler.submit(QueuedInput(self, each)) for each in inputs]
+        return [logits.result() for logits in queued]
 
 
-class SharedEngine:
-    """The thread that computes, and what waits for it."""
+class BatchScheduler:
+    """The thread that computes, and its queue."""
 
-    def __init__(self, engine: Runner) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.changed = threading.Condition()
-        self.moving = threading.Lock()
-        self.elsewhere: SharedEngine | None = None
-        self.waiting: list[Request] = []
-        self.expected: set[Seat] = set()  # who was in the last pass, and is likely to come back
-        self.patience = 0.0  # seconds: what the last pass took
-        self.passes = 0
-        self.rows = 0  # passes of seats; divided by `passes`, how many were read together
-        threading.Thread(target=self.work, name="engine", daemon=True).start()
+        self.queue: list[QueuedInput] = []
+        self.expected: set[BatchedEngine] = set()  # in the last batch, and likely to be back soon
+        self.wait_seconds = 0.0  # for those: what the last pass took
+        self.batches = 0
+        self.inputs = 0  # divided by `batches`, the mean batch size
+        self.fallback_lock = threading.Lock()
+        self.fallback: BatchScheduler | None = None  # for requests that ran out of memory here
+        threading.Thread(target=self._run, name="engine", daemon=True).start()
 
-    def seat(self) -> Runner:
-        """An engine for one request at a time; one that runs out of memory leaves the others where they are."""
-        if not isinstance(self.engine, Retreating):
-            return Seat(self)
-        return Retreating(Seat(self), self.engine.trouble, self.seat_elsewhere, self.engine.report)
+    def new_engine(self) -> BatchedEngine:
+        """An engine for one request at a time; one that runs out of memory falls back alone."""
+        engine = BatchedEngine(self)
+        if shared := self.engine.oom_fallback:
+            engine.oom_fallback = OomFallback(shared.error, self._new_fallback_engine, shared.report)
+        return engine
 
-    def seat_elsewhere(self) -> Runner:
-        """A seat at the engine that those share who ran out of memory here."""
-        assert isinstance(self.engine, Retreating)
-        with self.moving:
-            if self.elsewhere is None:
-                assert self.engine.reopen is not None
-                self.elsewhere = SharedEngine(self.engine.reopen())
-            return self.elsewhere.seat()
+    def _new_fallback_engine(self) -> Engine:
+        """An engine whose passes are batched with those of other requests that fell back."""
+        assert self.engine.oom_fallback is not None
+        with self.fallback_lock:
+            if self.fallback is None:
+                self.fallback = BatchScheduler(self.engine.oom_fallback.reopen())
+        return self.fallback.new_engine()
 
-    def read(self, seat: Seat, wanted: Pass) -> Floats:
-        """Have a seat's pass read with those of others; what goes wrong with it is raised here."""
-        request = Request(seat, wanted)
+    def submit(self, queued: QueuedInput) -> Future[Floats]:
+        """Queue an input; errors of its computation are raised by the future."""
         with self.changed:
-            self.waiting.append(request)
+            self.queue.append(queued)
             self.changed.notify_all()
-        return request.found.result()
+        return queued.logits
 
-    def work(self) -> None:
-        """Read what waits, for ever."""
+    def _run(self) -> None:
         while True:
-            requests = self.take()
+            batch = self._next_batch()
             started = time.perf_counter()
-            self.answer(requests)
-            self.patience = min(_LONGEST_WAIT, time.perf_counter() - started)
-            self.passes += 1
-            self.rows += len(requests)
+            self._compute(batch)
+            self.wait_seconds = min(_MAX_WAIT, time.perf_counter() - started)
+            self.batches += 1
+            self.inputs += len(batch)
 
-    def take(self) -> list[Request]:
-        """What to read next: what waits, and what those of the last time will want as soon as they have chosen."""
+    def _next_batch(self) -> list[QueuedInput]:
+        """What is queued, once the requests of the last batch are back or had their time."""
         with self.changed:
-            while not self.waiting:
+            while not self.queue:
                 self.changed.wait()
-            late = time.perf_counter() + self.patience
-            while self.missing() and (left := late - time.perf_counter()) > 0:
+            deadline = time.perf_counter() + self.wait_seconds
+            while self._expects_more() and (left := deadline - time.perf_counter()) > 0:
                 self.changed.wait(left)
-            requests, self.waiting = self.waiting[:_MOST], self.waiting[_MOST:]
-            self.expected = {request.seat for request in requests}
-        return requests
+            batch, self.queue = self.queue[:_MAX_BATCH], self.queue[_MAX_BATCH:]
+            self.expected = {queued.engine for queued in batch}
+        return batch
 
-    def missing(self) -> bool:
-        """Whether someone who was in the last pass is not back."""
-        return len(self.waiting) < _MOST and not self.expected <= {request.seat for request in self.waiting}
+    def _expects_more(self) -> bool:
+        """Whether a request of the last batch is not back yet."""
+        return len(self.queue) < _MAX_BATCH and not self.expected <= {queued.engine for queued in self.queue}
 
-    def answer(self, requests: Sequence[Request]) -> None:
-        """Read and tell each its logits; if that fails, one by one, so that each is told its own fault."""
+    def _compute(self, batch: Sequence[QueuedInput]) -> None:
+        """Compute a batch; if that fails, one by one, so that each request gets its own error."""
         try:
-            found = self.engine.together([request.wanted for request in requests])
-        except Exception:
-            for request in requests:
-                self.answer_alone(request)
-            return
-        for request, logits in zip(requests, found, strict=True):
-            request.found.set_result(logits)
-
-    def answer_alone(self, request: Request) -> None:
-        """Read one pass, or tell what went wrong with it."""
-        try:
-            request.found.set_result(self.engine.together([request.wanted])[0])
+            for queued, logits in zip(batch, self._forward(batch), strict=True):
+                queued.logits.set_result(logits)
         except Exception as error:
-            request.found.set_exception(error)
+            if len(batch) == 1:
+                batch[0].logits.set_exception(error)
+            else:
+                for queued in batch:
+                    self._compute([queued])
+
+    def _forward(self, batch: Sequence[QueuedInput]) -> list[Floats]:
+        return self.engine.forward_batch([queued.input for queued in batch])

@@ -9,13 +9,13 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 
-WIDE = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
+TOP_PARTS = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 
 
 def log_softmax(x: Floats) -> Floats:
-    """The logarithm of the softmax, without overflow. [N] -> [N]."""
-    shifted = np.asarray(x, dtype=np.float64) - np.max(x)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+    """The logarithm of the softmax along the last axis, in double precision. [..., V] -> [..., V]."""
+    shifted = np.asarray(x, dtype=np.float64) - np.max(x, axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
 def softmax(logits: Floats, tau: float) -> Floats:
@@ -28,7 +28,7 @@ def softmax(logits: Floats, tau: float) -> Floats:
     return np.asarray(p)
 
 
-def barred(p: Floats, allowed: Ids) -> Floats:
+def mask_disallowed(p: Floats, allowed: Ids) -> Floats:
     """Probabilities [V] with -1 for all tokens that are not allowed."""
     kept = np.full_like(p, -1)
     kept[allowed] = p[allowed]
@@ -58,10 +58,10 @@ def _floor_under(x: Floats, n: int) -> Any:
 
     Of a vocabulary this is found several times faster than by partitioning all of it.
     """
-    parts = len(x) // WIDE
+    parts = len(x) // TOP_PARTS
     if parts < 4 * n:
         return np.partition(x, len(x) - n)[len(x) - n]
-    maxima = x[: parts * WIDE].reshape(WIDE, parts).max(axis=0)  # [parts]
+    maxima = x[: parts * TOP_PARTS].reshape(TOP_PARTS, parts).max(axis=0)  # [parts]
     return np.partition(maxima, parts - n)[parts - n]
 
 

@@ -15,58 +15,57 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.backend_selection import SMALL, fastest
-from spd_lsp.models.base import Runner
-from spd_lsp.models.checkpoint.description import read_config
-from spd_lsp.models.checkpoint.memory import DoesNotFit, demand_room, free_memory
+from spd_lsp.models.backend_selection import SMALL_MODEL, fastest_engine
+from spd_lsp.models.base import Engine, OomFallback
+from spd_lsp.models.checkpoint.limits import DoesNotFit, check_memory, free_memory
+from spd_lsp.models.checkpoint.model_config import first_line, read_config
 from spd_lsp.models.checkpoint.validate import (
-    Unsound,
-    demand_all_weights,
-    demand_causal,
-    demand_numbers,
-    made_for_another_task,
+    InvalidWeights,
+    check_all_loaded,
+    check_causal,
+    check_no_nan,
+    is_for_another_task,
 )
-from spd_lsp.models.oom_fallback import Retreating
-from spd_lsp.models.threads import Threads, counts_below
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.threads import ThreadCountTuner, thread_counts
+from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
 
-CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before any choice
+CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before it is set
 
 
-def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Runner:
-    """The model in a folder on a device by name; one that does not fit into the GPU found goes to the CPU."""
+def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engine:
+    """The model in a folder on a device by name; `auto` falls back to the CPU if the GPU lacks memory."""
     chosen = choose_device(device)
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
-    refuse_others(config, folder)
+    check_architecture(config, folder)
+    if device != "auto" or chosen.type == "cpu":  # a GPU that was named is not replaced
+        return open_on(chosen, folder, config, report)
 
-    def open_on_cpu() -> Runner:
+    def open_on_cpu() -> Engine:
         return open_on(torch.device("cpu"), folder, config, report)
 
     try:
         engine = open_on(chosen, folder, config, report)
     except DoesNotFit as error:
-        if device != "auto" or chosen.type == "cpu":
-            raise
-        report(f"{error}; taking the CPU")
+        report(f"{error}; using the CPU")
         return open_on_cpu()
-    if device != "auto" or chosen.type == "cpu":  # a GPU that was asked for by name is not replaced
-        return engine
-    return Retreating(engine, torch.OutOfMemoryError, open_on_cpu, report)
+    engine.oom_fallback = OomFallback(torch.OutOfMemoryError, open_on_cpu, report)
+    return engine
 
 
-def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Runner:
-    """Read the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
+def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Engine:
+    """Load the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
     dtype = choose_dtype(device)
-    demand_room(folder, dtype.itemsize, _free_on(device), str(device))
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    check_memory(folder, dtype.itemsize, free, str(device))
     report(f"loading {folder.name} on {device}")
     try:
-        network = _read_network(folder, config, dtype).to(device)
-        reference = CausalModel(network)
-        demand_causal(reference, network)  # a first pass takes memory of its own
-    except Unsound as error:
+        network = _load_network(folder, config, dtype).to(device)
+        reference = TransformersEngine(network)
+        check_causal(reference, network)  # a first pass takes memory of its own
+    except InvalidWeights as error:
         raise UserError(f"the weights in {folder} cannot be used: {error}") from error
     except torch.OutOfMemoryError as error:
         raise DoesNotFit(
@@ -74,16 +73,16 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
         ) from error
     except Exception as error:  # a bad file raises many kinds
         raise UserError(
-            f"the weights in {folder} could not be opened ({_first_line(error)}); restore the files"
+            f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
         ) from error
-    engine = fastest(reference, network, lambda why: report(f"{folder.name} {why}"))
+    engine = fastest_engine(reference, network, lambda why: report(f"{folder.name} {why}"))
     if device.type == "cpu":
-        choose_threads(engine, sum(parameter.numel() for parameter in network.parameters()))
+        set_thread_count(engine, sum(parameter.numel() for parameter in network.parameters()))
     return engine
 
 
-def _read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
-    """The network with the weights of a folder; raises `Unsound` unless it has them all."""
+def _load_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
+    """The network with the weights of a folder; raises `InvalidWeights` unless it has them all."""
     opened: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
@@ -92,45 +91,38 @@ def _read_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
         local_files_only=True,
         trust_remote_code=False,
         output_loading_info=True,
-        ignore_mismatched_sizes=True,  # they are named
+        ignore_mismatched_sizes=True,  # `check_all_loaded` names them
     )
-    network, loaded = opened
-    demand_all_weights(network, loaded)
-    demand_numbers(network)
-    if dtype == torch.float32:  # others go on to a GPU
-        _keep_in_memory(network)
+    network, loading_info = opened
+    check_all_loaded(network, loading_info)
+    check_no_nan(network)
+    if dtype == torch.float32:  # others move to a GPU
+        _copy_mapped_weights(network)
     return network
 
 
-def _keep_in_memory(network: Any) -> None:
-    """Take weights that are mapped from their file into memory: cut short, the file would end this process."""
+def _copy_mapped_weights(network: Any) -> None:
+    """Copy weights that are mapped from their file: if it is truncated, reading them ends this process."""
     for tensor in (*network.parameters(), *network.buffers()):
         if not tensor.untyped_storage().resizable():  # it is not torch's own
             tensor.data = tensor.data.clone()
 
 
-def choose_threads(engine: Runner, size: int) -> None:
-    """One thread for what is small, whose steps are calls rather than work; else what measures best."""
-    counts = counts_below(CORES) if size > SMALL else [1]
-    engine.pace = Threads(counts, torch.set_num_threads).note
+def set_thread_count(engine: Engine, parameters: int) -> None:
+    """One thread for a small model, whose steps are calls rather than arithmetic; else what measures best."""
+    counts = thread_counts(CORES) if parameters > SMALL_MODEL else [1]
+    engine.on_step = ThreadCountTuner(counts, torch.set_num_threads).note_step
 
 
-def _free_on(device: torch.device) -> int | None:
-    """Bytes free on a device, where it says so."""
-    if device.type == "cuda":
-        free: int = torch.cuda.mem_get_info(device)[0]
-        return free
-    return free_memory()
+def check_architecture(config: Any, folder: Path) -> None:
+    """Raise for models that do not predict the next token, and for those with a state instead of a KV cache.
 
-
-def refuse_others(config: Any, folder: Path) -> None:
-    """Raise for models that do not say what comes next, and for those whose cache cannot go back: superposed
-    steps could not be taken off again.
+    Superposed steps could not be taken back from such a state.
     """
     family = config.model_type
     architecture = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if architecture is None or made_for_another_task(config):
-        raise UserError(f"expected a causal language model in {folder}, found {family}; choose another model")
+    if architecture is None or is_for_another_task(config):
+        raise UserError(f"{folder} holds a {family} model, which is no causal language model; choose another one")
     if getattr(architecture, "_is_stateful", False):
         raise UserError(
             f"{folder.name} is a {family} model, whose state cannot be taken back after a draft; "
@@ -140,29 +132,19 @@ def refuse_others(config: Any, folder: Path) -> None:
 
 def choose_device(name: str) -> torch.device:
     """The device by name; `auto` takes CUDA, then MPS, then the CPU."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    usable = [kind for kind, is_available in available.items() if is_available]
     if name == "auto":
-        return torch.device(next(kind for kind, there in available.items() if there))
-    if not (DEVICE_NAME.fullmatch(name) and available.get(name.split(":")[0], False)):
-        there = ", ".join(kind for kind, ok in available.items() if ok)
-        raise UserError(f"device {name!r} is not available here, found: {there}; use --device auto")
+        return torch.device(usable[0])
+    if not (DEVICE_NAME.fullmatch(name) and name.split(":")[0] in usable):
+        raise UserError(f"device {name!r} is not available here, found: {', '.join(usable)}; use --device auto")
     return torch.device(name)
 
 
 def choose_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 on GPUs that compute in it, half precision on others, single precision on the CPU."""
+    """bfloat16 on GPUs that compute in it, float16 on others, float32 on the CPU."""
     if device.type == "cpu":
         return torch.float32
     if device.type == "cuda" and torch.cuda.is_bf16_supported():
         return torch.bfloat16
     return torch.float16
-
-
-def _first_line(error: Exception) -> str:
-    """What an exception says, in one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

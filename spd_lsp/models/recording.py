@@ -1,4 +1,4 @@
-"""Make the record by which a small model is opened without torch: `python -m spd_lsp.models.recording FOLDER`."""
+"""Make the record with which a small model opens without torch: `python -m spd_lsp.models.recording FOLDER`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.backend_selection import SMALL, fault_of_windows
-from spd_lsp.models.checkpoint.description import read_config
-from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.backend_selection import SMALL_MODEL, tested_numpy_engine
+from spd_lsp.models.checkpoint.model_config import read_config
 from spd_lsp.models.numpy.recorded import write_record
-from spd_lsp.models.self_test import expect, fault
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.transformers_engine import TransformersEngine
 
 
 def record(folder: Path) -> None:
@@ -23,13 +21,15 @@ def record(folder: Path) -> None:
     network = AutoModelForCausalLM.from_pretrained(
         folder, config=read_config(folder), dtype=torch.float32, use_safetensors=True, local_files_only=True
     )
-    reference = CausalModel(network)
-    decoder = convert(network)
-    if decoder.size > SMALL:
-        raise UserError(f"expected at most {SMALL:,} parameters, found {decoder.size:,}; large models need torch")
-    found = fault(NumpyRunner(decoder), expect(reference, len(decoder.embedding)))
-    if found := found or fault_of_windows(decoder, reference, network):
-        raise UserError(f"expected what transformers computes, found: {found}; this model cannot be recorded")
+    reference = TransformersEngine(network)
+    try:
+        decoder = tested_numpy_engine(reference, network)[0].decoder
+    except UnsupportedModel as reason:
+        raise UserError(f"this model can only be opened with torch: {reason}") from reason
+    if decoder.size > SMALL_MODEL:
+        raise UserError(
+            f"a record is for models of up to {SMALL_MODEL:,} parameters; this one has {decoder.size:,}"
+        )
     write_record(folder, decoder, reference)
 
 

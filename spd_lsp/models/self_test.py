@@ -1,4 +1,4 @@
-"""Whether a fast engine computes what the reference computes, by every way in which a draft may use it.
+"""Whether a fast engine computes what the reference computes, by every way in which drafting uses it.
 
 A model is not trusted by its name: two families may have the same weights and do different things with them. So
 both engines read a short probe, and the fast one may differ by rounding only.
@@ -14,78 +14,69 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Runner
+from spd_lsp.models.base import Engine
+from spd_lsp.models.logits import log_softmax
 
-PROBE = 16  # T
-SHORT = 5  # positions of a window that the probe leaves
+PROBE_LENGTH = 16  # T
+SHORT_WINDOW = 5  # positions; shorter than the probe, so that it shows
 ROUNDING = 1e-4  # largest difference of two logits, relative to the largest logit, in single precision
-DIVERGENCE = 1e-2  # mean Kullback-Leibler divergence from the reference, in nats, for 8-bit weights
+MAX_DIVERGENCE = 1e-2  # mean Kullback-Leibler divergence from the reference, in nats, for 8-bit weights
 
 
-def probe(vocabulary: int) -> list[int]:
+def probe_ids(vocabulary: int) -> list[int]:
     """Ids from all over a vocabulary."""
-    return [(7919 * place + 13) % vocabulary for place in range(PROBE)]
+    return [(7919 * number + 13) % vocabulary for number in range(PROBE_LENGTH)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expected:
-    """What the reference says after each id of a probe."""
+class Probe:
+    """The reference's logits after each id of a probe."""
 
     ids: list[int]
     logits: Floats  # [T, X]
-    columns: list[int] | None = None  # X ids of the vocabulary, or all
+    columns: list[int] | None = None  # X ids of the vocabulary; None: all
 
 
-def expect(reference: Runner, vocabulary: int) -> Expected:
-    """Ask the reference."""
-    ids = probe(vocabulary)
-    return Expected(ids, whole(reference, ids))
+def probe_reference(reference: Engine, vocabulary: int) -> Probe:
+    """Have the reference read the probe."""
+    ids = probe_ids(vocabulary)
+    return Probe(ids, all_logits(reference, ids))
 
 
-def whole(runner: Runner, ids: list[int]) -> Floats:
+def all_logits(engine: Engine, ids: list[int]) -> Floats:
     """The logits after each id, all read in one pass. [T, V]."""
-    logits: Floats = runner.read([ids], runner.empty())[0]
+    logits: Floats = engine.forward_ids([ids], engine.new_cache())[0]
     return logits
 
 
-def fault(candidate: Runner, expected: Expected) -> str:
-    """In which way of reading the probe an engine's logits are not those expected; "" if in none."""
-    largest = np.abs(expected.logits).max()
-    for way, places, logits in readings(candidate, expected.ids):
-        asked = logits if expected.columns is None else logits[:, expected.columns]
-        error = np.abs(asked - expected.logits[places]).max() / largest
-        if not error < ROUNDING:  # not a number is a fault as well
+def find_mismatch(engine: Engine, probe: Probe) -> str:
+    """The way of reading in which an engine's logits differ from the reference's; "" if there is none."""
+    largest = np.abs(probe.logits).max()
+    for way, positions, logits in read_every_way(engine, probe.ids):
+        selected = logits if probe.columns is None else logits[:, probe.columns]
+        error = np.abs(selected - probe.logits[positions]).max() / largest
+        if not error < ROUNDING:  # NaN is a mismatch as well
             return f"{way} differs by {error:.1e}"
     return ""
 
 
-def readings(runner: Runner, ids: list[int]) -> Iterator[tuple[str, list[int], Floats]]:
-    """Ways to read a probe: their name, the places of the ids whose following logits they give, and the logits."""
+def read_every_way(engine: Engine, ids: list[int]) -> Iterator[tuple[str, list[int], Floats]]:
+    """Ways to read a probe: their name, the positions of the ids after which they give logits, and the logits."""
     one = np.ones(1)
     last = len(ids) - 1
-    yield "one pass", list(range(len(ids))), whole(runner, ids)
-    begun = runner.prefill(ids[:8])
-    yield (
-        "embedding by embedding",
-        list(range(7, len(ids))),
-        np.stack([begun, *(runner.step([token], one) for token in ids[8:])]),
-    )
-    runner.prefill(ids[:12])
-    runner.step(ids[:2], np.array([0.5, 0.5]))
-    yield "a cache cut back", [last], runner.prefill(ids)[None]
-    runner.prefill(ids[:-2])
-    runner.step_rows([([ids[0]], one), ([ids[-2]], one)], [0, 0])
-    yield "several rows", [last, last], runner.step_rows([([ids[-1]], one)] * 2, [1, 1])
+    yield "one pass", list(range(len(ids))), all_logits(engine, ids)
+    first = engine.prefill(ids[:8])
+    steps = np.stack([first, *(engine.step([token], one) for token in ids[8:])])
+    yield "step by step", list(range(7, len(ids))), steps
+    engine.prefill(ids[:12])
+    engine.step(ids[:2], np.array([0.5, 0.5]))
+    yield "a cropped cache", [last], engine.prefill(ids)[None]
+    engine.prefill(ids[:-2])
+    engine.step_rows([([ids[0]], one), ([ids[-2]], one)], [0, 0])
+    yield "several rows", [last, last], engine.step_rows([([ids[-1]], one)] * 2, [1, 1])
 
 
-def divergence(found: Floats, expected: Floats) -> float:
-    """Mean over the places of sum_x p(x) log(p(x) / q(x)), p expected and q found. [T, V] twice."""
-    p, q = (log_softmax(logits) for logits in (expected, found))
+def kl_divergence(logits: Floats, expected: Floats) -> float:
+    """Mean over the positions of sum_x p(x) log(p(x) / q(x)), p of the expected logits. [T, V] twice."""
+    p, q = log_softmax(expected), log_softmax(logits)
     return float((np.exp(p) * (p - q)).sum(axis=-1).mean())
-
-
-def log_softmax(logits: Floats) -> Floats:
-    """Along the last axis, in double precision."""
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    found: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found

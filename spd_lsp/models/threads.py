@@ -1,8 +1,8 @@
-"""How many threads a large model computes with, found while it works and found again when work becomes slow.
+"""How many threads a large model computes with: measured while it works, and again when its steps become slow.
 
 An editor has busy neighbours: with one thread more than there are idle cores, each product waits for a thread that
-does not run, and a step takes several times as long. So the count is measured, on the steps that are asked for
-anyway, and never is it all cores.
+does not run, and a step takes several times as long. So the count is measured on steps that are needed anyway, and
+it is never all cores.
 """
 
 from __future__ import annotations
@@ -11,51 +11,52 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 
-TRIES = 6  # steps with each count
-RECENT = 24  # steps that say how fast work is now
-_SLOWER = 2.0  # a recent median so often as long as when the count was chosen asks for another trial
-_WORTH = 1.15  # how often as fast more threads must be
+TRIAL_STEPS = 6  # with each count
+RECENT_STEPS = 24  # whose median is the current speed
+_SLOWDOWN = 2.0  # relative to the trial, from which the counts are tried again
+_MIN_SPEEDUP = 1.15  # for which more threads are used
 
 
-def counts_below(cores: int) -> list[int]:
-    """Counts worth a trial. Example: 8 cores -> [1, 2, 4]."""
+def thread_counts(cores: int) -> list[int]:
+    """Counts to try. Example: 8 cores -> [1, 2, 4]."""
     return [count for count in (1, 2, 4) if count == 1 or count < cores]
 
 
-class Threads:
-    """Tries counts, fewest first, and keeps the best; `use` sets a count."""
+class ThreadCountTuner:
+    """Tries counts, fewest first, and keeps the best."""
 
-    def __init__(self, counts: Sequence[int], use: Callable[[int], None]) -> None:
+    def __init__(self, counts: Sequence[int], set_count: Callable[[int], None]) -> None:
         self.counts = counts
-        self.use = use
-        self.begin()
+        self.set_count = set_count
+        self._start_trial()
 
-    def begin(self) -> None:
-        """Start a trial."""
+    def _start_trial(self) -> None:
         self.trial: list[list[float]] = [[]]  # the times with each count so far
-        self.expected = 0.0  # the median step of the chosen count; 0 during a trial
-        self.recent: deque[float] = deque(maxlen=RECENT)
-        self.use(self.counts[0])
+        self.expected = 0.0  # the median step with the chosen count; 0 during a trial
+        self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
+        self.set_count(self.counts[0])
 
-    def note(self, seconds: float) -> None:
-        """A step has taken so long."""
+    def note_step(self, seconds: float) -> None:
+        """Take account of how long a step took."""
         if self.expected:
             self.recent.append(seconds)
-            if len(self.recent) == RECENT and median(self.recent) > _SLOWER * self.expected:
-                self.begin()
+            if len(self.recent) == RECENT_STEPS and median(self.recent) > _SLOWDOWN * self.expected:
+                self._start_trial()
             return
         self.trial[-1].append(seconds)
-        if len(self.trial[-1]) < TRIES:
+        if len(self.trial[-1]) < TRIAL_STEPS:
             return
         if len(self.trial) < len(self.counts):
-            self.use(self.counts[len(self.trial)])
+            self.set_count(self.counts[len(self.trial)])
             self.trial.append([])
         else:
-            self.choose()
+            self._end_trial()
 
-    def choose(self) -> None:
-        """End the trial: take the fewest threads that no larger count beats clearly."""
+    def _end_trial(self) -> None:
+        """Keep the fewest threads that no larger count beats clearly."""
         times = [median(each) for each in self.trial]
-        best = next(i for i, time in enumerate(times) if all(time <= _WORTH * later for later in times[i + 1 :]))
+        best = next(
+            i for i, time in enumerate(times) if all(time <= _MIN_SPEEDUP * later for later in times[i + 1 :])
+        )
         self.expected = times[best]
-        self.use(self.counts[best])
+        self.set_count(self.counts[best])

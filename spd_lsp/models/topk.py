@@ -1,10 +1,10 @@
-"""The few logits that choosing drafts needs, found where the logits are: a vocabulary need not leave a GPU.
+"""The few logits that choosing drafts needs, selected where the logits are: a vocabulary need not leave a GPU.
 
-Choosing asks for the model's likeliest tokens, for those that n-grams propose, whatever the model thinks of them,
-and for the sum that makes probabilities of logits. Which tokens n-grams propose is known before the pass.
-At 152,000 tokens the host takes 0.2 ms to choose among all, and 0.05 ms among few.
+Choosing needs the model's top k tokens, the tokens that n-grams propose, whatever the model thinks of them, and
+the sum that turns logits into probabilities. Which tokens n-grams propose is known before the pass. With 152,000
+tokens the host takes 0.2 ms to choose among all, and 0.05 ms among few.
 
-Legend: N rows, R likeliest tokens, A asked ones, V vocabulary.
+Legend: N rows, K top tokens, X extra tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,38 +21,33 @@ Mixture = tuple[Sequence[int], Floats]  # ids and the weights of their embedding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asking:
-    """A position of each of N rows, and which logits after it are wanted. Engines read it as an embedded one."""
+class TopKRequest:
+    """Which logits of N rows are wanted."""
 
-    mixtures: Sequence[Mixture]  # N
-    count: int  # R
-    asked: Sequence[Ids]  # A ids for each row
+    k: int
+    extra_ids: Sequence[Ids]  # X ids for each row
     temperature: float = 1.0  # tau
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Likeliest:
-    """What was wanted of one row."""
+class TopK:
+    """The selected logits of one row."""
 
-    ids: Ids  # [R], likeliest first
-    logits: Floats  # [R]
-    asked: Floats  # [A], logits of the asked tokens; -inf for one that the model does not have
+    ids: Ids  # [K], most likely first
+    logits: Floats  # [K]
+    extra_logits: Floats  # [X]; -inf for an id that the model does not have
     log_z: float  # log of the sum over the vocabulary of exp(logit / tau)
 
 
-def chosen(logits: Floats, count: int, asked: Ids, temperature: float) -> Likeliest:
-    """The same from all logits, on the host. [V]."""
-    best = top(logits, count)
-    return Likeliest(best, logits[best], _of_asked(logits, asked), log_z(logits, temperature))
+def select_top_k(logits: Floats, k: int, extra_ids: Ids, temperature: float) -> TopK:
+    """Select on the host, from all logits [V]."""
+    best = top(logits, k)
+    known = np.minimum(extra_ids, len(logits) - 1)
+    extra_logits = np.where(extra_ids < len(logits), logits[known], -np.inf)
+    return TopK(best, logits[best], extra_logits, log_z(logits, temperature))
 
 
-def _of_asked(logits: Floats, asked: Ids) -> Floats:
-    """The logits of asked tokens, -inf beyond the vocabulary. [V], [A] -> [A]."""
-    found: Floats = np.where(asked < len(logits), logits[np.minimum(asked, len(logits) - 1)], -np.inf)
-    return found
-
-
-def unpacked(row: Floats, count: int, asked: int) -> Likeliest:
-    """What an engine gives for a row: R logits, R ids, A logits and the sum's logarithm. Ids are exact to 2^24."""
-    logits, ids, wanted, (log_z,) = np.split(row, np.cumsum([count, count, asked]))
-    return Likeliest(ids.astype(np.int64), logits, wanted, float(log_z))
+def unpack_top_k(row: Floats, k: int, extra: int) -> TopK:
+    """What an engine returns for a row: K logits, K ids, X logits and log z. Ids are exact up to 2^24."""
+    logits, ids, extra_logits, (log_z,) = np.split(row, np.cumsum([k, k, extra]))
+    return TopK(ids.astype(np.int64), logits, extra_logits, float(log_z))

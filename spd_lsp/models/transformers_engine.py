@@ -1,4 +1,4 @@
-"""Any language model through transformers: slower than an engine of its own, and what those are measured by.
+"""Any language model through transformers: slower than the engines of this project, and their reference.
 
 Legend: N rows, T positions, M mixed tokens, D width, V vocabulary.
 """
@@ -14,81 +14,83 @@ import torch
 from transformers import DynamicCache
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Runner
+from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.models.topk import Mixture
 
 
-class CausalModel(Runner):
+class TransformersEngine(Engine):
     """A transformers model of any family."""
 
     def __init__(self, network: Any) -> None:
         self.network = network.eval()
-        self.embed = network.get_input_embeddings()
         self.device = torch.device(network.device)
         config = network.config.get_text_config()
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
         super().__init__()
 
-    def empty(self) -> TensorCache:
-        """As in `Runner`."""
-        return TensorCache(DynamicCache())
+    def new_cache(self) -> TransformersCache:
+        """As in `Engine`."""
+        return TransformersCache(DynamicCache())
+
+    def release(self) -> None:
+        """As in `Engine`."""
+        super().release()
+        del self.network
 
     @torch.inference_mode()
-    def superpose(self, rows: Sequence[Mixture]) -> torch.Tensor:
-        """As in `Runner`."""
-        mixed = []
-        for ids, weights in rows:
-            embedded = self.embed(torch.tensor(list(ids), device=self.device))  # [M, D]
-            gamma = torch.as_tensor(np.asarray(weights), dtype=embedded.dtype, device=self.device)  # [M]
-            mixed.append(gamma @ embedded)
-        return torch.stack(mixed)
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """As in `Engine`, one pass after the other."""
+        return [self._forward_ids(each) if each.ids else self._forward_mixtures(each) for each in inputs]
 
-    def forward(self, embedded: torch.Tensor, cache: TensorCache) -> Floats:
-        """As in `Runner`."""
-        found: Floats = self.run(cache, inputs_embeds=embedded[:, None])[:, 0]
-        return found
+    def _forward_ids(self, each: ForwardInput) -> Floats:
+        ids = torch.tensor([list(row) for row in each.ids], device=self.device)  # [N, T]
+        return self._run(each.cache, input_ids=ids, logits_to_keep=1 if each.last_only else 0)  # 0 keeps all
 
-    def read(self, ids: Sequence[Sequence[int]], cache: TensorCache, *, last: bool = False) -> Floats:
-        """As in `Runner`."""
-        inputs = torch.tensor([list(row) for row in ids], device=self.device)  # [N, T]
-        return self.run(cache, input_ids=inputs, logits_to_keep=1 if last else 0)  # 0 keeps all
+    def _forward_mixtures(self, each: ForwardInput) -> Floats:
+        embeds = torch.stack([self._superpose(mixture) for mixture in each.mixtures])  # [N, D]
+        return np.asarray(self._run(each.cache, inputs_embeds=embeds[:, None])[:, 0])
 
-    @torch.inference_mode()
-    def run(self, cache: TensorCache, **inputs: Any) -> Floats:
-        """One pass over new positions, added to their cache."""
-        out = self.network(**inputs, past_key_values=cache.held, use_cache=True)
-        logits: Floats = out.logits.float().cpu().numpy()
-        return logits
+    def _superpose(self, mixture: Mixture) -> torch.Tensor:
+        """x~ = sum_i gamma_i z_i, z_i the input embedding as the model itself scales it. [D]."""
+        ids, weights = mixture
+        embeds = self.network.get_input_embeddings()(torch.tensor(list(ids), device=self.device))  # [M, D]
+        gamma = torch.as_tensor(np.asarray(weights), dtype=embeds.dtype, device=self.device)  # [M]
+        return torch.as_tensor(gamma @ embeds)
+
+    def _run(self, cache: TransformersCache, **inputs: Any) -> Floats:
+        """One pass over new positions, added to their cache. [N, T, V]."""
+        out = self.network(**inputs, past_key_values=cache.kv, use_cache=True)
+        return np.asarray(out.logits.float().cpu().numpy())
 
 
-class TensorCache:
-    """The cache of transformers, which can go back, be copied and become several rows.
+class TransformersCache:
+    """The cache of transformers, which can be cropped, forked and turned into several rows.
 
-    Without a configuration it keeps all positions; models with sliding windows mask what they must not see.
+    Without a configuration it keeps all positions; models with sliding windows mask those out of sight.
     """
 
-    def __init__(self, held: DynamicCache) -> None:
-        self.held = held
+    def __init__(self, kv: DynamicCache) -> None:
+        self.kv = kv
 
     def crop(self, length: int) -> None:
-        """As in `Cache`, layer by layer: a pass that broke off has added to some of them only."""
+        """As in `Cache`, layer by layer: an interrupted pass has added to some of them only."""
         if length == 0:
-            self.held = DynamicCache()
-        layers: list[Any] = self.held.layers
+            self.kv = DynamicCache()
+        layers: list[Any] = self.kv.layers
         for layer in layers:
             surplus = layer.get_seq_length() - length
             if surplus > 0:
                 layer.crop(-surplus)  # negative: so many positions less
 
-    def fork(self, length: int) -> TensorCache:
+    def fork(self, length: int) -> TransformersCache:
         """As in `Cache`. Layers replace their tensors and never write into them, so that nothing is copied."""
-        forked = TensorCache(copy.copy(self.held))
-        forked.held.layers = [copy.copy(layer) for layer in self.held.layers]
+        forked = TransformersCache(copy.copy(self.kv))
+        forked.kv.layers = [copy.copy(layer) for layer in self.kv.layers]
         forked.crop(length)
         return forked
 
-    def rows(self, parents: Sequence[int]) -> TensorCache:
+    def select_rows(self, parents: Sequence[int]) -> TransformersCache:
         """As in `Cache`."""
-        chosen = self.fork(self.held.get_seq_length())
-        chosen.held.batch_select_indices(torch.tensor(list(parents)))
-        return chosen
+        selected = self.fork(self.kv.get_seq_length())
+        selected.kv.batch_select_indices(torch.tensor(list(parents)))
+        return selected

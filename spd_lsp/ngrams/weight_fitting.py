@@ -40,7 +40,7 @@ FEWEST = 500  # places below which weights would follow chance
 class Reader(Protocol):
     """A model that can say how likely a text was."""
 
-    def likelihoods(self, ids: Sequence[int]) -> npt.NDArray[np.floating]:
+    def token_probabilities(self, ids: Sequence[int]) -> npt.NDArray[np.floating]:
         """How likely each id was after those before it: [T] -> [T - 1]."""
 
 
@@ -70,7 +70,7 @@ def read_beside(
         taken = build_columns(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
                            pools[0][0].vocab_size)  # fmt: skip
         seen = observe_stream([[*pools[0], taken], *pools[1:]], shares, window)
-        yield seen, np.asarray(model.likelihoods(window.tolist()), dtype=np.float64)
+        yield seen, np.asarray(model.token_probabilities(window.tolist()), dtype=np.float64)
         told += len(window) - 1
         report(min(told, places), places)
         if told >= places:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spd_lsp.decoding.candidates import LOG_DELTA, among_allowed, fuse, of_all, of_few, proposed
-from spd_lsp.models.topk import chosen
+from spd_lsp.models.topk import select_top_k
 from spd_lsp.settings import Settings
 
 
@@ -46,7 +46,7 @@ def test_few_logits_give_what_all_of_them_give(rule, interpolation):
     logits, histories = np.array([2.0, 1.0, 0.0, -1.0, -2.0, 0.5]), [[1], [2]]
     settings = Settings(candidates=3, interpolation=rule, temperature=0.7)
     asked = proposed(histories, interpolation, settings)
-    few = of_few(chosen(logits, 3, asked, 0.7), asked, histories, interpolation, settings)
+    few = of_few(select_top_k(logits, 3, asked, 0.7), asked, histories, interpolation, settings)
     whole = of_all(logits, histories, interpolation, settings, None)
     for found, expected in zip(few, whole, strict=True):
         np.testing.assert_allclose(found, expected)

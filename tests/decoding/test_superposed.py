@@ -17,7 +17,7 @@ from spd_lsp.decoding.rescoring import rescored
 from spd_lsp.decoding.superposed import FEW, Start, best_first, select, superpose, superposition
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.models.logits import top
-from spd_lsp.models.topk import chosen
+from spd_lsp.models.topk import select_top_k
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
 
@@ -59,10 +59,10 @@ class Counts:
 class SelectingModel(TinyModel):
     """Gives away only the logits that choosing needs, as an engine on a GPU does."""
 
-    selects = True
+    selects_on_device = True
 
-    def step_likeliest(self, ids, weights, count, asked, temperature=1.0):
-        return chosen(super().step(ids, weights), count, asked, temperature)
+    def step_top_k(self, ids, weights, k, extra_ids, temperature=1.0):
+        return select_top_k(super().step(ids, weights), k, extra_ids, temperature)
 
     def step(self, ids, weights):
         raise AssertionError("all logits were asked for")

@@ -20,11 +20,11 @@ from transformers import (
 )
 
 from spd_lsp.models import backend_selection as choice
-from spd_lsp.models.backend_selection import fastest
+from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.numpy.engine import NumpyEngine
 from spd_lsp.models.numpy.linear import Dense
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
 from tests.models.networks import FAST, SMALL, VOCABULARY, WINDOW, random_network
 
@@ -44,7 +44,7 @@ OTHERS = {
     ],
     "in NumPy, with a short window, one pass differs by": [LlamaConfig(**SMALL, sliding_window=64)],
     "its attention_chunk_size is 64": [LlamaConfig(**SMALL, attention_chunk_size=64)],
-    "its positions turn in another way": [
+    "its position embeddings are of another type": [
         LlamaConfig(**SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
     ],
 }
@@ -54,7 +54,7 @@ OTHERS = {
 def test_what_the_decoder_computes_runs_in_numpy(config):
     network = random_network(config)
     said = []
-    assert isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert isinstance(fastest_engine(TransformersEngine(network), network, said.append), NumpyEngine)
     assert said == []
 
 
@@ -68,15 +68,15 @@ def test_what_the_decoder_computes_runs_in_numpy(config):
 )
 def test_what_it_does_not_compute_runs_in_transformers(config, why):
     network = random_network(config)
-    reference = CausalModel(network)
+    reference = TransformersEngine(network)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, 100).tolist()
     before = reference.prefill(ids)
     said = []
-    assert fastest(reference, network, said.append) is reference
+    assert fastest_engine(reference, network, said.append) is reference
     [line] = said
     assert line.startswith(f"runs in transformers: {why}")
     np.testing.assert_allclose(
-        CausalModel(network).prefill(ids), before, rtol=1e-4, atol=1e-4 * np.abs(before).max()
+        TransformersEngine(network).prefill(ids), before, rtol=1e-4, atol=1e-4 * np.abs(before).max()
     )
 
 
@@ -93,43 +93,43 @@ def test_one_wrong_number_is_found(monkeypatch, wrong):
 
     monkeypatch.setattr(choice, "convert", damaged)
     said = []
-    assert not isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert not isinstance(fastest_engine(TransformersEngine(network), network, said.append), NumpyEngine)
     assert "in NumPy, one pass differs" in said[0]
 
 
 def test_a_window_over_a_layer_that_has_none_is_found_and_the_networks_own_is_kept(monkeypatch):
     network = random_network(FAST["qwen2, a layer with a window"])
-    monkeypatch.setattr("spd_lsp.models.numpy.convert.windows_of", lambda config: [WINDOW, WINDOW])
+    monkeypatch.setattr("spd_lsp.models.numpy.convert.layer_windows", lambda config: [WINDOW, WINDOW])
     said = []
-    assert not isinstance(fastest(CausalModel(network), network, said.append), NumpyRunner)
+    assert not isinstance(fastest_engine(TransformersEngine(network), network, said.append), NumpyEngine)
     assert "in NumPy, with a short window, one pass differs" in said[0]
     assert network.config.sliding_window == WINDOW
 
 
 def test_a_cache_that_is_not_cut_back_is_found(monkeypatch):
     network = random_network(FAST["llama"])
-    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.Row.crop", lambda self, length: None)
+    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.KVCache.crop", lambda self, length: None)
     said = []
-    fastest(CausalModel(network), network, said.append)
-    assert "a cache cut back differs" in said[0]
+    fastest_engine(TransformersEngine(network), network, said.append)
+    assert "a cropped cache differs" in said[0]
 
 
 def test_rows_that_are_mixed_up_are_found(monkeypatch):
     network = random_network(FAST["llama"])
-    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.Rows.rows", lambda self, parents: self)
+    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.SharedPrefixCache.select_rows", lambda self, parents: self)
     said = []
-    fastest(CausalModel(network), network, said.append)
+    fastest_engine(TransformersEngine(network), network, said.append)
     assert "several rows differs" in said[0]
 
 
 def test_the_starter_runs_in_numpy_in_32_bits():
     engine = load(STARTER, "cpu")
-    assert isinstance(engine, NumpyRunner)
+    assert isinstance(engine, NumpyEngine)
     assert isinstance(engine.decoder.head, Dense)
 
 
 def test_half_precision_runs_in_transformers():
     network = random_network(Qwen2Config(**SMALL)).to(torch.bfloat16)
     said = []
-    fastest(CausalModel(network), network, said.append)
+    fastest_engine(TransformersEngine(network), network, said.append)
     assert said == ["runs in transformers: its weights are torch.bfloat16 on cpu"]

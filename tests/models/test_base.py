@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.models.base import CHUNK, SLOTS, Runner, log_p, shared
+from spd_lsp.models.base import MAX_CACHED_PROMPTS, PREFILL_CHUNK, Engine, common_prefix_length, token_log_probs
 
 VOCABULARY = 50
 
@@ -19,11 +19,11 @@ class History(list):
     def fork(self, length):
         return History(self[:length])
 
-    def rows(self, parents):
+    def select_rows(self, parents):
         return [History(self) for _ in parents]
 
 
-class Recorder(Runner):
+class Recorder(Engine):
     """An engine whose logits are a hash of all that was read, and which counts what it reads."""
 
     max_positions = 4096
@@ -33,20 +33,17 @@ class Recorder(Runner):
         super().__init__()
         self.read_lengths = []
 
-    def empty(self):
+    def new_cache(self):
         return History()
 
-    def superpose(self, rows):
-        return [ids[0] for ids, _ in rows]
-
-    def forward(self, embedded, cache):
-        cache.append(embedded[0])
-        return logits_after(cache)[None]
-
-    def read(self, ids, cache, *, last=False):
-        self.read_lengths.append(len(ids[0]))
-        cache.extend(ids[0])
-        return logits_after(cache)[None, None]
+    def forward_batch(self, inputs):
+        [one] = inputs
+        if not one.ids:
+            one.cache.append(one.mixtures[0][0][0])
+            return [logits_after(one.cache)[None]]
+        self.read_lengths.append(len(one.ids[0]))
+        one.cache.extend(one.ids[0])
+        return [logits_after(one.cache)[None, None]]
 
 
 def logits_after(ids):
@@ -88,21 +85,21 @@ def test_a_prompt_cut_shorter_reads_its_last_token_for_the_logits():
 
 def test_returning_to_another_file_takes_no_pass():
     engine = Recorder()
-    files = [ids_of(200, seed) for seed in range(SLOTS)]
+    files = [ids_of(200, seed) for seed in range(MAX_CACHED_PROMPTS)]
     for ids in files:
         reads(engine, ids)
-    assert [reads(engine, ids) for ids in files] == [0] * SLOTS
-    assert [reads(engine, [*ids, 7]) for ids in files] == [1] * SLOTS
+    assert [reads(engine, ids) for ids in files] == [0] * MAX_CACHED_PROMPTS
+    assert [reads(engine, [*ids, 7]) for ids in files] == [1] * MAX_CACHED_PROMPTS
 
 
 def test_the_file_left_longest_ago_makes_room():
     engine = Recorder()
-    files = [ids_of(200, seed) for seed in range(SLOTS + 1)]
+    files = [ids_of(200, seed) for seed in range(MAX_CACHED_PROMPTS + 1)]
     for ids in files[:-1]:
         reads(engine, ids)
     reads(engine, files[0])
     reads(engine, files[-1])  # takes the place of files[1]
-    assert len(engine.slots) == SLOTS
+    assert len(engine.prompts) == MAX_CACHED_PROMPTS
     assert reads(engine, files[0]) == 0
     assert reads(engine, files[1]) == 200
 
@@ -119,12 +116,12 @@ def test_another_place_of_a_file_begins_with_what_they_share_and_leaves_the_firs
 @pytest.mark.parametrize("chunks", [1, 2])
 def test_a_prefill_stopped_between_chunks_goes_on_from_there(chunks):
     engine = Recorder()
-    ids = ids_of(3 * CHUNK)
+    ids = ids_of(3 * PREFILL_CHUNK)
     calls = iter([None] * chunks)
 
     with pytest.raises(StopIteration):
         engine.prefill(ids, lambda: next(calls))
-    assert reads(engine, ids) == (3 - chunks) * CHUNK
+    assert reads(engine, ids) == (3 - chunks) * PREFILL_CHUNK
 
 
 def test_any_order_of_prompts_gives_what_cold_runs_give():
@@ -150,10 +147,10 @@ def test_the_logits_are_the_callers_own():
     ("a", "b", "n"),
     [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 9, 3], 1), ([1], [1, 2], 1), ([1], [2], 0)],
 )
-def test_shared_counts_equal_ids_from_the_start(a, b, n):
-    assert shared(a, b) == n
+def test_a_common_prefix_is_counted(a, b, n):
+    assert common_prefix_length(a, b) == n
 
 
 def test_log_p_is_that_of_a_softmax_and_leaves_further_rows_out():
     logits = np.log([[0.2, 0.8], [0.5, 0.5], [1, 1]]) + 300
-    np.testing.assert_allclose(log_p(logits, [1, 0]), np.log([0.8, 0.5]))
+    np.testing.assert_allclose(token_log_probs(logits, [1, 0]), np.log([0.8, 0.5]))

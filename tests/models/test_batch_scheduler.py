@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from spd_lsp.decoding.superposed import Start, superpose
-from spd_lsp.models.base import Pass
-from spd_lsp.models.batch_scheduler import SharedEngine
+from spd_lsp.models.base import ForwardInput
+from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.numpy.engine import NumpyEngine
 from spd_lsp.models.torch.convert import convert as convert_for_torch
-from spd_lsp.models.torch.engine import TorchRunner
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.torch.engine import TorchEngine
+from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import Settings
 from tests.models.networks import FAST, VOCABULARY, random_network
 
@@ -32,11 +32,11 @@ def network():
 @pytest.fixture(params=["numpy", "transformers", "torch, all logits", "torch, few logits"])
 def engine(request, network):
     if request.param == "numpy":
-        return NumpyRunner(convert(network))
+        return NumpyEngine(convert(network))
     if request.param == "transformers":
-        return CausalModel(network)
-    runner = TorchRunner(convert_for_torch(network))
-    runner.selects = request.param == "torch, few logits"
+        return TransformersEngine(network)
+    runner = TorchEngine(convert_for_torch(network))
+    runner.selects_on_device = request.param == "torch, few logits"
     return runner
 
 
@@ -53,34 +53,34 @@ def test_passes_over_different_prompts_are_read_as_each_alone(engine):
     """Prompts of different lengths at once with steps, and with the rows of someone's drafts."""
 
     def passes():
-        held = [engine.empty() for _ in range(4)]
+        held = [engine.new_cache() for _ in range(4)]
         for number, (cache, length) in enumerate(zip(held, (3, 17, 40, 8), strict=True)):
-            engine.read([ids_of(length, number)], cache)
-        forked = held[3].rows([0, 0])
-        mixtures = engine.superpose([([5, 6], np.array([0.25, 0.75]))])
+            engine.forward_ids([ids_of(length, number)], cache)
+        forked = held[3].select_rows([0, 0])
+        mixtures = [([5, 6], np.array([0.25, 0.75]))]
         return [
-            Pass(held[0], embedded=mixtures),
-            Pass(held[1], ids=[ids_of(11, 9)], last=True),
-            Pass(held[2], ids=[ids_of(5, 8)]),
-            Pass(forked, embedded=engine.superpose([([7], ONE), ([8], ONE)])),
+            ForwardInput(held[0], mixtures=mixtures),
+            ForwardInput(held[1], ids=[ids_of(11, 9)], last_only=True),
+            ForwardInput(held[2], ids=[ids_of(5, 8)]),
+            ForwardInput(forked, mixtures=[([7], ONE), ([8], ONE)]),
         ]
 
-    together = engine.together(passes())
-    for found, one in zip(together, passes(), strict=True):
-        (alone,) = engine.together([one])
+    batched = engine.forward_batch(passes())
+    for found, one in zip(batched, passes(), strict=True):
+        (alone,) = engine.forward_batch([one])
         assert found.shape == alone.shape
         np.testing.assert_allclose(found, alone, rtol=1e-4, atol=2e-5 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize("editors", [1, 2, 7])
-def test_seats_give_the_drafts_that_each_request_gets_alone(engine, editors):
+def test_engines_give_the_drafts_that_each_request_gets_alone(engine, editors):
     prompts = [ids_of(20 + 9 * number, number) for number in range(editors)]
     expected = [drafts_of(engine, prompt).best for prompt in prompts]
-    shared = SharedEngine(engine)
-    seats = [shared.seat() for _ in prompts]
+    scheduler = BatchScheduler(engine)
+    engines = [scheduler.new_engine() for _ in prompts]
     with ThreadPoolExecutor(editors) as pool:
         for _ in range(3):
-            found = list(pool.map(drafts_of, seats, prompts))
+            found = list(pool.map(drafts_of, engines, prompts))
             assert [[draft.ids for draft in one.best] for one in found] == [
                 [draft.ids for draft in best] for best in expected
             ]
@@ -88,36 +88,36 @@ def test_seats_give_the_drafts_that_each_request_gets_alone(engine, editors):
 
 def test_what_waits_while_a_pass_runs_is_read_in_one(network):
     """Six requests whose passes cost one, and a seventh that comes later joins them."""
-    engine = NumpyRunner(convert(network))
+    engine = NumpyEngine(convert(network))
     begun, go_on, sizes = threading.Event(), threading.Event(), []
-    together = engine.together
+    forward_batch = engine.forward_batch
 
-    def watched(passes):
-        sizes.append(len(passes))
+    def watched(inputs):
+        sizes.append(len(inputs))
         begun.set()
         assert go_on.wait(20)
-        return together(passes)
+        return forward_batch(inputs)
 
-    engine.together = watched
-    shared = SharedEngine(engine)
+    engine.forward_batch = watched
+    scheduler = BatchScheduler(engine)
     with ThreadPoolExecutor(7) as pool:
-        first = pool.submit(shared.seat().prefill, ids_of(9))
+        first = pool.submit(scheduler.new_engine().prefill, ids_of(9))
         assert begun.wait(20)
-        others = [pool.submit(shared.seat().prefill, ids_of(5 + number, number)) for number in range(6)]
-        while len(shared.waiting) < 6:
+        others = [pool.submit(scheduler.new_engine().prefill, ids_of(5 + number, number)) for number in range(6)]
+        while len(scheduler.queue) < 6:
             assert not wait(others, 0.001).done
         go_on.set()
         wait([first, *others])
     assert sizes == [1, 6]
-    assert (shared.passes, shared.rows) == (2, 7)
+    assert (scheduler.batches, scheduler.inputs) == (2, 7)
 
 
-def test_the_fault_of_one_pass_is_told_to_its_request_only(network):
-    engine = NumpyRunner(convert(network))
-    shared = SharedEngine(engine)
+def test_an_error_of_one_input_is_raised_in_its_request_only(network):
+    engine = NumpyEngine(convert(network))
+    scheduler = BatchScheduler(engine)
     prompts = [ids_of(12), [VOCABULARY + 5], ids_of(15, 1), ids_of(30, 2)]
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(shared.seat().prefill, prompt) for prompt in islice(cycle(prompts), 16)]
+        asked = [pool.submit(scheduler.new_engine().prefill, prompt) for prompt in islice(cycle(prompts), 16)]
         wait(asked)
     for prompt, one in zip(islice(cycle(prompts), 16), asked, strict=True):
         if prompt == prompts[1]:
@@ -127,9 +127,9 @@ def test_the_fault_of_one_pass_is_told_to_its_request_only(network):
 
 
 def test_a_request_that_is_cancelled_leaves_the_others_and_its_own_prompt_sound(network):
-    engine = NumpyRunner(convert(network))
-    shared = SharedEngine(engine)
-    stopped, other = shared.seat(), shared.seat()
+    engine = NumpyEngine(convert(network))
+    scheduler = BatchScheduler(engine)
+    stopped, other = scheduler.new_engine(), scheduler.new_engine()
     looks = iter([None, None, KeyError("cancelled")])
 
     def check():
@@ -142,5 +142,5 @@ def test_a_request_that_is_cancelled_leaves_the_others_and_its_own_prompt_sound(
             stopped.prefill(ids_of(400), check)
         expected = drafts_of(engine, ids_of(60, 3)).best
         assert [draft.ids for draft in beside.result().best] == [draft.ids for draft in expected]
-    assert len(stopped.slots[-1].ids) == 256, "two chunks were read"
+    assert len(stopped.prompts[-1].ids) == 256, "two chunks were read"
     np.testing.assert_allclose(stopped.prefill(ids_of(400)), engine.prefill(ids_of(400)), rtol=1e-3, atol=1e-5)

@@ -33,7 +33,7 @@ from transformers import (
 
 from spd_lsp.decoding.superposed import Start, superpose
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.numpy.engine import NumpyEngine
 from spd_lsp.settings import Settings
 from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
 
@@ -130,7 +130,7 @@ def test_drafts_read_at_once_are_read_token_by_token(opened):
     _, network, engine = opened
     ids, draft = ids_of(2 * WINDOW), ids_of(5, 1)
     engine.prefill(ids)
-    [found, _] = engine.read_drafts([draft, draft[:2]])
+    [found, _] = engine.score_drafts([draft, draft[:2]])
     with torch.inference_mode():
         logits = network(input_ids=torch.tensor([[*ids, *draft]]), use_cache=False).logits[0].float()
     expected = logits.log_softmax(-1)[range(len(ids) - 1, len(ids) + 4), draft].numpy()
@@ -139,4 +139,4 @@ def test_drafts_read_at_once_are_read_token_by_token(opened):
 
 def test_families_of_the_llama_shape_run_in_numpy(opened):
     family, _, engine = opened
-    assert isinstance(engine, NumpyRunner) == (family in FAST)
+    assert isinstance(engine, NumpyEngine) == (family in FAST)

@@ -21,12 +21,12 @@ from transformers import (
 
 from ngram_builders.errors import UserError
 from spd_lsp.decoding.superposed import Start, superpose
-from spd_lsp.models.base import CHUNK, shared
+from spd_lsp.models.base import PREFILL_CHUNK
 from spd_lsp.models.load import load
 from spd_lsp.models.logits import log_softmax
-from spd_lsp.models.open_checkpoint import choose_threads
-from spd_lsp.models.threads import TRIES
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.open_checkpoint import set_thread_count
+from spd_lsp.models.threads import TRIAL_STEPS
+from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import Settings
 
 SMALL = {
@@ -68,7 +68,7 @@ def close(found, expected):
 
 
 def test_a_step_with_one_token_reads_that_token(network):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     ids = ids_of(20)
     model.prefill(ids)
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids, 7]))
@@ -76,7 +76,7 @@ def test_a_step_with_one_token_reads_that_token(network):
 
 
 def test_a_superposed_step_reads_the_weighted_sum_of_the_embeddings(network):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     ids = ids_of(6)
     model.prefill(ids)
     embed = network.get_input_embeddings()
@@ -89,7 +89,7 @@ def test_a_superposed_step_reads_the_weighted_sum_of_the_embeddings(network):
 
 @pytest.mark.parametrize("change", [0, 1, 40, 150, 199])
 def test_a_reused_prefix_gives_what_a_cold_run_gives(network, change):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     first = ids_of(200)
     second = [*first[:change], *ids_of(30, seed=1)]
     model.prefill(first)
@@ -100,7 +100,7 @@ def test_a_reused_prefix_gives_what_a_cold_run_gives(network, change):
 
 def one_row(network, ids, steps):
     """The logits after each of a row's steps, read alone after a prefill."""
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     model.prefill(ids)
     return [model.step(mixed, np.asarray(weights)) for mixed, weights in steps]
 
@@ -109,7 +109,7 @@ def test_rows_are_what_each_row_alone_would_be(network):
     ids = ids_of(20)
     rows = [([5], [1.0]), ([7], [1.0]), ([5, 11], [0.75, 0.25])]
     later = [([8], [1.0]), ([9, 3], [0.5, 0.5]), ([5], [1.0])]
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     model.prefill(ids)
     first = model.step_rows(rows, [0, 0, 0])
     second = model.step_rows(later, [0, 1, 2])
@@ -123,7 +123,7 @@ def test_a_row_goes_on_from_its_parent(network):
     ids = ids_of(20)
     rows = [([token], [1.0]) for token in (5, 7, 9)]
     later = [([token], [1.0]) for token in (11, 12)]
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     model.prefill(ids)
     model.step_rows(rows, [0, 0, 0])
     found = model.step_rows(later, [2, 2])  # fewer rows than before
@@ -136,10 +136,10 @@ def test_a_row_goes_on_from_its_parent(network):
 def test_drafts_read_at_once_are_read_token_by_token(network):
     ids = ids_of(20)
     drafts = [ids_of(4, seed=1), ids_of(1, seed=2), ids_of(7, seed=3)]
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     logits = model.prefill(ids)
     model.step([3], np.ones(1))  # what was written after the prompt does not count
-    found = model.read_drafts(drafts)
+    found = model.score_drafts(drafts)
     for draft, logp in zip(drafts, found, strict=True):
         after = [logits, *one_row(network, ids, [([token], [1.0]) for token in draft[:-1]])]
         close(logp, [log_softmax(each)[token] for each, token in zip(after, draft, strict=True)])
@@ -147,20 +147,20 @@ def test_drafts_read_at_once_are_read_token_by_token(network):
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_drafts_of_one_token_take_no_pass(network, n):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     logits = model.prefill(ids_of(5))
-    for found in model.read_drafts([[7]] * n):
+    for found in model.score_drafts([[7]] * n):
         close(found, [log_softmax(logits)[7]])
 
 
 def test_after_rows_and_drafts_the_cache_holds_the_prompt(network):
     ids = ids_of(20)
     longer = [*ids, 4, 5, 6]
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     model.prefill(ids)
     model.step_rows([([5], [1.0]), ([7], [1.0])], [0, 0])
-    model.read_drafts([[3, 4, 5], [6, 7, 8]])
-    assert model.slots[-1].ids == ids
+    model.score_drafts([[3, 4, 5], [6, 7, 8]])
+    assert model.prompts[-1].ids == ids
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids, 7]))
     model.step_rows([([5], [1.0]), ([7], [1.0])], [0, 0])
     expected = plain_logits(network, longer)
@@ -168,7 +168,7 @@ def test_after_rows_and_drafts_the_cache_holds_the_prompt(network):
 
 
 def test_the_same_prompt_takes_no_pass(network):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     ids = ids_of(20)
     cold = model.prefill(ids)
     model.step([5], np.ones(1))
@@ -189,7 +189,9 @@ def passes(model, work):
 
 def test_one_draft_is_what_generate_gives_greedily(network):
     ids = ids_of(12)
-    found = superpose(CausalModel(network), Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=10))
+    found = superpose(
+        TransformersEngine(network), Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=10)
+    )
     expected = network.generate(
         torch.tensor([ids]), do_sample=False, max_new_tokens=10, eos_token_id=None, pad_token_id=0
     )
@@ -197,8 +199,8 @@ def test_one_draft_is_what_generate_gives_greedily(network):
 
 
 def test_a_prefill_stopped_between_chunks_leaves_a_cache_that_holds(network):
-    model = CausalModel(network)
-    ids = ids_of(3 * CHUNK)
+    model = TransformersEngine(network)
+    ids = ids_of(3 * PREFILL_CHUNK)
     calls = []
 
     class Stopped(Exception):
@@ -211,22 +213,15 @@ def test_a_prefill_stopped_between_chunks_leaves_a_cache_that_holds(network):
 
     with pytest.raises(Stopped):
         model.prefill(ids, check)
-    assert model.slots[-1].ids == ids[: 2 * CHUNK]
+    assert model.prompts[-1].ids == ids[: 2 * PREFILL_CHUNK]
     close(model.prefill(ids), plain_logits(network, ids))
 
 
 def test_only_what_is_new_runs_through_the_model(network):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     ids = ids_of(100)
     model.prefill(ids)
     assert passes(model, lambda: model.prefill([*ids, 3, 4, 5, 6, 7])) == [5]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "n"), [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 9, 3], 1), ([1], [1, 2], 1)]
-)
-def test_shared_counts_equal_ids_from_the_start(a, b, n):
-    assert shared(a, b) == n
 
 
 def test_a_saved_model_is_loaded_again(tmp_path):
@@ -273,10 +268,10 @@ def test_a_device_that_is_not_there_is_named(tmp_path):
 
 
 def test_likelihoods_are_those_of_one_plain_pass_and_leave_the_cache_alone(network):
-    model = CausalModel(network)
+    model = TransformersEngine(network)
     prompt, read = ids_of(20), ids_of(30, seed=3)
     model.prefill(prompt)
-    found = model.likelihoods(read)
+    found = model.token_probabilities(read)
     with torch.inference_mode():
         p = network(input_ids=torch.tensor([read]), use_cache=False).logits[0].float().softmax(-1).numpy()
     np.testing.assert_allclose(found, [p[i, token] for i, token in enumerate(read[1:])], atol=1e-5)
@@ -338,17 +333,17 @@ def test_only_what_is_large_is_tried_with_more_threads(monkeypatch, size, tried)
     used = []
     monkeypatch.setattr("spd_lsp.models.open_checkpoint.CORES", 8)
     monkeypatch.setattr(torch, "set_num_threads", used.append)
-    model = CausalModel(Auto.from_config(FAMILIES[0]))
-    choose_threads(model, size)
-    for _ in range(TRIES * len(tried) - 1):
-        model.pace(1.0)
+    model = TransformersEngine(Auto.from_config(FAMILIES[0]))
+    set_thread_count(model, size)
+    for _ in range(TRIAL_STEPS * len(tried) - 1):
+        model.on_step(1.0)
     assert used == tried
 
 
 def test_steps_are_timed_to_choose_threads():
-    model = CausalModel(Auto.from_config(FAMILIES[0]))
+    model = TransformersEngine(Auto.from_config(FAMILIES[0]))
     model.prefill([3, 4, 5])
     heard = []
-    model.pace = heard.append
+    model.on_step = heard.append
     model.step([7], np.ones(1))
     assert len(heard) == 1

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.models.logits import WIDE, top
+from spd_lsp.models.logits import TOP_PARTS, top
 
 
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 2000), st.integers(1, 9))
 def test_top_of_a_vocabulary_is_the_same(seed, n, extra, values):
-    x = np.random.default_rng(seed).integers(0, values, 4 * n * WIDE + extra).astype(np.float32)
+    x = np.random.default_rng(seed).integers(0, values, 4 * n * TOP_PARTS + extra).astype(np.float32)
     assert list(top(x, n)) == sorted(range(len(x)), key=lambda i: (-x[i], i))[:n]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.models.threads import RECENT, TRIES, Threads, counts_below
+from spd_lsp.models.threads import RECENT_STEPS, TRIAL_STEPS, ThreadCountTuner, thread_counts
 
 
 class Machine:
@@ -13,11 +13,11 @@ class Machine:
     def __init__(self, times):
         self.times = times
         self.used = []
-        self.threads = Threads(sorted(times), self.used.append)
+        self.threads = ThreadCountTuner(sorted(times), self.used.append)
 
     def steps(self, count):
         for _ in range(count):
-            self.threads.note(self.times[self.used[-1]])
+            self.threads.note_step(self.times[self.used[-1]])
 
 
 @pytest.mark.parametrize(
@@ -32,31 +32,31 @@ class Machine:
 )
 def test_the_fewest_threads_that_none_beats_clearly(times, best):
     machine = Machine(times)
-    machine.steps(TRIES * len(times) + 3)
+    machine.steps(TRIAL_STEPS * len(times) + 3)
     assert machine.used[-1] == best
 
 
 def test_no_more_steps_are_tried_than_needed():
     machine = Machine({1: 10.0, 2: 6.0, 4: 4.0})
-    machine.steps(3 * TRIES)
+    machine.steps(3 * TRIAL_STEPS)
     assert machine.used == [1, 2, 4, 4]
-    machine.steps(10 * RECENT)
+    machine.steps(10 * RECENT_STEPS)
     assert machine.used == [1, 2, 4, 4]
 
 
 def test_a_busy_neighbour_starts_another_trial():
     machine = Machine({1: 10.0, 2: 6.0, 4: 4.0})
-    machine.steps(3 * TRIES)
+    machine.steps(3 * TRIAL_STEPS)
     machine.times = {1: 12.0, 2: 30.0, 4: 40.0}
-    machine.steps(RECENT + 3 * TRIES)
+    machine.steps(RECENT_STEPS + 3 * TRIAL_STEPS)
     assert machine.used[-1] == 1
 
 
 def test_one_slow_step_changes_nothing():
     machine = Machine({1: 10.0, 2: 6.0})
-    machine.steps(2 * TRIES)
-    machine.threads.note(500.0)
-    machine.steps(RECENT)
+    machine.steps(2 * TRIAL_STEPS)
+    machine.threads.note_step(500.0)
+    machine.steps(RECENT_STEPS)
     assert machine.used == [1, 2, 2]
 
 
@@ -64,4 +64,4 @@ def test_one_slow_step_changes_nothing():
     ("cores", "counts"), [(1, [1]), (2, [1]), (3, [1, 2]), (4, [1, 2]), (8, [1, 2, 4]), (64, [1, 2, 4])]
 )
 def test_never_all_cores(cores, counts):
-    assert counts_below(cores) == counts
+    assert thread_counts(cores) == counts

@@ -12,7 +12,7 @@ from spd_lsp.decoding.superposed import Start, superpose
 from spd_lsp.models.load import load
 from spd_lsp.models.topk import chosen
 from spd_lsp.models.torch.convert import convert
-from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -32,8 +32,8 @@ def tokens():
 @pytest.fixture(scope="module")
 def selecting():
     """The starter as a GPU would run it."""
-    engine = TorchRunner(convert(AutoModelForCausalLM.from_pretrained(STARTER, dtype=torch.float32)))
-    engine.selects = True
+    engine = TorchEngine(convert(AutoModelForCausalLM.from_pretrained(STARTER, dtype=torch.float32)))
+    engine.selects_on_device = True
     return engine
 
 
@@ -59,5 +59,5 @@ def test_the_starters_drafts_are_the_same(tokens, selecting, decoding, tau):
 def test_a_token_that_the_model_does_not_have_is_ruled_out():
     found = chosen(np.array([1.0, 3.0, 2.0]), 2, np.array([0, 3]), 1.0)
     assert found.ids.tolist() == [1, 2]
-    assert found.asked.tolist() == [1.0, -np.inf]
+    assert found.extra_logits.tolist() == [1.0, -np.inf]
     assert found.log_z == pytest.approx(np.log(np.exp([1.0, 3.0, 2.0]).sum()))

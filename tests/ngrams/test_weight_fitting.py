@@ -19,7 +19,7 @@ class Oracle:
         self.p = p
         self.read = []
 
-    def likelihoods(self, ids):
+    def token_probabilities(self, ids):
         self.read.append(len(ids))
         return np.full(len(ids) - 1, self.p)
 

@@ -25,12 +25,12 @@ from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
 from spd_lsp.evaluation.decoders import DECODERS
-from spd_lsp.models.topk import Likeliest
+from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
-    from spd_lsp.models.base import Runner
+    from spd_lsp.models.base import Engine
 
 
 Answer = TypeVar("Answer")
@@ -46,7 +46,7 @@ LLAMA_CPP = "llama.cpp"
 class Contest:
     """The models and what is asked of them."""
 
-    model: Runner | None  # this project's engine
+    model: Engine | None  # this project's engine
     network: Any  # the same weights in transformers, or None
     prompt: tuple[int, ...]
     tokens: int
@@ -79,7 +79,7 @@ class Stopwatch:
 class Watched:
     """A model that notes when it is asked and how long it takes."""
 
-    def __init__(self, model: Runner) -> None:
+    def __init__(self, model: Engine) -> None:
         self.model = model
         self.begun: Moment | None = None  # when the first step was asked for: all first tokens are chosen
         self.steps = Stopwatch()
@@ -94,23 +94,23 @@ class Watched:
         return self.note(lambda: self.model.step(ids, weights))
 
     @property
-    def selects(self) -> bool:
+    def selects_on_device(self) -> bool:
         """As the model does."""
-        return self.model.selects
+        return self.model.selects_on_device
 
-    def step_likeliest(
-        self, ids: Sequence[int], weights: Floats, count: int, asked: Ids, temperature: float = 1.0
-    ) -> Likeliest:
+    def step_top_k(
+        self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
+    ) -> TopK:
         """Read one more position, for the logits that count."""
-        return self.note(lambda: self.model.step_likeliest(ids, weights, count, asked, temperature))
+        return self.note(lambda: self.model.step_top_k(ids, weights, k, extra_ids, temperature))
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read one more position in each row."""
         return self.note(lambda: self.model.step_rows(rows, parents))
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """Read drafts anew."""
-        return self.note(lambda: self.model.read_drafts(drafts))
+        return self.note(lambda: self.model.score_drafts(drafts))
 
     def note(self, work: Callable[[], Answer]) -> Answer:
         """Do it with a clock."""
@@ -148,9 +148,9 @@ class WatchedInterpolation:
         return self.asked.time(work) if self.watched.begun else work()
 
 
-def forget(model: Runner) -> None:
+def forget(model: Engine) -> None:
     """Let a model know no prompt any more."""
-    del model.slots[:-1]
+    del model.prompts[:-1]
     model.crop(0)
 
 

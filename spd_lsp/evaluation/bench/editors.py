@@ -19,11 +19,11 @@ from spd_lsp.evaluation.bench.arms import HISTORY, Contest, never
 from spd_lsp.evaluation.bench.moments import Moment, now
 from spd_lsp.evaluation.bench.prefixes import TYPED
 from spd_lsp.evaluation.decoders import DECODERS
-from spd_lsp.models.batch_scheduler import SharedEngine
+from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.models.base import Runner
+    from spd_lsp.models.base import Engine
 
 
 Key = tuple[str, int]  # a decoder's name and how many editors ask
@@ -46,14 +46,14 @@ class Served:
 def serve(contest: Contest, editors: Sequence[int], repeat: int, report: Report) -> dict[Key, list[Served]]:
     """Let editors ask, round by round in changing order; every decoder asks the same n-grams."""
     assert contest.model is not None
-    shared = SharedEngine(contest.model)
-    seats = [shared.seat() for _ in range(max(editors))]
+    scheduler = BatchScheduler(contest.model)
+    seats = [scheduler.new_engine() for _ in range(max(editors))]
     keys = [(name, count) for count in editors for name in ASKING]
     found: dict[Key, list[Served]] = {key: [] for key in keys}
     done = 0
     for number in range(repeat + 1):
         for name, count in Random(number).sample(keys, len(keys)):
-            one = ask(shared, seats[:count], name, contest, number)
+            one = ask(scheduler, seats[:count], name, contest, number)
             if number:  # the first round reads the prompts and warms up
                 found[name, count].append(one)
             done += 1
@@ -61,18 +61,18 @@ def serve(contest: Contest, editors: Sequence[int], repeat: int, report: Report)
     return found
 
 
-def ask(shared: SharedEngine, seats: Sequence[Runner], name: str, contest: Contest, number: int) -> Served:
+def ask(scheduler: BatchScheduler, seats: Sequence[Engine], name: str, contest: Contest, number: int) -> Served:
     """All editors ask at once, each in a thread of its own."""
 
     def edit(place: int) -> None:
         for prompt in typing(contest.prompt, place, number):
             answer(seats[place], prompt, name, contest)
 
-    passes, rows, began = shared.passes, shared.rows, now()
+    passes, rows, began = scheduler.batches, scheduler.inputs, now()
     with ThreadPoolExecutor(len(seats)) as pool:
         list(pool.map(edit, range(len(seats))))
     taken = now() - began
-    return Served(len(seats) * REQUESTS, taken, (shared.rows - rows) / max(1, shared.passes - passes))
+    return Served(len(seats) * REQUESTS, taken, (scheduler.inputs - rows) / max(1, scheduler.batches - passes))
 
 
 def typing(ids: Sequence[int], editor: int, number: int) -> Iterator[list[int]]:
@@ -84,7 +84,7 @@ def typing(ids: Sequence[int], editor: int, number: int) -> Iterator[list[int]]:
         yield text + new[: request * TYPED]
 
 
-def answer(seat: Runner, prompt: list[int], name: str, contest: Contest) -> None:
+def answer(seat: Engine, prompt: list[int], name: str, contest: Contest) -> None:
     """One completion."""
     start = Start(prompt, never, prompt[-HISTORY:], contest.interpolation)
     settings = Settings(drafts=1 if name == "greedy" else DRAFTS, max_tokens=contest.tokens)

@@ -45,7 +45,7 @@ def write(folder: Path, path: Path) -> str:
     """Write the GGUF file; the precision of its matrices is returned: half if they are stored so, else single."""
     from gguf import GGUFWriter
 
-    from spd_lsp.models.checkpoint.description import read_config
+    from spd_lsp.models.checkpoint.model_config import read_config
 
     config = read_config(folder)
     if config.model_type not in _KINDS:

@@ -10,7 +10,7 @@ from random import Random
 
 from spd_lsp.evaluation.bench.arms import forget
 from spd_lsp.evaluation.bench.moments import Moment, now
-from spd_lsp.models.base import Runner
+from spd_lsp.models.base import Engine
 
 TYPED = 5  # tokens that a person types between two requests
 COLD = "cold"
@@ -28,7 +28,7 @@ def requests(ids: Sequence[int]) -> dict[str, list[int]]:
     }
 
 
-def read_again(engine: Runner, ids: Sequence[int], repeat: int) -> dict[str, list[Moment]]:
+def read_again(engine: Engine, ids: Sequence[int], repeat: int) -> dict[str, list[Moment]]:
     """How long each request's prompt takes after the first prompt was read; rounds in changing order."""
     asked = requests(ids)
     taken: dict[str, list[Moment]] = {name: [] for name in asked}

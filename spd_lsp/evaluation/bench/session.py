@@ -88,9 +88,7 @@ def hold(asked: Asked, report: Report) -> Found:
             "model": asked.model,
             "tokens": asked.tokens,
             "rounds": asked.repeat,
-            "engine": "; ".join(
-                [type(getattr(contest.model, "engine", contest.model)).__name__, *contest.remarks]
-            ),
+            "engine": "; ".join([type(contest.model).__name__, *contest.remarks]),
             "llama.cpp": of_llama_cpp,
         },
         describe(str(contest.model.device)),
@@ -173,7 +171,7 @@ def _plain_network(asked: Asked, device: str) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging
 
-    from spd_lsp.models.checkpoint.description import read_config
+    from spd_lsp.models.checkpoint.model_config import read_config
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

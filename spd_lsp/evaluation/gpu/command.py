@@ -66,7 +66,7 @@ def gpu(
         subject = prepare(shape, device, longest(asked), compiled)
         for remark in subject.remarks:
             tell(remark)
-        where = "device" if subject.engine.selects else "host"
+        where = "device" if subject.engine.selects_on_device else "host"
         found = Found(
             dataclasses.asdict(asked),
             describe(str(subject.engine.device)),

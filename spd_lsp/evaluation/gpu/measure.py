@@ -21,10 +21,10 @@ from spd_lsp.decoding.superposed import Start
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, forget, never, run
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.gpu.subject import Subject
-from spd_lsp.models.base import CHUNK, Pass, Runner
-from spd_lsp.models.batch_scheduler import SharedEngine
-from spd_lsp.models.topk import Asking
-from spd_lsp.models.torch.engine import ROWS, TorchRunner
+from spd_lsp.models.base import PREFILL_CHUNK, Engine, ForwardInput
+from spd_lsp.models.batch_scheduler import BatchScheduler
+from spd_lsp.models.topk import TopKRequest
+from spd_lsp.models.torch.engine import BATCH_SIZES, TorchEngine
 from spd_lsp.settings import Settings
 
 _DRAFTS = 3
@@ -159,7 +159,7 @@ def bandwidth(device: torch.device, size: int, repeat: int) -> dict[str, float]:
     return {name: moved / min(timed(work, repeat, device)) for name, (work, moved) in ways.items()}
 
 
-def _read_cold(engine: Runner, prompt: Sequence[int]) -> None:
+def _read_cold(engine: Engine, prompt: Sequence[int]) -> None:
     """Read a prompt of which nothing is known."""
     forget(engine)
     engine.prefill(prompt)
@@ -171,7 +171,7 @@ def steps(subject: Subject, prompt: Sequence[int], rows: int, repeat: int) -> St
     one, lengths = _step_of(engine, prompt, rows)
     moved = subject.weights + sum(lengths) * subject.keys_values
     found = Steps(rows, timed(one, repeat, engine.device), bytes=moved)
-    if isinstance(engine, TorchRunner):
+    if isinstance(engine, TorchEngine):
         found.few = timed(_step_of(engine, prompt, rows, few=True)[0], repeat, engine.device)
     if replay := captured(engine, rows):
         with torch.inference_mode():
@@ -181,30 +181,30 @@ def steps(subject: Subject, prompt: Sequence[int], rows: int, repeat: int) -> St
 
 
 def _step_of(
-    engine: Runner, prompt: Sequence[int], rows: int, few: bool = False
+    engine: Engine, prompt: Sequence[int], rows: int, few: bool = False
 ) -> tuple[Callable[[], object], list[int]]:
     """The same step again and again, and how long the prompts are that it follows."""
     lengths = [max(1, len(prompt) - 3 * number) for number in range(rows)]
-    whole = engine.empty()
-    for start in range(0, len(prompt), CHUNK):
-        engine.read([prompt[start : start + CHUNK]], whole, last=True)
+    whole = engine.new_cache()
+    for start in range(0, len(prompt), PREFILL_CHUNK):
+        engine.forward_ids([prompt[start : start + PREFILL_CHUNK]], whole, last_only=True)
     texts = [whole.fork(length) for length in lengths]
     mixture = (prompt[:_DRAFTS], np.full(_DRAFTS, 1 / _DRAFTS))
-    asking = Asking([mixture], _LIKELIEST, [np.arange(_DRAFTS * _LIKELIEST)])
+    top_k = TopKRequest(_LIKELIEST, [np.arange(_DRAFTS * _LIKELIEST)]) if few else None
 
     def one() -> None:
         for text, length in zip(texts, lengths, strict=True):
             text.crop(length)
-        engine.together([Pass(text, embedded=asking if few else engine.superpose([mixture])) for text in texts])
+        engine.forward_batch([ForwardInput(text, [mixture], top_k=top_k) for text in texts])
 
     return one, lengths
 
 
-def _capture_all(engine: Runner, prompt: Sequence[int], most: int) -> None:
+def _capture_all(engine: Engine, prompt: Sequence[int], most: int) -> None:
     """Have all steps captured that so many rows may need; the largest first, so that memory grows once."""
-    for rows in sorted((rows for rows in ROWS if rows < 2 * most), reverse=True):
+    for rows in sorted((rows for rows in BATCH_SIZES if rows < 2 * most), reverse=True):
         _step_of(engine, prompt, rows)[0]()
-        if engine.selects:
+        if engine.selects_on_device:
             _step_of(engine, prompt, rows, few=True)[0]()
 
 
@@ -212,8 +212,8 @@ def captured(engine: Any, rows: int) -> Callable[[], object] | None:
     """The graph of a step of so many rows that was captured last."""
     graphs = [
         replay
-        for shape, (_, replay) in getattr(engine, "frames", {}).items()
-        if shape.each == 1 and shape.rows == rows and not shape.asked
+        for shape, (_, replay) in getattr(engine, "graphs", {}).items()
+        if shape.length == 1 and shape.rows == rows and not shape.extra
     ]
     return graphs[-1] if graphs else None
 
@@ -228,21 +228,21 @@ def drafts(subject: Subject, asked: Asked) -> dict[str, list[float]]:
         subject.interpolation,
     )
     taken: dict[str, list[float]] = {name: [] for name in ARMS}
-    selects = subject.engine.selects
+    selects = subject.engine.selects_on_device
     for number in range(asked.repeat + 1):
         for name in Random(number).sample(ARMS, len(ARMS)):
-            subject.engine.selects = selects and name != _HOST
+            subject.engine.selects_on_device = selects and name != _HOST
             one = run("superposed" if name == _HOST else name, _DRAFTS, contest)
             if number:  # the first round warms up
                 taken[name].append(one.rest.wall / (one.tokens - 1))
-    subject.engine.selects = selects
+    subject.engine.selects_on_device = selects
     return taken
 
 
 def serve(subject: Subject, asked: Asked, editors: int, decoder: str) -> Served:
     """Editors in threads of their own share the engine; each has its own text and types between two requests."""
-    shared = SharedEngine(subject.engine)
-    seats = [shared.seat() for _ in range(editors)]
+    scheduler = BatchScheduler(subject.engine)
+    seats = [scheduler.new_engine() for _ in range(editors)]
 
     def edit(number: int, requests: Sequence[int]) -> list[float]:
         text = subject.prompt[number:]
@@ -256,14 +256,14 @@ def serve(subject: Subject, asked: Asked, editors: int, decoder: str) -> Served:
 
     with ThreadPoolExecutor(editors) as pool:
         list(pool.map(lambda number: edit(number, [0]), range(editors)))  # reads the prompts and warms up
-        passes, rows, started = shared.passes, shared.rows, time.perf_counter()
+        passes, rows, started = scheduler.batches, scheduler.inputs, time.perf_counter()
         taken = list(pool.map(lambda number: edit(number, range(1, asked.requests + 1)), range(editors)))
         seconds = time.perf_counter() - started
-    together = (shared.rows - rows) / max(1, shared.passes - passes)
+    together = (scheduler.inputs - rows) / max(1, scheduler.batches - passes)
     return Served(decoder, editors, seconds, [one for several in taken for one in several], together)
 
 
-def answer(seat: Runner, prompt: Sequence[int], decoder: str, subject: Subject, tokens: int) -> None:
+def answer(seat: Engine, prompt: Sequence[int], decoder: str, subject: Subject, tokens: int) -> None:
     """One request: superposed drafts with n-grams, others without."""
     ngrams = subject.interpolation if decoder == "superposed" else None
     start = Start(prompt, never, prompt[-HISTORY:], ngrams)

@@ -18,15 +18,15 @@ from ngram_builders.ngrams import ORDERS, count_streams, stream
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.evaluation.bench.session import weight_bytes
-from spd_lsp.models.base import Runner
-from spd_lsp.models.checkpoint.description import read_config
+from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.checkpoint.model_config import read_config
 from spd_lsp.models.open_checkpoint import choose_device, choose_dtype
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import CudaCapture
-from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.torch.select import on_gpu
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.ngrams.interpolation import Mixture
 
 
@@ -59,8 +59,8 @@ SHAPES = {  # of Qwen2.5-Coder, but for the last two
 class Subject:
     """All that takes part."""
 
-    engine: Runner
-    reference: CausalModel
+    engine: Engine
+    reference: TransformersEngine
     prompt: tuple[int, ...]  # longer than is asked for, as a person goes on typing
     interpolation: Mixture
     weights: int  # bytes that a step reads
@@ -77,12 +77,12 @@ def prepare(shape: str, device: str, length: int, compiled: bool) -> Subject:
             config, dtype=choose_dtype(chosen)
         )
     network.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]  # no token ends a text
-    reference = CausalModel(network)
+    reference = TransformersEngine(network)
     remarks: list[str] = []
     capture = CudaCapture if chosen.type == "cuda" else lambda device: None
     engine = on_gpu(reference, network, remarks.append, capture)
     if engine is reference:  # which is said; its speed is of interest nevertheless
-        engine = TorchRunner(convert(network), capture(network.device), remarks.append)
+        engine = TorchEngine(convert(network), capture(network.device), remarks.append)
     if compiled:
         compile_steps(engine)
     prompt, interpolation = _own_code(config.vocab_size, length)
@@ -102,10 +102,10 @@ def _config_of(shape: str) -> PreTrainedConfig:
 def compile_steps(engine: Any) -> None:
     """Have steps compiled: kernels between the products become few. Each shape takes a minute the first time."""
     torch._dynamo.config.recompile_limit = 64
-    engine.decode_again = torch.compile(
+    engine.read_recurring = torch.compile(
         engine.decoder.read, mode="max-autotune-no-cudagraphs", fullgraph=True, dynamic=False
     )
-    engine.frames.clear()
+    engine.graphs.clear()
 
 
 def _own_code(vocabulary: int, length: int) -> tuple[tuple[int, ...], Mixture]:

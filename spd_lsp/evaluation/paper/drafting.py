@@ -66,7 +66,7 @@ METHODS = (
 class DraftReader(Model, Protocol):
     """A model that also scores whole drafts."""
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the log-probability of each token of each draft after the prompt."""
 
 
@@ -134,7 +134,7 @@ class Judge:
         if not self.same_tokenizer:
             prompt, texts = self.translate(drafted, prefix, drafts)
         self.model.prefill(prompt, lambda: None)
-        return [-logp for logp in self.model.read_drafts(texts)]
+        return [-logp for logp in self.model.score_drafts(texts)]
 
     def translate(
         self, drafted: Tokens, prefix: Sequence[int], drafts: Sequence[Sequence[int]]

@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.description import read_config
+from spd_lsp.models.checkpoint.model_config import read_config
 
 MEASURES = ("superposed", "same history", "best draft", "another text")
 # What may stand for all drafts. A perfectly linear model gives softmax(sum_i gamma_i f(z_i)), the normalised

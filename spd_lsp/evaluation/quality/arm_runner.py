@@ -51,7 +51,7 @@ class UniformModel:
         """Return the logits of each row [N, V]."""
         return np.broadcast_to(self.logits, (len(rows), len(self.logits)))
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the log-probability of each token."""
         return [np.full(len(draft), -np.log(len(self.logits))) for draft in drafts]
 
@@ -74,9 +74,9 @@ class UnmixedModel:
         """Read the token with the largest weight of each row."""
         return self.model.step_rows([_heaviest(*row) for row in rows], parents)
 
-    def read_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """Read whole drafts."""
-        return self.model.read_drafts(drafts)
+        return self.model.score_drafts(drafts)
 
 
 def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:

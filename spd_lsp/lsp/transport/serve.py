@@ -26,8 +26,8 @@ from spd_lsp.lsp.transport.editor_process import process_ended
 from spd_lsp.lsp.transport.streams import Headers, Oversized, Reader, SocketWire, StandardInput, Wire
 
 if TYPE_CHECKING:
-    from spd_lsp.models.base import Runner
-    from spd_lsp.models.batch_scheduler import SharedEngine
+    from spd_lsp.models.base import Engine
+    from spd_lsp.models.batch_scheduler import BatchScheduler
 
     Report = Callable[[str], None]
     Open = Callable[[Path, str, Report], Any]  # folder, device -> an engine
@@ -73,16 +73,16 @@ class SharedModel:
     def __init__(self, open_model: Open) -> None:
         self.open_model = open_model
         self.lock = threading.Lock()
-        self.shared: SharedEngine | None = None
+        self.scheduler: BatchScheduler | None = None
 
-    def seat(self, folder: Path, device: str, report: Report) -> Runner:
+    def seat(self, folder: Path, device: str, report: Report) -> Engine:
         """A session's own engine; the first one opens the model while the others wait."""
-        from spd_lsp.models.batch_scheduler import SharedEngine
+        from spd_lsp.models.batch_scheduler import BatchScheduler
 
         with self.lock:
-            if self.shared is None:
-                self.shared = SharedEngine(self.open_model(folder, device, report))
-            return self.shared.seat()
+            if self.scheduler is None:
+                self.scheduler = BatchScheduler(self.open_model(folder, device, report))
+            return self.scheduler.new_engine()
 
 
 def serve_at(

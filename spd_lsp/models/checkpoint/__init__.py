@@ -1,1 +1,1 @@
-"""A model's files: found, described, measured and judged before anything of them is made."""
+"""A model's files: found, read and checked before anything is built from them."""

@@ -1,93 +1,94 @@
 """Which folder holds the model: the one in this package, a folder that is written as a path, or a Hugging Face id.
 
-The only file that may reach the network, and only for an id that a person named and that is not stored yet.
+The only file that may reach the network, and only for an id that a person named and that is not stored yet. All
+that goes through Hugging Face's library, transformers and the kernels it might load included, obeys one switch.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.network import opened_network
-from spd_lsp.models.checkpoint.shards import demand_own_files
-from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_path
+from spd_lsp.models.checkpoint.weight_files import check_index
+from spd_lsp.settings import HUGGING_FACE_ID, is_path, expand_home
 
 STARTER = "starter"
-_LARGEST = 128 << 20  # bytes of a description or tokenizer; that of 260,000 tokens has 35 MB
-_WANTED = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
+_MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
+_PATTERNS = ["*.json", "*.safetensors"]  # weights without code: neither pickles nor modelling files are fetched
+_lock = threading.RLock()
+_closed_here = False  # a person's HF_HUB_OFFLINE is never overruled
 
 
 def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Path:
-    """The folder with this model's weights and tokenizer; an id is downloaded once. `report` hears of it."""
+    """The folder with this model's weights and tokenizer; an id is downloaded once, which is reported."""
     try:
-        return find(model, report)
+        return _find(model, report)
     except OSError as error:
         raise UserError(
-            f"expected the model {model} where it can be read, found: {error.strerror or error}; "
-            "check the folder given to --model"
+            f"cannot read the model {model}: {error.strerror or error}; check the folder given to --model"
         ) from error
 
 
 def lasting(model: str) -> str:
-    """A model's name that means the same wherever it is used: folders in full."""
+    """A model's name that means the same in every working folder: paths are made absolute."""
     return str(Path(expand_home(model)).resolve()) if is_path(model) else model
 
 
-def find(model: str, report: Callable[[str], None]) -> Path:
-    """As `locate`; OSError where a folder cannot be looked into."""
+def _find(model: str, report: Callable[[str], None]) -> Path:
     if model == STARTER:
-        return complete(Path(str(files("spd_lsp") / "starter")), model)
+        return _complete(Path(str(files("spd_lsp") / "starter")), model)
     if is_path(model):
         folder = Path(expand_home(model))
         if folder.is_dir():
-            return complete(folder, model)
-    elif HUGGING_FACE_ID.fullmatch(model):  # whatever folder of that name the working folder has
-        return complete(download(model, report), model)
+            return _complete(folder, model)
+    elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
+        return _complete(_download(model, report), model)
     raise UserError(
-        f"expected a model's folder, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`; "
-        f"found no folder {model!r}; check the name given to --model, and write a folder as a path such as ./mine"
+        f"there is no folder {model!r}; --model takes a model's folder, written as a path such as ./mine, "
+        "a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
     )
 
 
-def complete(folder: Path, model: str) -> Path:
+def _complete(folder: Path, model: str) -> Path:
     """The folder itself if it holds what a model needs."""
-    for needed in ("config.json", "tokenizer.json"):
-        if not (folder / needed).is_file():
+    for name in ("config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
             raise UserError(
-                f"model {model}: expected {needed} in {folder}, found none; name the folder that holds "
-                "config.json, tokenizer.json and *.safetensors"
+                f"model {model}: {folder} has no {name}; name the folder that holds config.json, tokenizer.json "
+                "and *.safetensors"
             )
-        if (size := (folder / needed).stat().st_size) > _LARGEST:
+        if (size := (folder / name).stat().st_size) > _MAX_FILE_BYTES:
             raise UserError(
-                f"model {model}: expected {needed} of at most {_LARGEST >> 20} MB, found {size >> 20} MB "
-                f"in {folder}; restore the file"
+                f"model {model}: {name} in {folder} has {size >> 20} MB, more than the limit of "
+                f"{_MAX_FILE_BYTES >> 20} MB; restore the file"
             )
     if not any(folder.glob("*.safetensors")):
         raise UserError(
-            f"model {model}: expected weights as *.safetensors in {folder}, found none; pickled weights "
-            "(*.bin, *.pt) are not opened; convert them with `save_pretrained(..., safe_serialization=True)`"
+            f"model {model}: {folder} has no *.safetensors; pickled weights (*.bin, *.pt) are not opened, "
+            "convert them with `save_pretrained(..., safe_serialization=True)`"
         )
-    demand_own_files(folder)
+    check_index(folder)
     return folder
 
 
-def download(model: str, report: Callable[[str], None]) -> Path:
+def _download(model: str, report: Callable[[str], None]) -> Path:
     """The stored copy of a Hugging Face model, fetched if there is none yet."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        with opened_network():
+        with _network_open():
             with suppress(LocalEntryNotFoundError):
-                return Path(snapshot_download(model, allow_patterns=_WANTED, local_files_only=True))
+                return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=True))
             report(f"downloading {model}")
-            return Path(snapshot_download(model, allow_patterns=_WANTED))
+            return Path(snapshot_download(model, allow_patterns=_PATTERNS))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
@@ -96,14 +97,38 @@ def download(model: str, report: Callable[[str], None]) -> Path:
         ) from error
 
 
+def close_network() -> None:
+    """Let Hugging Face's library fetch nothing from now on."""
+    global _closed_here
+    from huggingface_hub import constants
+
+    with _lock:
+        _closed_here = _closed_here or not constants.HF_HUB_OFFLINE
+        constants.HF_HUB_OFFLINE = True
+
+
+@contextmanager
+def _network_open() -> Iterator[None]:
+    """Let it fetch meanwhile, in one thread at a time."""
+    from huggingface_hub import constants
+
+    with _lock:
+        before = constants.HF_HUB_OFFLINE
+        constants.HF_HUB_OFFLINE = before and not _closed_here
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
 def vocabulary(folder: Path) -> int | None:
-    """How many token ids the model in a folder knows, None if its description does not say it plainly."""
+    """How many token ids the model in a folder knows, None if its config.json does not say it plainly."""
     try:
-        described = json.loads((folder / "config.json").read_bytes())
-        known = described.get("vocab_size", (described.get("text_config") or {}).get("vocab_size"))
+        config = json.loads((folder / "config.json").read_bytes())
+        size = config.get("vocab_size", (config.get("text_config") or {}).get("vocab_size"))
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
-    return known if isinstance(known, int) else None
+    return size if isinstance(size, int) else None
 
 
 def built_in_domains(folder: Path) -> dict[str, Path]:

@@ -1,25 +1,22 @@
-"""Whether a network is the one that its files describe: all weights read, all of them numbers, read left to right.
-
-Comes in: a network, what transformers says of its loading, its reference engine. Goes out: nothing, or what is
-wrong as `Unsound`. Knows no files.
+"""Whether a loaded network is the one that its files describe: all weights read, none of them NaN, and causal.
 
 Legend: T positions, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Runner
-from spd_lsp.models.self_test import PROBE, probe
+from spd_lsp.models.base import Engine
+from spd_lsp.models.self_test import PROBE_LENGTH, probe_ids
 
-_TOLD = 3  # names of tensors in a sentence
-_COMMON = PROBE // 2  # positions that two texts begin with
+_MAX_NAMES = 3  # of tensors in a sentence
+_COMMON_PREFIX = PROBE_LENGTH // 2
 _OTHER_TASKS = (
     "ForMaskedLM",
     "ForPreTraining",
@@ -29,72 +26,73 @@ _OTHER_TASKS = (
     "ForMultipleChoice",
     "ForNextSentencePrediction",
 )
-_ROUNDING = (
-    1e-5  # largest difference of two logits, relative to the largest, that is none: causal ones differ by 0
-)
-_HALVES = 8  # units in the last place of a half precision that are rounding as well
+_ROUNDING = 1e-5  # difference of two logits, relative to the largest, that still counts as none
+_ROUNDING_ULPS = 8  # in half precision
 
 
-class Unsound(Exception):
+class InvalidWeights(Exception):
     """What is wrong, and what to do."""
 
 
-def made_for_another_task(config: Any) -> bool:
-    """Whether a description says that the weights learned something else than what comes next."""
+def is_for_another_task(config: Any) -> bool:
+    """Whether a configuration says that the weights were trained for something else than the next token."""
     names = getattr(config, "architectures", None) or []
     return bool(getattr(config, "is_encoder_decoder", False)) or (
         bool(names) and all(str(name).endswith(_OTHER_TASKS) for name in names)
     )
 
 
-def demand_all_weights(network: Any, loaded: Mapping[str, Any]) -> None:
-    """Raise if a parameter was not read, which transformers would fill with random numbers.
+def check_all_loaded(network: Any, loading_info: Mapping[str, Any]) -> None:
+    """Raise if a parameter was not loaded, which transformers would fill with random numbers.
 
-    loaded: its `output_loading_info`, which does not count what is tied to another tensor. Tensors that the
-    network has no use for are no fault.
+    `loading_info` does not count what is tied to another tensor. Tensors that the network does not use are fine.
     """
     parameters = {name for name, _ in network.named_parameters(remove_duplicate=False)}
-    if missing := parameters & set(loaded["missing_keys"]):
-        raise Unsound(f"expected the tensors {some(missing)}, found none; restore the files")
-    if other := loaded["mismatched_keys"]:
-        shapes = [f"{name} of shape {list(wanted)}, found {list(found)}" for name, found, wanted in other]
-        raise Unsound(f"expected {some(shapes)}; restore the files")
+    if missing := parameters & set(loading_info["missing_keys"]):
+        raise InvalidWeights(f"the tensors {list_some(missing)} are missing; restore the files")
+    if mismatched := loading_info["mismatched_keys"]:
+        shapes = [
+            f"{name} has shape {list(found)} instead of {list(wanted)}" for name, found, wanted in mismatched
+        ]
+        raise InvalidWeights(f"{list_some(shapes)}; restore the files")
 
 
-def demand_numbers(network: Any) -> None:
-    """Raise if a weight is not a number: whatever is computed with it is none either."""
-    if wrong := [name for name, tensor in network.named_parameters() if tensor.numel() and _has_nan(tensor)]:
-        raise Unsound(f"expected numbers, found NaN in {some(wrong)}; restore the files")
+def check_no_nan(network: Any) -> None:
+    """Raise if a weight is NaN: whatever is computed with it is NaN as well."""
+    if names := [name for name, tensor in network.named_parameters() if tensor.numel() and _has_nan(tensor)]:
+        raise InvalidWeights(f"there is NaN in {list_some(names)}; restore the files")
 
 
 @torch.inference_mode()
 def _has_nan(tensor: torch.Tensor) -> bool:
-    """Whether any is not a number, which the largest then is not either."""
+    """Whether any number is NaN, which the maximum then is, too."""
     return bool(tensor.max().isnan()) if tensor.is_floating_point() else False
 
 
-def demand_causal(reference: Runner, network: Any) -> None:
-    """Raise if a first pass fails to give numbers, or if what follows a token changes what is said of it."""
+def check_causal(reference: Engine, network: Any) -> None:
+    """Raise if a first pass does not give numbers, or if later tokens change the logits of earlier ones."""
     embedding = network.get_input_embeddings().weight
-    logits = _two_texts(reference, len(embedding))
+    logits = _logits_of_two_texts(reference, len(embedding))
     if np.isnan(logits).any() or not np.isfinite(logits.max(axis=-1)).all():
-        raise Unsound("its predictions are not numbers; restore the files, or try another --device")
-    rounding = max(_ROUNDING, _HALVES * torch.finfo(embedding.dtype).eps)
-    first, second = logits[:, :_COMMON]
+        raise InvalidWeights("its predictions are not numbers; restore the files, or try another --device")
+    rounding = max(_ROUNDING, _ROUNDING_ULPS * torch.finfo(embedding.dtype).eps)
+    first, second = logits[:, :_COMMON_PREFIX]
     differ = np.abs(first - second).max(axis=-1) > rounding * np.abs(first).max(axis=-1)  # [T]
     if differ.all():
-        raise Unsound("each token sees those that follow it, as in an encoder; choose a causal language model")
+        raise InvalidWeights(
+            "each token sees those that follow it, as in an encoder; choose a causal language model"
+        )
 
 
-def _two_texts(reference: Runner, vocabulary: int) -> Floats:
-    """The logits of two texts that begin alike, read in one pass of one shape. [2, T, V]."""
-    ids = probe(vocabulary)
-    logits: Floats = reference.read([ids, [*ids[:_COMMON], *ids[_COMMON:][::-1]]], reference.empty())
-    return logits
+def _logits_of_two_texts(reference: Engine, vocabulary: int) -> Floats:
+    """The logits of two texts with a common prefix, read in one pass of one shape. [2, T, V]."""
+    ids = probe_ids(vocabulary)
+    other = [*ids[:_COMMON_PREFIX], *ids[_COMMON_PREFIX:][::-1]]
+    return reference.forward_ids([ids, other], reference.new_cache())
 
 
-def some(names: Iterable[str]) -> str:
+def list_some(names: Iterable[str]) -> str:
     """The first few in order. Example: ["b", "a", "d", "c"] -> `a, b, c and 1 more`."""
-    known: Collection[str] = sorted(names)
-    more = f" and {len(known) - _TOLD} more" if len(known) > _TOLD else ""
-    return ", ".join(list(known)[:_TOLD]) + more
+    known = sorted(names)
+    more = f" and {len(known) - _MAX_NAMES} more" if len(known) > _MAX_NAMES else ""
+    return ", ".join(known[:_MAX_NAMES]) + more

@@ -1,8 +1,8 @@
 """A decoder in NumPy: Llama, Qwen2, Qwen3, Mistral, SmolLM, StarCoder2 and the starter on a CPU.
 
-Comes in: embedded positions, and the memory of those before them. Goes out: what the model's head reads. NumPy
-calls take about a microsecond where tensor libraries take ten, and small models are made of calls. Knows neither
-prompts nor drafts, nor where the weights are from. Kinds differ in the parts that a layer is made of.
+Embeddings and a KV cache come in; what the model's head reads goes out. NumPy calls take about a microsecond where
+tensor libraries take ten, and small models are made of calls. Knows neither prompts nor drafts, nor where the
+weights come from. Model families differ in the parts of a layer.
 
 Legend: M new positions, D width, H query heads, G key heads, C width of a head, F inner width, V vocabulary.
 """
@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ngram_builders.arrays import Floats
-from spd_lsp.models.numpy.kv_cache import EVERYTHING, Memory
+from ngram_builders.arrays import I64, Floats
+from spd_lsp.models.numpy.kv_cache import NO_WINDOW, AttentionCache
 from spd_lsp.models.numpy.linear import Linear
 
 Part = Callable[[Floats], Floats]
@@ -43,8 +42,8 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What does not show in the weights."""
+class DecoderConfig:
+    """What the weights do not show."""
 
     query_heads: int  # H
     key_heads: int  # G
@@ -53,14 +52,18 @@ class Shape:
     frequencies: Floats  # [C / 2], radians a position
     rotation_scale: float  # YaRN scales queries and keys
     max_positions: int
-    windows: Sequence[int] = ()  # of each layer: how many positions one sees, itself included; (): all
+    windows: Sequence[int] = ()  # of each layer: how many positions it sees, itself included; (): all
+
+    def windows_of(self, layers: int) -> Sequence[int]:
+        """The window of each layer."""
+        return self.windows or [NO_WINDOW] * layers
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The weights of a model and its shape."""
+    """The weights of a model and its configuration."""
 
-    shape: Shape
+    config: DecoderConfig
     embedding: Floats  # [V, D]
     layers: list[Layer]
     norm: Part  # [M, D] -> [M, D]
@@ -71,36 +74,35 @@ class Decoder:
         """How many numbers a pass reads, an embedding that is also the head counted once."""
         return sum(linear.size for layer in self.layers for linear in layer.linears) + self.head.size
 
-    def read(self, x: Floats, memory: Memory) -> Floats:
-        """One pass over new positions [M, D], which `memory` keeps. -> [M, D], normalised for the head."""
-        count, heads, width = len(x), self.shape.query_heads, self.shape.head_width
-        turned = heads + self.shape.key_heads
-        windows = self.shape.windows or [EVERYTHING] * len(self.layers)
-        cos, sin = rotation(self.shape, memory.reserve(count))  # [M, 1, 2, C / 2]
+    def read(self, x: Floats, cache: AttentionCache) -> Floats:
+        """One pass over new positions [M, D], added to the cache. -> [M, D], normalised for the head."""
+        count, heads, width = len(x), self.config.query_heads, self.config.head_width
+        rotated = heads + self.config.key_heads
+        windows = self.config.windows_of(len(self.layers))
+        cos, sin = _rotation(self.config, cache.reserve(count))  # [M, 1, 2, C / 2]
         for number, (layer, window) in enumerate(zip(self.layers, windows, strict=True)):
-            mixed = layer.queries_keys_values(layer.attention_norm(x))
-            qkv = mixed.reshape(count, -1, width)  # [M, H + 2 G, C]
+            qkv = layer.queries_keys_values(layer.attention_norm(x)).reshape(count, -1, width)  # [M, H + 2 G, C]
             if layer.query_norm is not None and layer.key_norm is not None:
                 qkv[:, :heads] = layer.query_norm(qkv[:, :heads])
-                qkv[:, heads:turned] = layer.key_norm(qkv[:, heads:turned])
-            qk = _rotate(qkv[:, :turned], cos, sin)
+                qkv[:, heads:rotated] = layer.key_norm(qkv[:, heads:rotated])
+            qk = _rotate(qkv[:, :rotated], cos, sin)
             qk[:, :heads] *= width**-0.5
-            found = memory.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, turned:], window)  # [M, H C]
-            x = x + layer.attention_out(found)
+            mixed = cache.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, rotated:], window)  # [M, H C]
+            x = x + layer.attention_out(mixed)
             x += layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
-        memory.advance(count)
+        cache.advance(count)
         return self.norm(x)
 
 
-def rotation(shape: Shape, positions: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _rotation(config: DecoderConfig, positions: I64) -> tuple[Floats, Floats]:
     """Cosines and signed sines of rotary embeddings, by halves of a head: [M, 1, 2, C / 2] twice."""
-    angles = positions[:, None].astype(np.float32) * shape.frequencies  # [M, C / 2]
-    cos, sin = np.cos(angles) * shape.rotation_scale, np.sin(angles) * shape.rotation_scale
+    angles = positions[:, None].astype(np.float32) * config.frequencies  # [M, C / 2]
+    cos, sin = np.cos(angles) * config.rotation_scale, np.sin(angles) * config.rotation_scale
     return np.stack([cos, cos], axis=1)[:, None], np.stack([-sin, sin], axis=1)[:, None]
 
 
 @dataclass(frozen=True, slots=True)
-class RootMeanSquare:
+class RMSNorm:
     """Normalisation by the root of the mean square over the last axis."""
 
     weight: Floats  # [D]
@@ -116,46 +118,46 @@ class RootMeanSquare:
 
 @dataclass(frozen=True, slots=True)
 class LayerNorm:
-    """The same around the mean, with a bias: what deviates from the mean has the variance as its mean square."""
+    """The same around the mean, with a bias: the mean square of deviations from the mean is the variance."""
 
-    scale: RootMeanSquare
+    scale: RMSNorm
     bias: Floats  # [D]
 
     def __call__(self, x: Floats) -> Floats:
         """[..., D] -> [..., D]."""
-        found = self.scale(x - np.add.reduce(x, axis=-1, keepdims=True) / np.float32(x.shape[-1]))
-        found += self.bias
-        return found
+        normal = self.scale(x - np.add.reduce(x, axis=-1, keepdims=True) / np.float32(x.shape[-1]))
+        normal += self.bias
+        return normal
 
 
 def _rotate(x: Floats, cos: Floats, sin: Floats) -> Floats:
-    """Turn each pair (first half, second half) of a head by its position's angle: [M, H, C] -> the same shape."""
+    """Rotate each pair (first half, second half) of a head by its position's angle: [M, H, C] -> [M, H, C]."""
     halves = x.reshape(*x.shape[:2], 2, -1)  # [M, H, 2, C / 2]
-    turned: Floats = halves * cos
-    turned += halves[:, :, ::-1] * sin
-    return turned.reshape(x.shape)
+    rotated: Floats = halves * cos
+    rotated += halves[:, :, ::-1] * sin
+    return rotated.reshape(x.shape)
 
 
-def gated(gate_up: Floats) -> Floats:
+def gated_silu(gate_up: Floats) -> Floats:
     """SiLU(gate) * up: [M, 2 F] -> [M, F]. By tanh, which does not overflow."""
     inner = gate_up.shape[1] // 2
     half = gate_up[:, :inner] * np.float32(0.5)
-    found: Floats = np.tanh(half)
-    found += 1
-    found *= half
-    found *= gate_up[:, inner:]
-    return found
+    y: Floats = np.tanh(half)
+    y += 1
+    y *= half
+    y *= gate_up[:, inner:]
+    return y
 
 
 def gelu(x: Floats) -> Floats:
-    """x times the normal distribution's share below x, by its approximation with tanh: [M, F] -> [M, F]."""
-    found: Floats = x * x
-    found *= np.float32(0.044715)
-    found += 1
-    found *= x
-    found *= np.float32((2 / np.pi) ** 0.5)
-    np.tanh(found, out=found)
-    found += 1
-    found *= x
-    found *= np.float32(0.5)
-    return found
+    """GELU in its approximation by tanh: [M, F] -> [M, F]."""
+    y: Floats = x * x
+    y *= np.float32(0.044715)
+    y += 1
+    y *= x
+    y *= np.float32((2 / np.pi) ** 0.5)
+    np.tanh(y, out=y)
+    y += 1
+    y *= x
+    y *= np.float32(0.5)
+    return y

@@ -1,71 +1,61 @@
-"""The NumPy decoder as an engine: ids and mixtures in, logits out."""
+"""The NumPy decoder as an engine: ids and mixtures in, logits out.
+
+Legend: B inputs, N rows and T positions of one of them, M = N T of its positions; D width, V vocabulary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Pass, Runner
+from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.models.numpy.decoder import Decoder
-from spd_lsp.models.numpy.joined_cache import Together
-from spd_lsp.models.numpy.kv_cache import Row, Rows
-from spd_lsp.models.topk import Mixture
+from spd_lsp.models.numpy.kv_cache import JoinedCache, KVCache
 
 
-class NumpyRunner(Runner):
-    """A decoder with the memory of some prompts."""
+class NumpyEngine(Engine):
+    """A decoder with some cached prompts."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
-        self.max_positions = decoder.shape.max_positions
+        self.max_positions = decoder.config.max_positions
         self.device = "cpu"
         super().__init__()
 
-    def empty(self) -> Row:
-        """As in `Runner`."""
-        shape = self.decoder.shape
-        return Row(len(self.decoder.layers), shape.key_heads, shape.head_width)
+    def new_cache(self) -> KVCache:
+        """As in `Engine`."""
+        config = self.decoder.config
+        return KVCache(len(self.decoder.layers), config.key_heads, config.head_width)
 
-    def superpose(self, rows: Sequence[Mixture]) -> Floats:
-        """As in `Runner`."""
-        embedding = self.decoder.embedding
-        mixed = [np.asarray(weights, embedding.dtype) @ embedding[list(ids)] for ids, weights in rows]
-        return np.stack(mixed)
-
-    def forward(self, embedded: Floats, cache: Row | Rows) -> Floats:
-        """As in `Runner`."""
-        return self.decoder.head(self.decoder.read(embedded, cache))
-
-    def read(self, ids: Sequence[Sequence[int]], cache: Row | Rows, *, last: bool = False) -> Floats:
-        """As in `Runner`."""
-        hidden = self.decoder.read(self.embed(ids), cache)
-        return self.decoder.head(asked(hidden, len(ids), last)).reshape(len(ids), -1, len(self.decoder.embedding))
-
-    def together(self, passes: Sequence[Pass]) -> list[Floats]:
-        """As in `Runner`, in one pass over the positions of all."""
-        inputs = [self.embed(one.ids) if one.embedded is None else one.embedded for one in passes]  # [M_i, D] each
-        counts = [len(x) for x in inputs]
-        memory = Together([one.cache for one in passes], counts)
-        hidden = np.split(self.decoder.read(np.concatenate(inputs), memory), np.cumsum(counts)[:-1])
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """As in `Engine`, in one pass over the positions of all."""
+        embeds = [self._embed(each) for each in inputs]  # B times [M, D]
+        counts = [len(x) for x in embeds]
+        cache = inputs[0].cache if len(inputs) == 1 else JoinedCache([each.cache for each in inputs], counts)
+        hidden = _split(self.decoder.read(np.concatenate(embeds), cache), counts)
         wanted = [
-            part if one.embedded is not None else asked(part, len(one.ids), one.last)
-            for one, part in zip(passes, hidden, strict=True)
+            x.reshape(len(each.ids), -1, x.shape[1])[:, -1] if each.last_only else x
+            for x, each in zip(hidden, inputs, strict=True)
         ]
-        logits = self.decoder.head(np.concatenate(wanted))
-        parts = np.split(logits, np.cumsum([len(part) for part in wanted])[:-1])
+        logits = _split(self.decoder.head(np.concatenate(wanted)), [len(x) for x in wanted])
         return [
-            part if one.embedded is not None else part.reshape(len(one.ids), -1, part.shape[1])
-            for one, part in zip(passes, parts, strict=True)
+            x.reshape(len(each.ids), -1, x.shape[1]) if each.ids else x
+            for x, each in zip(logits, inputs, strict=True)
         ]
 
-    def embed(self, ids: Sequence[Sequence[int]]) -> Floats:
-        """Ids of rows as positions: [N, T] -> [N T, D]."""
-        found: Floats = self.decoder.embedding[[token for row in ids for token in row]]
-        return found
+    def _embed(self, each: ForwardInput) -> Floats:
+        """The embeddings of an input's ids, or x~ = sum_i gamma_i z_i for each of its mixtures. [M, D]."""
+        embedding = self.decoder.embedding
+        if each.ids:
+            return np.asarray(embedding[[token for row in each.ids for token in row]])
+        return np.stack(
+            [np.asarray(weights, embedding.dtype) @ embedding[list(ids)] for ids, weights in each.mixtures]
+        )
 
 
-def asked(hidden: Floats, rows: int, last: bool) -> Floats:
-    """Of positions of rows [N T, D], those whose logits are asked for: all, or the last of each [N, D]."""
-    return hidden.reshape(rows, -1, hidden.shape[1])[:, -1] if last else hidden
+def _split(rows: Floats, counts: Sequence[int]) -> list[Floats]:
+    """Consecutive parts of so many rows each."""
+    return [rows[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True)]

@@ -1,7 +1,5 @@
 """Matrix products of a decoder's weights with a few positions at once.
 
-Comes in: positions as rows. Goes out: one row each. Knows nothing of models.
-
 Legend: M positions, I inputs, O outputs.
 """
 
@@ -13,8 +11,8 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 
-FEW = 2  # up to so many rows, reading the weights once for each beats packing them for a product of matrices
-_TILE = 4  # rows that BLAS computes at once: three cost more than four
+_MAX_SINGLE_ROWS = 2  # up to so many, reading the weights once for each beats packing them for a matrix product
+_BLAS_TILE = 4  # rows that BLAS computes at once: three cost more than four
 
 
 class Linear(Protocol):
@@ -36,18 +34,18 @@ class Dense:
 
     def __call__(self, x: Floats) -> Floats:
         """[M, I] -> [M, O]."""
-        if len(x) <= FEW:
-            out: Floats = np.empty((len(x), self.weight.shape[1]), self.weight.dtype)
-            for row, into in zip(x, out, strict=True):
-                np.dot(row, self.weight, out=into)
+        if len(x) <= _MAX_SINGLE_ROWS:
+            y: Floats = np.empty((len(x), self.weight.shape[1]), self.weight.dtype)
+            for row, out in zip(x, y, strict=True):
+                np.dot(row, self.weight, out=out)
         else:
-            out = np.dot(_filled(x), self.weight)[: len(x)]
+            y = np.dot(_padded(x), self.weight)[: len(x)]
         if self.bias is not None:
-            out += self.bias
-        return out
+            y += self.bias
+        return y
 
 
-def _filled(x: Floats) -> Floats:
-    """The same rows, with zeros after them up to whole tiles: [M, I] -> [M or a little more, I]."""
-    missing = -len(x) % _TILE
+def _padded(x: Floats) -> Floats:
+    """The same rows, then zeros up to whole tiles: [M, I] -> [M or a little more, I]."""
+    missing = -len(x) % _BLAS_TILE
     return np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)]) if missing else x

@@ -1,117 +1,157 @@
-"""Parameters with the names of a Llama or StarCoder2, put together as the weights of a NumPy decoder.
+"""Parameters named as in a Llama or StarCoder2, fused into the parts of a decoder.
 
-Comes in: how to find a parameter by its name, and whom to tell where it lies now. Goes out: a `Decoder`. What
-reads the same input is one matrix, so that a step makes fewer and longer products.
+Matrices that read the same input become one, so that a step makes fewer and longer products. What an engine makes
+of the names is its own: see `Weights`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Set
+from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.numpy.decoder import Decoder, Layer, LayerNorm, Part, RootMeanSquare, Shape, gated, gelu
+from spd_lsp.models.numpy.decoder import (
+    Decoder,
+    DecoderConfig,
+    Layer,
+    LayerNorm,
+    Part,
+    RMSNorm,
+    gated_silu,
+    gelu,
+)
 from spd_lsp.models.numpy.linear import Dense
 
-Find = Callable[[str], Floats | None]  # a parameter by its name
-Keep = Callable[[str, Floats], None]  # a weight's name, and the view of the fused matrix that holds it now
-
-# Parameters of a model and of each of its layers: those it must have and those it may have.
 EMBEDDING, NORM, HEAD = "model.embed_tokens", "model.norm", "lm_head"
-_NEEDED_IN_LAYER = (
+_LAYER = (
     *("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
     "post_attention_layernorm",
 )
-GATED_MLP, PLAIN_MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), ("mlp.c_fc", "mlp.c_proj")
-_NORMS_OF_HEADS = ("self_attn.q_norm", "self_attn.k_norm")
+_GATED_MLP, _PLAIN_MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), ("mlp.c_fc", "mlp.c_proj")
+_HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 
 
-class Unlike(Exception):
-    """The model is not of the shape that the NumPy decoder computes; says in what."""
+class UnsupportedModel(Exception):
+    """Why the NumPy and torch decoders cannot compute a model."""
 
 
-def compare_names(names: Set[str], layers: int) -> None:
-    """Raise `Unlike` if there are too few or other parameters."""
-    if layers > len(names):  # nothing is to be made for so many
-        raise Unlike(f"it has {layers} layers and {len(names)} parameters")
-    needed = {f"{EMBEDDING}.weight", f"{NORM}.weight"}
-    allowed = {f"{HEAD}.weight", f"{NORM}.bias"}  # no head where it is the embedding
-    for place in (f"model.layers.{number}." for number in range(layers)):
-        mlp = PLAIN_MLP if f"{place}{PLAIN_MLP[0]}.weight" in names else GATED_MLP
-        needed |= {f"{place}{name}.weight" for name in (*_NEEDED_IN_LAYER, *mlp)}
-        allowed |= {f"{place}{name}.bias" for name in (*_NEEDED_IN_LAYER, *mlp)}
-        allowed |= {f"{place}{name}.weight" for name in _NORMS_OF_HEADS}
-    for name in sorted(needed - names or names - needed - allowed)[:1]:
-        raise Unlike(f"it has {'no' if name in needed else 'a'} parameter {name}")
+def check_names(names: Set[str], layers: int) -> None:
+    """Raise `UnsupportedModel` unless the parameters are those of a decoder with so many layers."""
+    if layers > len(names):  # before anything is allocated for so many
+        raise UnsupportedModel(f"it has {layers} layers and {len(names)} parameters")
+    required = {f"{EMBEDDING}.weight", f"{NORM}.weight"}
+    optional = {f"{HEAD}.weight", f"{NORM}.bias"}  # no head where it is tied to the embedding
+    for prefix in (f"model.layers.{number}." for number in range(layers)):
+        mlp = _PLAIN_MLP if f"{prefix}{_PLAIN_MLP[0]}.weight" in names else _GATED_MLP
+        required |= {f"{prefix}{name}.weight" for name in (*_LAYER, *mlp)}
+        optional |= {f"{prefix}{name}.bias" for name in (*_LAYER, *mlp)}
+        optional |= {f"{prefix}{name}.weight" for name in _HEAD_NORMS}
+    for name in sorted(required - names or names - required - optional)[:1]:
+        raise UnsupportedModel(f"it has {'no' if name in required else 'a'} parameter {name}")
 
 
-class Assembly:
-    """Finds, fuses and tells."""
+class Weights(ABC):
+    """A model's parameters by name, and how an engine stores them."""
 
-    def __init__(self, find: Find, keep: Keep) -> None:
-        self.find = find
-        self.keep = keep
+    @abstractmethod
+    def find(self, name: str) -> Any:
+        """A parameter, or None."""
 
-    def decoder(self, layers: int, shape: Shape) -> Decoder:
-        """All weights."""
-        tied = self.find(f"{HEAD}.weight") is None
-        head = self.fuse(EMBEDDING if tied else HEAD)
-        embedding = head.weight.T if tied else self.vector(EMBEDDING)
-        blocks = [self.layer(f"model.layers.{number}.", shape.epsilon) for number in range(layers)]
-        return Decoder(shape, embedding, blocks, self.norm(NORM, shape.epsilon), head)
+    @abstractmethod
+    def norm(self, name: str) -> Any:
+        """A normalisation."""
 
-    def layer(self, place: str, epsilon: float) -> Layer:
-        """One block."""
+    @abstractmethod
+    def fuse(self, *names: str) -> Any:
+        """Linears that read the same input, as one."""
+
+    def get(self, name: str) -> Any:
+        """A parameter that must be there."""
+        parameter = self.find(name)
+        if parameter is None:
+            raise UnsupportedModel(f"it has no parameter {name}")
+        return parameter
+
+    def biases(self, names: tuple[str, ...]) -> list[Any]:
+        """The biases of linears that are fused: one for each, or none."""
+        biases = [bias for name in names if (bias := self.find(f"{name}.bias")) is not None]
+        if len(biases) not in (0, len(names)):
+            raise UnsupportedModel("some of its linears have biases")
+        return biases
+
+    def layer_parts(self, number: int, gated: Any, plain: Any) -> dict[str, Any]:
+        """The parts of one block by the names that both `Layer` classes give them; the two are activations."""
+        prefix = f"model.layers.{number}."
         query_norm, key_norm = (
-            self.norm(f"{place}{name}", epsilon) if self.has(f"{place}{name}") else None
-            for name in _NORMS_OF_HEADS
+            None if self.find(f"{prefix}{name}.weight") is None else self.norm(f"{prefix}{name}")
+            for name in _HEAD_NORMS
         )
-        has_gate = self.has(f"{place}{GATED_MLP[0]}")
-        *up, down = (f"{place}{name}" for name in (GATED_MLP if has_gate else PLAIN_MLP))
-        return Layer(
-            attention_norm=self.norm(f"{place}input_layernorm", epsilon),
-            queries_keys_values=self.fuse(*(f"{place}self_attn.{name}_proj" for name in "qkv")),
-            query_norm=query_norm,
-            key_norm=key_norm,
-            attention_out=self.fuse(f"{place}self_attn.o_proj"),
-            mlp_norm=self.norm(f"{place}post_attention_layernorm", epsilon),
-            up=self.fuse(*up),
-            activate=gated if has_gate else gelu,
-            down=self.fuse(down),
-        )
+        has_gate = self.find(f"{prefix}{_GATED_MLP[0]}.weight") is not None
+        *up, down = (f"{prefix}{name}" for name in (_GATED_MLP if has_gate else _PLAIN_MLP))
+        return {
+            "attention_norm": self.norm(f"{prefix}input_layernorm"),
+            "queries_keys_values": self.fuse(*(f"{prefix}self_attn.{name}_proj" for name in "qkv")),
+            "query_norm": query_norm,
+            "key_norm": key_norm,
+            "attention_out": self.fuse(f"{prefix}self_attn.o_proj"),
+            "mlp_norm": self.norm(f"{prefix}post_attention_layernorm"),
+            "up": self.fuse(*up),
+            "activate": gated if has_gate else plain,
+            "down": self.fuse(down),
+        }
 
-    def norm(self, name: str, epsilon: float) -> Part:
-        """A normalisation: one with a bias is around the mean."""
-        scale, bias = RootMeanSquare(self.vector(name), epsilon), self.find(f"{name}.bias")
+    @property
+    def head(self) -> str:
+        """The name of the head, which may be the embedding."""
+        return EMBEDDING if self.find(f"{HEAD}.weight") is None else HEAD
+
+
+class NumpyWeights(Weights):
+    """Parameters as arrays, stored in single precision."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Floats | None],
+        epsilon: float,
+        moved: Callable[[str, Floats], None] = lambda name, weight: None,
+    ) -> None:
+        """`find` returns a parameter by name; `moved` is given the view of a fused matrix that now holds it."""
+        self._find = find
+        self.epsilon = epsilon
+        self.moved = moved
+
+    def find(self, name: str) -> Floats | None:
+        """As in `Weights`."""
+        return self._find(name)
+
+    def norm(self, name: str) -> Part:
+        """As in `Weights`; one with a bias is around the mean."""
+        scale, bias = RMSNorm(self.array(f"{name}.weight"), self.epsilon), self.find(f"{name}.bias")
         return scale if bias is None else LayerNorm(scale, np.asarray(bias, np.float32))
 
     def fuse(self, *names: str) -> Dense:
-        """Several linears that read the same input as one, [I, O]."""
-        sizes = [self.there(f"{name}.weight").shape for name in names]
+        """As in `Weights`. The matrix is [I, O]."""
+        sizes = [self.get(f"{name}.weight").shape for name in names]
         weight: Floats = np.empty((sizes[0][1], sum(size[0] for size in sizes)), np.float32)
         start = 0
         for name, (outputs, _) in zip(names, sizes, strict=True):
             columns = weight[:, start : start + outputs]
-            columns[:] = self.there(f"{name}.weight").T
-            self.keep(f"{name}.weight", columns.T)
+            columns[:] = self.get(f"{name}.weight").T
+            self.moved(f"{name}.weight", columns.T)
             start += outputs
-        biases = [bias for name in names if (bias := self.find(f"{name}.bias")) is not None]
-        if len(biases) not in (0, len(names)):
-            raise Unlike("some of its linears have biases")
+        biases = self.biases(names)
         return Dense(weight, np.concatenate(biases, dtype=np.float32) if biases else None)
 
-    def vector(self, name: str) -> Floats:
+    def array(self, name: str) -> Floats:
         """A parameter as it is, in single precision."""
-        return np.asarray(self.there(f"{name}.weight"), np.float32)
+        return np.asarray(self.get(name), np.float32)
 
-    def has(self, name: str) -> bool:
-        """Whether there is such a part."""
-        return self.find(f"{name}.weight") is not None
-
-    def there(self, name: str) -> Floats:
-        """A parameter that must be there."""
-        found = self.find(name)
-        if found is None:
-            raise Unlike(f"it has no parameter {name}")
-        return found
+    def decoder(self, layers: int, config: DecoderConfig) -> Decoder:
+        """All parts."""
+        head = self.fuse(self.head)
+        embedding = head.weight.T if self.head == EMBEDDING else self.array(f"{EMBEDDING}.weight")
+        blocks = [Layer(**self.layer_parts(number, gated_silu, gelu)) for number in range(layers)]
+        return Decoder(config, embedding, blocks, self.norm(NORM), head)

@@ -1,1 +1,1 @@
-"""The torch engine: the same shapes on any device, with captured steps on CUDA."""
+"""The torch engine: passes of fixed shapes on any device, captured as graphs on CUDA."""

@@ -1,12 +1,12 @@
-"""Where a device keeps what attention remembers: rows that passes read, and tensors of texts at rest.
+"""The KV cache of a device: slots that passes read, and backups of sequences that were evicted from them.
 
-A text that is read stands in a row of the stage, whose address never changes while a pass over it may be replayed;
-rows in use stand side by side. When others need the row, the text goes home to a tensor of its own, and the
-positions that are there already are not copied again. Knows nothing of weights.
+A sequence that is read occupies a slot of the pool, whose address never changes while a graph over it may be
+replayed; slots in use are contiguous. When another sequence needs the slot, the sequence is evicted to a tensor of
+its own; positions that were backed up before are not copied again. Knows nothing about weights.
 
-Any thread may crop and fork a text; all else happens in the one thread that computes.
+Any thread may crop and fork a sequence; everything else happens in the one thread that computes.
 
-Legend: R rows, G key heads, C width of a head, room: positions a row has memory for.
+Legend: S slots, G key heads, C width of a head, capacity: positions that a slot has memory for.
 """
 
 from __future__ import annotations
@@ -18,164 +18,159 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_AT_HOME = 128  # positions; homes grow by as many at least
+_BACKUP_STEP = 128  # positions; backups have a multiple of them
 
 
-class Stage:
-    """Rows that passes read. The last is for positions that fill a shape up; nobody looks at it."""
+class SlotPool:
+    """Slots that passes read. One more is for padding; nobody reads it."""
 
     def __init__(self, layers: int, heads: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.layers, self.heads, self.width = layers, heads, width
         self.dtype, self.device = dtype, device
         self.lock = threading.RLock()
-        self.standing: list[weakref.ref[Text] | None] = []  # by row
-        self.room = 0
-        self.held = self.memory(0, 0)  # [keys or values, layers, R + 1, G, room, C]
-        self.moves = 0  # how often the whole stage has changed its address
+        self.occupants: list[weakref.ref[CachedSequence] | None] = []  # by slot
+        self.capacity = 0
+        self.kv = self._allocate(0, 0)  # [keys or values, layers, S + 1, G, capacity, C]
+        self.reallocations = 0  # after which graphs know an old address
 
-    def memory(self, rows: int, room: int) -> Tensor:
+    def _allocate(self, slots: int, capacity: int) -> Tensor:
         """Zeros: what is hidden from attention must still be a number."""
-        shape = (2, self.layers, rows + 1, self.heads, room, self.width)
+        shape = (2, self.layers, slots + 1, self.heads, capacity, self.width)
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     @property
-    def rows(self) -> int:
-        """R."""
-        return len(self.standing)
+    def size(self) -> int:
+        """S."""
+        return len(self.occupants)
 
-    def grow(self, rows: int, room: int) -> None:
-        """Make sure that there are so many rows with so much room each."""
-        if rows <= self.rows and room <= self.room:
+    def grow(self, slots: int, capacity: int) -> None:
+        """Make sure that there are at least so many slots of such a capacity."""
+        if slots <= self.size and capacity <= self.capacity:
             return
-        rows, room = max(rows, self.rows), max(room, self.room)
-        wider = self.memory(rows, room)
-        wider[:, :, : self.rows, :, : self.room] = self.held[:, :, : self.rows]
-        self.held, self.room = wider, room
-        self.standing += [None] * (rows - self.rows)
-        self.moves += 1
+        slots, capacity = max(slots, self.size), max(capacity, self.capacity)
+        grown = self._allocate(slots, capacity)
+        grown[:, :, : self.size, :, : self.capacity] = self.kv[:, :, : self.size]
+        self.kv, self.capacity = grown, capacity
+        self.occupants += [None] * (slots - self.size)
+        self.reallocations += 1
 
-    def stands(self, row: int) -> Text | None:
-        """Who stands in a row."""
-        there = self.standing[row]
-        return None if there is None else there()
+    def occupant(self, slot: int) -> CachedSequence | None:
+        """The sequence in a slot."""
+        reference = self.occupants[slot]
+        return None if reference is None else reference()
 
-    def admit(self, texts: Sequence[Text], side_by_side: bool = False) -> None:
-        """Have each text stand in a row; `side_by_side`: in the first rows, as many as there are texts."""
-        allowed = range(len(texts) if side_by_side else self.rows)
-        waiting = [text for text in texts if text.row not in allowed]
-        taken = {text.row for text in texts}
-        free = [row for row in allowed if row not in taken]
-        free.sort(key=lambda row: self.stands(row) is not None)  # those that nobody stands in first
-        for text, row in zip(waiting, free, strict=False):
-            self.put(text, row)
+    def assign(self, sequences: Sequence[CachedSequence], contiguous: bool = False) -> None:
+        """Give each sequence a slot; `contiguous`: the first slots, as many as there are sequences."""
+        allowed = range(len(sequences) if contiguous else self.size)
+        waiting = [sequence for sequence in sequences if sequence.slot not in allowed]
+        taken = {sequence.slot for sequence in sequences}
+        free = [slot for slot in allowed if slot not in taken]
+        free.sort(key=lambda slot: self.occupant(slot) is not None)  # empty ones first
+        for sequence, slot in zip(waiting, free, strict=False):
+            self._load(sequence, slot)
 
-    def put(self, text: Text, row: int) -> None:
-        """Bring a text to a row; who stands there goes home."""
-        if (there := self.stands(row)) is not None:
-            there.go_home()
-        source = text.origin or text
-        if text.written:
-            self.held[:, :, row, :, : text.written] = source.memory()[..., : text.written, :]
-        if text.row is not None:
-            self.standing[text.row] = None
-        text.row, text.origin = row, None
-        self.standing[row] = weakref.ref(text)
+    def _load(self, sequence: CachedSequence, slot: int) -> None:
+        """Bring a sequence into a slot, and evict its occupant."""
+        if (occupant := self.occupant(slot)) is not None:
+            occupant.evict()
+        if sequence.stored:
+            source = sequence.parent or sequence
+            self.kv[:, :, slot, :, : sequence.stored] = source.kv()[..., : sequence.stored, :]
+        if sequence.slot is not None:
+            self.occupants[sequence.slot] = None
+        sequence.slot, sequence.parent = slot, None
+        self.occupants[slot] = weakref.ref(sequence)
 
 
-class Text:
-    """Keys and values of one text, wherever they are. A cache as engines keep it."""
+class CachedSequence:
+    """Keys and values of one sequence, wherever they are: the `Cache` of a prompt."""
 
-    def __init__(self, stage: Stage, origin: Text | None = None) -> None:
-        """`origin`: the text that this one begins as, until it first stands in a row of its own."""
-        self.stage = stage
-        self.origin = origin
-        self.length: int = origin.length if origin else 0  # positions that count
-        self.written = self.length  # and with those of a pass that others are still being made with
-        self.row: int | None = None
-        self.home: Tensor | None = None  # [keys or values, layers, G, room, C]
-        self.at_home = 0  # positions that are there
+    def __init__(self, pool: SlotPool, parent: CachedSequence | None = None) -> None:
+        """`parent`: the sequence that this one continues, until it gets a slot of its own."""
+        self.pool = pool
+        self.parent = parent
+        self.length: int = parent.length if parent else 0  # positions that count
+        self.stored = self.length  # and those of a pass whose other parts are still being computed
+        self.slot: int | None = None
+        self.backup: Tensor | None = None  # [keys or values, layers, G, capacity, C]
+        self.backed_up = 0  # positions in the backup
 
     def crop(self, length: int) -> None:
-        """Forget all positions from `length` on."""
-        with self.stage.lock:
-            self.length = self.written = min(self.length, length)
-            self.at_home = min(self.at_home, length)
+        """Drop all positions from `length` on."""
+        with self.pool.lock:
+            self.length = self.stored = min(self.length, length)
+            self.backed_up = min(self.backed_up, length)
 
     @torch.inference_mode()
-    def fork(self, length: int) -> Text:
-        """Another text with the same first positions."""
-        other = Text(self.stage)
-        with self.stage.lock:
-            other.length = other.written = length
+    def fork(self, length: int) -> CachedSequence:
+        """A copy of the first positions, as a backup."""
+        forked = CachedSequence(self.pool)
+        with self.pool.lock:
+            forked.length = forked.stored = length
             if length:
-                other.make_home(length)
-                assert other.home is not None
-                other.home[..., :length, :] = self.memory()[..., :length, :]
-                other.at_home = length
-        return other
+                forked._back_up(self.kv(), length)
+        return forked
 
-    def rows(self, parents: Sequence[int]) -> Texts:
-        """As many texts as there are parents, which go on from this one."""
-        return Texts([Text(self.stage, self) for _ in parents], self.length)
+    def select_rows(self, parents: Sequence[int]) -> SequenceRows:
+        """As many sequences as there are parents, all of which continue this one."""
+        return SequenceRows([CachedSequence(self.pool, self) for _ in parents], self.length)
 
-    def memory(self) -> Tensor:
-        """Where its positions are. [keys or values, layers, G, room, C]."""
-        if self.row is not None:
-            return self.stage.held[:, :, self.row]
-        assert self.home is not None
-        return self.home
+    def kv(self) -> Tensor:
+        """Where its positions are. [keys or values, layers, G, capacity, C]."""
+        if self.slot is not None:
+            return self.pool.kv[:, :, self.slot]
+        assert self.backup is not None
+        return self.backup
 
-    def make_home(self, length: int) -> None:
-        """Have room at home for so many positions."""
-        if self.home is not None and self.home.shape[3] >= length:
-            return
-        stage = self.stage
-        shape = (2, stage.layers, stage.heads, -(-length // _AT_HOME) * _AT_HOME, stage.width)
-        wider = torch.empty(shape, dtype=stage.dtype, device=stage.device)
-        if self.home is not None:
-            wider[..., : self.at_home, :] = self.home[..., : self.at_home, :]
-        self.home = wider
+    def evict(self) -> None:
+        """Leave the slot."""
+        assert self.slot is not None
+        if self.stored > self.backed_up:
+            self._back_up(self.kv(), self.stored)
+        self.pool.occupants[self.slot], self.slot = None, None
 
-    def go_home(self) -> None:
-        """Leave the stage."""
-        assert self.row is not None
-        if self.written > self.at_home:
-            self.make_home(self.written)
-            assert self.home is not None
-            new = slice(self.at_home, self.written)
-            self.home[..., new, :] = self.memory()[..., new, :]
-            self.at_home = self.written
-        self.stage.standing[self.row], self.row = None, None
+    def _back_up(self, kv: Tensor, length: int) -> None:
+        """Copy positions up to `length`, as far as they are not in the backup."""
+        if self.backup is None or self.backup.shape[3] < length:
+            pool = self.pool
+            shape = (2, pool.layers, pool.heads, -(-length // _BACKUP_STEP) * _BACKUP_STEP, pool.width)
+            grown = torch.empty(shape, dtype=pool.dtype, device=pool.device)
+            if self.backup is not None:
+                grown[..., : self.backed_up, :] = self.backup[..., : self.backed_up, :]
+            self.backup = grown
+        new = slice(self.backed_up, length)
+        self.backup[..., new, :] = kv[..., new, :]
+        self.backed_up = length
 
 
-class Texts:
-    """N texts that begin alike, for the rows of drafts."""
+class SequenceRows:
+    """N sequences that continue one prefix: the `Cache` of drafts."""
 
-    def __init__(self, texts: list[Text], shared: int) -> None:
-        self.texts = texts
-        self.shared = shared  # positions that are the same in all
-        self.parents: Sequence[int] = range(len(texts))  # whom each goes on from, in the next pass
+    def __init__(self, sequences: list[CachedSequence], prefix: int) -> None:
+        self.sequences = sequences
+        self.prefix = prefix  # positions that are the same in all
+        self.parents: Sequence[int] = range(len(sequences))  # which one each continues, in the next pass
 
-    def rows(self, parents: Sequence[int]) -> Texts:
-        """Text i goes on as text `parents[i]` is now; there may be more or fewer."""
+    def select_rows(self, parents: Sequence[int]) -> SequenceRows:
+        """Sequence i becomes what sequence `parents[i]` is now; there may be more or fewer."""
         self.parents = list(parents)
         return self
 
-    def admit(self) -> None:
-        """Have all stand on the stage, each as the one it goes on from."""
-        old, stage, count = self.texts, self.texts[0].stage, len(self.parents)
-        more = [Text(stage, old[parent]) for parent in self.parents[len(old) :]]
-        stage.grow(len(old) + len(more), 0)
-        stage.admit([*old, *more])
+    def assign_slots(self) -> None:
+        """Give each sequence a slot, with what the one that it continues has."""
+        old, pool, count = self.sequences, self.sequences[0].pool, len(self.parents)
+        added = [CachedSequence(pool, old[parent]) for parent in self.parents[len(old) :]]
+        pool.grow(len(old) + len(added), 0)
+        pool.assign([*old, *added])
         kept = old[:count]
         changed = [
-            (text, old[parent])
-            for text, parent in zip(kept, self.parents, strict=False)
-            if text is not old[parent]
+            (sequence, old[parent])
+            for sequence, parent in zip(kept, self.parents, strict=False)
+            if sequence is not old[parent]
         ]
         if changed:
-            tail = slice(self.shared, old[0].length)
-            to, come_from = ([text.row for text in side] for side in zip(*changed, strict=True))
-            stage.held[:, :, to, :, tail] = stage.held[:, :, come_from, :, tail]
-        self.texts = [*kept, *more]
+            tail = slice(self.prefix, old[0].length)
+            to, source = ([sequence.slot for sequence in side] for side in zip(*changed, strict=True))
+            pool.kv[:, :, to, :, tail] = pool.kv[:, :, source, :, tail]
+        self.sequences = [*kept, *added]
         self.parents = range(count)

@@ -1,8 +1,7 @@
-"""Whether a model on a GPU runs in the torch decoder, with steps captured as one launch, or in transformers.
+"""Whether a model on a GPU runs in the torch decoder, with captured steps, or in transformers.
 
-Comes in: the reference and its network. Goes out: the engine. Half precision hides small mistakes behind rounding:
-so a small network of the same kind is compared in single precision, and then what was loaded as far as rounding
-lets one see. No GPU has run this.
+Half precision hides small mistakes behind rounding: so a small network of the same architecture is compared in
+single precision first, and then the loaded one as far as rounding permits. No GPU has run this.
 """
 
 from __future__ import annotations
@@ -17,52 +16,55 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Runner
-from spd_lsp.models.numpy.convert import windows_of
-from spd_lsp.models.numpy.weights import Unlike
-from spd_lsp.models.self_test import ROUNDING, SHORT, expect, fault, probe, readings, whole
+from spd_lsp.models.base import Engine
+from spd_lsp.models.numpy.convert import layer_windows
+from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.self_test import (
+    ROUNDING,
+    SHORT_WINDOW,
+    all_logits,
+    find_mismatch,
+    probe_ids,
+    probe_reference,
+    read_every_way,
+)
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import Capture, CudaCapture
-from spd_lsp.models.torch.engine import TorchRunner
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.torch.engine import TorchEngine
+from spd_lsp.models.transformers_engine import TransformersEngine
 
-_USUAL = (1024, 1536)  # lengths up to which prompts are looked at, and which are captured before anybody waits
-_OF_OWN = 8  # how many times as far as from itself the reference may be from another engine; measured: up to 3.5
-_STEPS = 4  # of rounding that are allowed in any case; where up to 4 were measured, the reference strayed as well
-VOCABULARY, WIDTH = 64, 8  # of a small network, and of its heads
-FEW = 20, 60  # logits that choosing three drafts needs: likely tokens, and those that n-grams propose
+_USUAL_LENGTHS = (1024, 1536)  # of prompts, whose steps are captured before anybody waits
+_MAX_OWN_ERRORS = 8  # allowed difference relative to the reference's from itself; measured: up to 3.5
+_MAX_ULPS = 4  # allowed difference in any case; where up to 4 were measured, the reference differed as well
+_VOCABULARY, _HEAD_WIDTH = 64, 8  # of the small network
+_K, _EXTRA = 20, 60  # logits that choosing three drafts needs
 _TRIALS = 5
 
 
 def on_gpu(
-    reference: Runner,
+    reference: Engine,
     network: Any,
     report: Callable[[str], None],
     capture: Callable[[torch.device], Capture | None] = CudaCapture,
-) -> Runner:
+) -> Engine:
     """The torch engine with the network's weights if it predicts what the reference predicts, or the reference."""
     try:
-        if found := _unlikeness(network.config):
-            raise Unlike(found)
-        engine = TorchRunner(convert(network), capture(network.device), report)
-        found = mistake(engine, reference)
-        if not found:
-            engine.selects = quicker_to_select(engine)
-            engine.warm_up(_USUAL)
-    except Unlike as reason:
-        found = str(reason)
-    except RuntimeError as error:  # of CUDA, or too little memory for a second engine
-        found = str(error).splitlines()[0]
-    if found:
-        report(f"runs in transformers: {found}")
+        _check_architecture(network.config)
+        engine = TorchEngine(convert(network), capture(network.device), report)
+        if mismatch := find_gpu_mismatch(engine, reference):
+            raise UnsupportedModel(mismatch)
+        engine.selects_on_device = selecting_is_faster(engine)
+        engine.warm_up(_USUAL_LENGTHS)
+    except (UnsupportedModel, RuntimeError) as error:  # also of CUDA, or too little memory for a second engine
+        report(f"runs in transformers: {str(error).splitlines()[0]}")
         return reference
     return engine
 
 
-def _unlikeness(config: Any) -> str:
-    """In what a small network of this kind differs from the torch decoder in single precision; "" if in nothing.
+def _check_architecture(config: Any) -> None:
+    """Raise `UnsupportedModel` if a small network of this architecture differs in single precision.
 
-    It has as many layers and heads, since kinds may treat each in its own way.
+    It has as many layers and heads, which architectures may treat each in its own way.
     """
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(0)
@@ -72,63 +74,63 @@ def _unlikeness(config: Any) -> str:
                 parameter.data.normal_(0, 2 * parameter.shape[-1] ** -0.5)
             else:
                 parameter.data += 0.2 * torch.randn_like(parameter)
-        differs = fault(TorchRunner(convert(network)), expect(CausalModel(network), VOCABULARY))
-    return f"in single precision, {differs}" if differs else ""
+        probe = probe_reference(TransformersEngine(network), _VOCABULARY)
+        if mismatch := find_mismatch(TorchEngine(convert(network)), probe):
+            raise UnsupportedModel(f"in single precision, {mismatch}")
 
 
 def _small_network(config: Any) -> Any:
-    """The same kind with narrow heads and few tokens; raises `Unlike` for what cannot be made small."""
+    """The same architecture with narrow heads and few tokens; `UnsupportedModel` if it cannot be made small."""
     small = copy.deepcopy(config)
     try:
-        small.hidden_size = WIDTH * small.num_attention_heads
+        small.hidden_size = _HEAD_WIDTH * small.num_attention_heads
         small.intermediate_size = 2 * small.hidden_size
-        small.head_dim, small.vocab_size, small.pad_token_id = WIDTH, VOCABULARY, None
-        if windows_of(small):
-            small.sliding_window = SHORT
+        small.head_dim, small.vocab_size, small.pad_token_id = _HEAD_WIDTH, _VOCABULARY, None
+        if layer_windows(small):
+            small.sliding_window = SHORT_WINDOW
         return AutoModelForCausalLM.from_config(small, dtype=torch.float32)  # type: ignore[no-untyped-call]
-    except Exception as error:  # each kind has ways of its own to refuse
-        raise Unlike(f"no small model of its kind can be made ({str(error).splitlines()[0]})") from error
+    except Exception as error:  # each architecture has its own ways to refuse
+        raise UnsupportedModel(f"no small model of its kind can be made ({str(error).splitlines()[0]})") from error
 
 
-def mistake(engine: TorchRunner, reference: Runner) -> str:
-    """In which way of reading a probe an engine is not the reference; "" if in none.
+def find_gpu_mismatch(engine: TorchEngine, reference: Engine) -> str:
+    """The way of reading a probe in which an engine differs from the reference; "" if there is none.
 
-    Both round, and the reference by itself differs between two ways of reading.
+    Both round, and the reference itself differs between two ways of reading.
     """
-    ids = probe(len(engine.decoder.embedding))
-    expected = whole(reference, ids)
-    own = max(distance(logits, expected[places]) for _, places, logits in readings(reference, ids))
-    allowed = max(_OF_OWN * own, _STEPS * torch.finfo(engine.decoder.embedding.dtype).eps, ROUNDING)
-    for way, places, logits in readings(engine, ids):
-        differs = distance(logits, expected[places])
-        if not differs < allowed:  # not a number is a fault as well
-            return f"on the GPU, {way} differs by {differs:.1%}, and {allowed:.1%} would be rounding"
+    ids = probe_ids(engine.vocabulary)
+    expected = all_logits(reference, ids)
+    own = max(distance(logits, expected[positions]) for _, positions, logits in read_every_way(reference, ids))
+    allowed = max(_MAX_OWN_ERRORS * own, _MAX_ULPS * torch.finfo(engine.decoder.embedding.dtype).eps, ROUNDING)
+    for way, positions, logits in read_every_way(engine, ids):
+        error = distance(logits, expected[positions])
+        if not error < allowed:  # NaN is a mismatch as well
+            return f"on the GPU, {way} differs by {error:.1%}, and {allowed:.1%} would be rounding"
     return ""
 
 
-def quicker_to_select(engine: TorchRunner, clock: Callable[[], float] = time.perf_counter) -> bool:
-    """Whether a step takes less time if the device finds the few logits that choosing needs, and finds the same.
+def selecting_is_faster(engine: TorchEngine, clock: Callable[[], float] = time.perf_counter) -> bool:
+    """Whether a step takes less time if the device selects the few logits that are needed, and selects the same.
 
-    Otherwise all logits come to the host, which chooses among them: better on a slow device with few tokens.
+    Otherwise all logits come to the host, which selects: better on a slow device with a small vocabulary.
     """
-    r, asked = FEW
-    ids, weights = probe(len(engine.decoder.embedding))[:SHORT], np.full(3, 1 / 3)
-    theirs = np.arange(asked) % engine.vocabulary
-    found: dict[bool, tuple[Floats, list[float]]] = {}
-    for _ in range(1 + _TRIALS):  # the first is a warm-up: it captures
-        for selects in (False, True):
-            engine.selects = selects
+    ids, weights = probe_ids(engine.vocabulary)[:SHORT_WINDOW], np.full(3, 1 / 3)
+    extra_ids = np.arange(_EXTRA) % engine.vocabulary
+    logits: dict[bool, Floats] = {}
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(1 + _TRIALS):  # the first captures
+        for on_device in (False, True):
+            engine.selects_on_device = on_device
             engine.prefill(ids)
             started = clock()
-            said = engine.step_likeliest(ids[:3], weights, r, theirs)
-            taken = clock() - started
-            logits = np.concatenate([said.logits, said.asked, [said.log_z]])
-            found[selects] = logits, [*found.get(selects, (logits, []))[1], taken]
-    (whole, slow), (few, quick) = found[False], found[True]
-    return np.allclose(few, whole, rtol=ROUNDING, atol=ROUNDING) and min(quick[1:]) < min(slow[1:])
+            selected = engine.step_top_k(ids[:3], weights, _K, extra_ids)
+            times[on_device].append(clock() - started)
+            logits[on_device] = np.concatenate([selected.logits, selected.extra_logits, [selected.log_z]])
+    same = np.allclose(logits[True], logits[False], rtol=ROUNDING, atol=ROUNDING)
+    return same and min(times[True][1:]) < min(times[False][1:])
 
 
-def distance(found: Floats, expected: Floats) -> float:
+def distance(logits: Floats, expected: Floats) -> float:
     """How far logits are from those expected, relative to their spread: [T, V] twice. Constants do not count."""
-    a, b = (logits - logits.mean(axis=-1, keepdims=True) for logits in (found, expected))
+    a, b = (each - each.mean(axis=-1, keepdims=True) for each in (logits, expected))
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))

@@ -61,10 +61,10 @@ def test_what_the_model_and_ngrams_take_is_a_part_of_the_whole(contest):
 def test_a_contender_reads_the_whole_prompt_again_each_time(name):
     model = TinyModel()
     cut = []
-    model.slots, model.crop = ["another text's", "this one"], cut.append
+    model.prompts, model.crop = ["another text's", "this one"], cut.append
     run(name, 2, Contest(model, None, (1, 2, 3), TOKENS))
     assert cut == [0]
-    assert model.slots == ["this one"]
+    assert model.prompts == ["this one"]
     assert model.passes == TOKENS
 
 

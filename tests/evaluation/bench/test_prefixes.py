@@ -11,7 +11,7 @@ class Reader:
     def __init__(self):
         self.held = []
         self.read = []
-        self.slots = [self]
+        self.prompts = [self]
 
     def crop(self, length):
         self.held = self.held[:length]

@@ -24,7 +24,7 @@ def run_of(seconds: float) -> Run:
 @pytest.fixture
 def found() -> Found:
     machine = {"processor": "Abacus 3000, 2 cores", "device": "cpu"}
-    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "CausalModel", "llama.cpp": "left out"}
+    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "NumpyEngine", "llama.cpp": "left out"}
     result = Found(asked, machine, ("0.1", "0.2"), weights=20_000_000, prompt=512)
     for name, k in contenders([1, 3]):
         noise = (0.9, 1.1, 0.95, 1.05) if name == "superposed" else (1, 1, 1, 1)

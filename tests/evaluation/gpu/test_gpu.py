@@ -13,7 +13,7 @@ from spd_lsp.evaluation.gpu.command import gpu
 from spd_lsp.evaluation.gpu.measure import ARMS, SERVED, Asked, Found, bandwidth, longest, measure
 from spd_lsp.evaluation.gpu.report import report_of
 from spd_lsp.evaluation.gpu.subject import SHAPES, compile_steps, prepare
-from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.models.torch.engine import TorchEngine
 from tests.models.torch.test_engine import Traced
 
 TINY = Asked("tiny", "cpu", context=48, tokens=3, repeat=2, rows=(1, 4), editors=(1, 3), requests=2)
@@ -24,7 +24,7 @@ def found():
     subject = prepare(TINY.shape, TINY.device, longest(TINY), compiled=False)
     assert subject.remarks == []
     subject.engine.capture = Traced()
-    found = Found(dataclasses.asdict(TINY), {"device": "cpu"}, "TorchRunner", [], subject.weights)
+    found = Found(dataclasses.asdict(TINY), {"device": "cpu"}, "TorchEngine", [], subject.weights)
     measure(subject, TINY, found, lambda text: None)
     return found
 
@@ -72,7 +72,7 @@ def test_the_command_writes_what_it_found(tmp_path):
     out = tmp_path / "found.json"
     result = CliRunner().invoke(gpu, [*flags.split(), "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert json.loads(out.read_text())["data"]["engine"].startswith("TorchRunner, ")
+    assert json.loads(out.read_text())["data"]["engine"].startswith("TorchEngine, ")
     assert "not captured" in result.output
 
 
@@ -111,12 +111,12 @@ def test_compiled_steps_take_the_place_of_plain_ones(monkeypatch):
     subject = prepare("tiny", "cpu", 40, compiled=False)
     monkeypatch.setattr("torch.compile", lambda work, **how: how)
     compile_steps(subject.engine)
-    assert subject.engine.decode_again["fullgraph"]
+    assert subject.engine.read_recurring["fullgraph"]
 
 
 def test_an_engine_that_would_not_be_chosen_is_measured_and_said_so(monkeypatch):
     reason = "one pass differs by 2.0%"
-    monkeypatch.setattr("spd_lsp.models.torch.select.mistake", lambda engine, reference: reason)
+    monkeypatch.setattr("spd_lsp.models.torch.select.find_gpu_mismatch", lambda engine, reference: reason)
     subject = prepare("tiny", "cpu", 40, compiled=False)
-    assert isinstance(subject.engine, TorchRunner)
+    assert isinstance(subject.engine, TorchEngine)
     assert subject.remarks == ["runs in transformers: one pass differs by 2.0%"]

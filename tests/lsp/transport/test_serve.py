@@ -180,7 +180,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
 
 
 def test_a_model_is_opened_once_and_a_failure_is_tried_again():
-    from spd_lsp.models.transformers_engine import CausalModel
+    from spd_lsp.models.transformers_engine import TransformersEngine
 
     opened: list[str] = []
 
@@ -188,7 +188,7 @@ def test_a_model_is_opened_once_and_a_failure_is_tried_again():
         opened.append(device)
         if len(opened) == 1:
             raise UserError("no")
-        return CausalModel(random_network(next(iter(FAST.values()))))
+        return TransformersEngine(random_network(next(iter(FAST.values()))))
 
     shared = SharedModel(open_model)
     with pytest.raises(UserError):
@@ -196,4 +196,4 @@ def test_a_model_is_opened_once_and_a_failure_is_tried_again():
     first, second = (shared.seat(Path("m"), "cpu", print) for _ in range(2))
     assert opened == ["cpu", "cpu"]
     assert first is not second
-    assert first.shared is second.shared
+    assert first.scheduler is second.scheduler

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.engine import NumpyRunner
-from spd_lsp.models.numpy.kv_cache import OWN_ROOM
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.kv_cache import INITIAL_TAIL
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, VOCABULARY, random_network
 
 ONE = np.ones(1)
@@ -21,8 +21,8 @@ def network(request):
 
 @pytest.fixture
 def engines(network):
-    reference = CausalModel(network)
-    return NumpyRunner(convert(network)), reference
+    reference = TransformersEngine(network)
+    return NumpyEngine(convert(network)), reference
 
 
 def ids_of(length, seed=0):
@@ -61,25 +61,25 @@ def test_rows_that_follow_their_parents(engines):
 def test_drafts_of_several_lengths(engines):
     def work(engine):
         engine.prefill(ids_of(20))
-        return [*engine.read_drafts([ids_of(9, 1), ids_of(1, 2), ids_of(4, 3)]), engine.step([7], ONE)]
+        return [*engine.score_drafts([ids_of(9, 1), ids_of(1, 2), ids_of(4, 3)]), engine.step([7], ONE)]
 
     both(engines, work)
 
 
 def test_likelihoods(engines):
-    both(engines, lambda engine: [engine.likelihoods(ids_of(200))])
+    both(engines, lambda engine: [engine.token_probabilities(ids_of(200))])
 
 
 @pytest.mark.slow
 def test_more_positions_than_there_was_room_for(network, monkeypatch):
-    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.ROOM", room := 64)
-    engines = NumpyRunner(convert(network)), CausalModel(network)
+    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.INITIAL_CAPACITY", room := 64)
+    engines = NumpyEngine(convert(network)), TransformersEngine(network)
 
     def work(engine):
         engine.prefill(ids_of(room - 2))
         steps = [engine.step([token], ONE) for token in ids_of(5, 1)]
         rows = [engine.step_rows([([3], ONE), ([4], ONE)], [0, 0])]
-        rows += [engine.step_rows([([token], ONE)] * 2, [0, 1]) for token in ids_of(OWN_ROOM + 3, 2)]
+        rows += [engine.step_rows([([token], ONE)] * 2, [0, 1]) for token in ids_of(INITIAL_TAIL + 3, 2)]
         return [*steps, *rows, engine.prefill(ids_of(3 * room, 3))]
 
     both(engines, work)

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from spd_lsp.models import backend_selection as choice
-from spd_lsp.models.backend_selection import fastest
+from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.numpy import int8
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.int8 import Int8, quantise
+from spd_lsp.models.numpy.int8 import Int8, quantize
 from spd_lsp.models.numpy.linear import Dense
-from spd_lsp.models.self_test import DIVERGENCE, divergence
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.self_test import MAX_DIVERGENCE, kl_divergence
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, random_network
 
 
@@ -30,8 +30,8 @@ def network():
 
 @pytest.fixture
 def always_faster(monkeypatch):
-    monkeypatch.setattr(int8, "faster", lambda group: [(dense, Int8(dense)) for dense in group])
-    monkeypatch.setattr(choice, "SMALL", 0)
+    monkeypatch.setattr(int8, "faster_in_8_bits", lambda group: [(dense, Int8(dense)) for dense in group])
+    monkeypatch.setattr(choice, "SMALL_MODEL", 0)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
@@ -47,9 +47,9 @@ def test_seven_bits_are_taken_where_eight_overflow(monkeypatch):
     asked = []
     product = Int8.product
 
-    def saturating(self, x, *, narrower):
-        asked.append(narrower)
-        return product(self, x, narrower=narrower) * (1 if narrower else 0.5)
+    def saturating(self, x, *, reduce_range):
+        asked.append(reduce_range)
+        return product(self, x, reduce_range=reduce_range) * (1 if reduce_range else 0.5)
 
     int8.overflows.cache_clear()
     monkeypatch.setattr(Int8, "product", saturating)
@@ -58,11 +58,13 @@ def test_seven_bits_are_taken_where_eight_overflow(monkeypatch):
     int8.overflows.cache_clear()
 
 
-@pytest.mark.parametrize("narrower", [False, True])
-def test_the_largest_products_are_right(narrower):
-    if not narrower and int8.overflows():
+@pytest.mark.parametrize("reduce_range", [False, True])
+def test_the_largest_products_are_right(reduce_range):
+    if not reduce_range and int8.overflows():
         pytest.skip("this processor adds products in 16 bits")
-    found = Int8(Dense(np.ones((256, 8), np.float32))).product(np.ones((1, 256), np.float32), narrower=narrower)
+    found = Int8(Dense(np.ones((256, 8), np.float32))).product(
+        np.ones((1, 256), np.float32), reduce_range=reduce_range
+    )
     np.testing.assert_allclose(found, 256, rtol=1e-2)
 
 
@@ -82,8 +84,8 @@ def test_all_of_a_shape_are_timed_as_one_and_only_what_is_faster_is_replaced(net
             (dense, Int8(dense)) for dense in group if dense.weight.shape[1] > 90
         ]  # the head, and gate with up
 
-    monkeypatch.setattr(int8, "faster", faster)
-    decoder = quantise(convert(network))
+    monkeypatch.setattr(int8, "faster_in_8_bits", faster)
+    decoder = quantize(convert(network))
     assert sorted(timed) == [2, 2, 2, 3]  # those of both layers; the head has the shape of gate with up
     assert isinstance(decoder.head, Int8)
     for layer in decoder.layers:
@@ -93,35 +95,35 @@ def test_all_of_a_shape_are_timed_as_one_and_only_what_is_faster_is_replaced(net
 @pytest.mark.parametrize(("floats", "narrow", "taken"), [(2.0, 1.0, 2), (1.0, 2.0, 0), (1.1, 1.0, 0)])
 def test_narrow_products_are_taken_where_they_are_clearly_faster(monkeypatch, floats, narrow, taken):
     times = iter([floats, narrow])
-    monkeypatch.setattr(int8, "seconds", lambda work: next(times))
-    assert len(int8.faster([dense(), dense()])) == taken
+    monkeypatch.setattr(int8, "shortest_time", lambda work: next(times))
+    assert len(int8.faster_in_8_bits([dense(), dense()])) == taken
 
 
 def test_where_nothing_is_faster_nothing_is_replaced(network, monkeypatch):
-    monkeypatch.setattr(int8, "faster", lambda group: [])
-    assert quantise(convert(network)) is None
+    monkeypatch.setattr(int8, "faster_in_8_bits", lambda group: [])
+    assert quantize(convert(network)) is None
 
 
 def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
     def missing(group):
         raise AttributeError("quantized")
 
-    monkeypatch.setattr(int8, "faster", missing)
-    assert quantise(convert(network)) is None
+    monkeypatch.setattr(int8, "faster_in_8_bits", missing)
+    assert quantize(convert(network)) is None
 
 
 def test_what_is_faster_is_chosen_and_its_error_told(network, always_faster):
     said = []
-    engine = fastest(CausalModel(network), network, said.append)
+    engine = fastest_engine(TransformersEngine(network), network, said.append)
     assert isinstance(engine.decoder.head, Int8)
     assert said[0].startswith("runs in 8 bits: predictions differ by ")
     ids = list(range(20))
-    expected = CausalModel(network).read([ids], CausalModel(network).empty())[0]
-    assert 0 < divergence(engine.read([ids], engine.empty())[0], expected) < DIVERGENCE
+    expected = TransformersEngine(network).forward_ids([ids], TransformersEngine(network).new_cache())[0]
+    assert 0 < kl_divergence(engine.forward_ids([ids], engine.new_cache())[0], expected) < MAX_DIVERGENCE
 
 
 def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster, monkeypatch):
-    quantised = choice.quantise
+    quantised = choice.quantize
 
     def coarse(decoder):
         for layer in decoder.layers:
@@ -129,9 +131,9 @@ def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster
             layer.attention_norm.weight[:] *= 3
         return quantised(decoder)
 
-    monkeypatch.setattr(choice, "quantise", coarse)
+    monkeypatch.setattr(choice, "quantize", coarse)
     said = []
-    engine = fastest(CausalModel(network), network, said.append)
+    engine = fastest_engine(TransformersEngine(network), network, said.append)
     assert isinstance(engine.decoder.head, Dense)
     assert said[0].startswith("runs in 32 bits: in 8 bits, predictions differ by ")
 
@@ -139,7 +141,7 @@ def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster
 def test_divergence_is_that_of_kullback_and_leibler():
     p, q = np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([[0.25, 0.75], [0.25, 0.75]])
     expected = (0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)) / 2
-    assert divergence(np.log(q) + 3, np.log(p) - 5) == pytest.approx(expected)
+    assert kl_divergence(np.log(q) + 3, np.log(p) - 5) == pytest.approx(expected)
 
 
 def test_no_warning_of_torch_reaches_anybody(recwarn):

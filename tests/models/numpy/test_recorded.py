@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.engine import NumpyRunner
+from spd_lsp.models.numpy.engine import NumpyEngine
 from spd_lsp.models.numpy.recorded import RECORD, open_recorded
 from spd_lsp.models.open_checkpoint import open_model
 from spd_lsp.models.recording import record
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
 from tests.models.networks import FAST, random_network
 
@@ -41,7 +41,7 @@ def silent(text):
 
 def test_a_recorded_model_answers_as_transformers_does(network, folder):
     ids = list(range(40))
-    expected = CausalModel(network).prefill(ids)
+    expected = TransformersEngine(network).prefill(ids)
     np.testing.assert_allclose(open_recorded(folder, print).prefill(ids), expected, rtol=1e-4, atol=1e-3)
 
 
@@ -50,7 +50,7 @@ def test_half_precision_on_disk_is_read_as_single(network, tmp_path):
     record(tmp_path)
     engine = open_recorded(tmp_path, print)
     np.testing.assert_allclose(
-        engine.prefill([4, 5, 6]), CausalModel(network.float()).prefill([4, 5, 6]), rtol=1e-4, atol=1e-3
+        engine.prefill([4, 5, 6]), TransformersEngine(network.float()).prefill([4, 5, 6]), rtol=1e-4, atol=1e-3
     )
 
 
@@ -91,7 +91,7 @@ def test_a_record_that_does_not_fit_is_told_in_one_line_and_not_used(tmp_path, w
     WRONG[wrong](tmp_path)
     said = []
     assert open_recorded(tmp_path, said.append) is None
-    assert "does not fit the weights" in said[-1]
+    assert "does not match the weights" in said[-1]
     assert "\n" not in said[-1]
 
 
@@ -106,7 +106,7 @@ def test_what_the_decoder_does_not_compute_cannot_be_recorded(tmp_path):
     network = random_network(FAST["llama"])
     network.config.hidden_act = "gelu"
     network.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="expected what transformers computes"):
+    with pytest.raises(UserError, match="this model can only be opened with torch: in NumPy, one pass differs"):
         record(tmp_path)
     assert not (tmp_path / RECORD).exists()
 
@@ -115,7 +115,7 @@ def test_the_starter_answers_as_in_transformers_by_its_record_and_without():
     recorded = open_recorded(STARTER, lambda text: None)
     assert recorded, "record the starter again: python -m spd_lsp.models.recording spd_lsp/starter"
     opened = open_model(STARTER, "cpu", lambda text: None)
-    assert isinstance(opened, NumpyRunner)
+    assert isinstance(opened, NumpyEngine)
     ids = list(range(100, 180))
     np.testing.assert_array_equal(recorded.prefill(ids), opened.prefill(ids))
 
@@ -131,7 +131,7 @@ def test_the_starter_is_opened_without_torch():
 
 def test_a_copy_of_the_starter_without_its_record_opens_too(tmp_path):
     shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns(RECORD, "*.ngt"))
-    assert isinstance(load(tmp_path / "model", "cpu"), NumpyRunner)
+    assert isinstance(load(tmp_path / "model", "cpu"), NumpyEngine)
     assert torch.get_num_threads() == 1
 
 
@@ -153,4 +153,4 @@ def test_a_record_beside_damaged_weights_does_not_count_and_torch_refuses_them_t
     said = []
     with pytest.raises(UserError, match=name.replace(".", r"\.")):
         load(tmp_path, "cpu", said.append)
-    assert "does not fit the weights" in said[1]
+    assert "does not match the weights" in said[1]

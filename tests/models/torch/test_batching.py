@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from spd_lsp.decoding.superposed import Start, superpose
-from spd_lsp.models.base import Pass
-from spd_lsp.models.batch_scheduler import SharedEngine
-from spd_lsp.models.topk import Asking, unpacked
+from spd_lsp.models.base import ForwardInput
+from spd_lsp.models.batch_scheduler import BatchScheduler
+from spd_lsp.models.topk import TopKRequest, unpack_top_k
 from spd_lsp.models.torch.convert import convert
-from spd_lsp.models.torch.engine import TorchRunner
-from spd_lsp.models.torch.kv_cache import Stage
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.torch.engine import TorchEngine
+from spd_lsp.models.torch.kv_cache import SlotPool
+from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import Settings
 from tests.models.networks import FAST, VOCABULARY, random_network
 from tests.models.torch.test_engine import ONE, Traced, ids_of, same
@@ -31,12 +31,12 @@ def network():
 
 @pytest.fixture(scope="module")
 def reference(network):
-    return CausalModel(network)
+    return TransformersEngine(network)
 
 
 @pytest.fixture(params=["eager", "captured"])
 def engine(request, network):
-    return TorchRunner(convert(network), Traced() if request.param == "captured" else None)
+    return TorchEngine(convert(network), Traced() if request.param == "captured" else None)
 
 
 def drafts_of(engine, prompt):
@@ -46,23 +46,23 @@ def drafts_of(engine, prompt):
 
 def passes(engine):
     """Steps, short and long reads and the rows of drafts, of texts that are 3 to 60 tokens long."""
-    held = [engine.empty() for _ in range(6)]
+    held = [engine.new_cache() for _ in range(6)]
     for number, (cache, length) in enumerate(zip(held, (3, 17, 40, 8, 60, 21), strict=True)):
-        engine.read([ids_of(length, number)], cache)
-    step = engine.superpose([([5, 6], np.array([0.25, 0.75]))])
+        engine.forward_ids([ids_of(length, number)], cache)
+    step = [([5, 6], np.array([0.25, 0.75]))]
     return [
-        Pass(held[0], embedded=step),
-        Pass(held[1], ids=[ids_of(11, 9)], last=True),
-        Pass(held[2], ids=[ids_of(5, 8)]),
-        Pass(held[3].rows([0, 0]), embedded=engine.superpose([([7], ONE), ([8], ONE)])),
-        Pass(held[4].rows([0, 0, 0]), ids=[ids_of(4, seed) for seed in range(3)]),
-        Pass(held[5], ids=[ids_of(3, 7)], last=True),
+        ForwardInput(held[0], mixtures=step),
+        ForwardInput(held[1], ids=[ids_of(11, 9)], last_only=True),
+        ForwardInput(held[2], ids=[ids_of(5, 8)]),
+        ForwardInput(held[3].select_rows([0, 0]), mixtures=[([7], ONE), ([8], ONE)]),
+        ForwardInput(held[4].select_rows([0, 0, 0]), ids=[ids_of(4, seed) for seed in range(3)]),
+        ForwardInput(held[5], ids=[ids_of(3, 7)], last_only=True),
     ]
 
 
 def test_passes_over_different_prompts_are_read_as_each_alone(engine, reference):
     for found, expected in zip(
-        engine.together(passes(engine)), reference.together(passes(reference)), strict=True
+        engine.forward_batch(passes(engine)), reference.forward_batch(passes(reference)), strict=True
     ):
         assert found.shape == expected.shape
         same(found, expected)
@@ -70,13 +70,13 @@ def test_passes_over_different_prompts_are_read_as_each_alone(engine, reference)
 
 def test_steps_at_different_positions_are_one_pass(engine):
     sizes = []
-    run = engine.run
-    engine.run = lambda group: sizes.append(len(group)) or run(group)
-    seats = [engine.empty() for _ in range(5)]
-    for number, text in enumerate(seats):
-        engine.read([ids_of(10 + 7 * number, number)], text)
+    run = engine.read_groups
+    engine.read_groups = lambda group: sizes.append(len(group)) or run(group)
+    engines = [engine.new_cache() for _ in range(5)]
+    for number, text in enumerate(engines):
+        engine.forward_ids([ids_of(10 + 7 * number, number)], text)
     sizes.clear()
-    engine.together([Pass(text, embedded=engine.superpose([([3], ONE)])) for text in seats])
+    engine.forward_batch([ForwardInput(text, mixtures=[([3], ONE)]) for text in engines])
     assert sizes == [5]
 
 
@@ -84,11 +84,11 @@ def test_one_wrong_id_leaves_every_text_as_it_was(engine, reference):
     """A GPU that is asked for a row beyond a table gives up for good: it must not come to that."""
     found, expected = ([one.prefill(ids_of(30)), one.step([4], ONE)] for one in (engine, reference))
     asked = [
-        Pass(engine.slots[-1].cache, ids=[ids_of(20, 2)]),
-        Pass(engine.empty(), ids=[[VOCABULARY]], last=True),
+        ForwardInput(engine.prompts[-1].cache, ids=[ids_of(20, 2)]),
+        ForwardInput(engine.new_cache(), ids=[[VOCABULARY]], last_only=True),
     ]
     with pytest.raises(IndexError, match=f"expected ids from 0 to {VOCABULARY - 1}, found {VOCABULARY}"):
-        engine.together(asked)
+        engine.forward_batch(asked)
     for wrong in ([-1], [2**40]):
         with pytest.raises(IndexError):
             engine.step(wrong, ONE)
@@ -99,8 +99,8 @@ def test_a_pass_that_breaks_off_leaves_every_text_as_it_was(engine, reference, m
     """Of several passes that are made for one call, the first has been made already."""
     for one in (engine, reference):
         one.prefill(ids_of(30))
-    text, other = engine.slots[-1].cache, engine.empty()
-    run, fail = engine.run, iter([False, True])
+    text, other = engine.prompts[-1].cache, engine.new_cache()
+    run, fail = engine.read_groups, iter([False, True])
 
     def breaks(group):
         if next(fail):
@@ -108,8 +108,8 @@ def test_a_pass_that_breaks_off_leaves_every_text_as_it_was(engine, reference, m
         return run(group)
 
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
-        patch.setattr(engine, "run", breaks)
-        engine.together([Pass(text, ids=[ids_of(20, 2)]), Pass(other, ids=[ids_of(4, 2)])])
+        patch.setattr(engine, "read_groups", breaks)
+        engine.forward_batch([ForwardInput(text, ids=[ids_of(20, 2)]), ForwardInput(other, ids=[ids_of(4, 2)])])
     assert (text.length, other.length) == (30, 0)
     same(engine.step([6], ONE), reference.step([6], ONE))
 
@@ -117,28 +117,33 @@ def test_a_pass_that_breaks_off_leaves_every_text_as_it_was(engine, reference, m
 def test_requests_for_few_logits_are_read_together_and_beside_others(engine, reference):
     mixtures = [(ids_of(3, seed), np.array([0.5, 0.3, 0.2])) for seed in range(4)]
     wanted = [(3, [5, 6], 1.0), (7, [1], 0.5), (0, [], 1.0), (20, ids_of(80, 1), 2.0)]
-    texts = [engine.empty() for _ in range(4)]
+    texts = [engine.new_cache() for _ in range(4)]
     for number, text in enumerate(texts):
-        engine.read([ids_of(10 + 7 * number, number)], text)
-    asking = [
-        Asking([mixture], count, [np.array(asked, dtype=int)], tau)
-        for mixture, (count, asked, tau) in zip(mixtures, wanted, strict=True)
-    ]
-    asking[2] = engine.superpose([mixtures[2]])  # all logits of this one
-    found = engine.together([Pass(text, embedded=one) for text, one in zip(texts, asking, strict=True)])
+        engine.forward_ids([ids_of(10 + 7 * number, number)], text)
+    requests = [TopKRequest(count, [np.array(asked, dtype=int)], tau) for count, asked, tau in wanted]
+    requests[2] = None  # all logits of this one
+    found = engine.forward_batch(
+        [
+            ForwardInput(text, [mixture], top_k=request)
+            for text, mixture, request in zip(texts, mixtures, requests, strict=True)
+        ]
+    )
     for number, (logits, (count, asked, tau)) in enumerate(zip(found, wanted, strict=True)):
         reference.prefill(ids_of(10 + 7 * number, number))
         expected = reference.step(*mixtures[number])
         if number == 2:
             same(logits[0], expected)
             continue
-        one = unpacked(logits[0], count, len(asked))
+        one = unpack_top_k(logits[0], count, len(asked))
         assert one.ids.tolist() == np.argsort(-expected, kind="stable")[:count].tolist()
-        same(np.array([*one.asked, one.log_z]), np.array([*expected[asked], np.log(np.exp(expected / tau).sum())]))
+        same(
+            np.array([*one.extra_logits, one.log_z]),
+            np.array([*expected[asked], np.log(np.exp(expected / tau).sum())]),
+        )
 
 
 def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engine, reference, monkeypatch):
-    grow, said, asked = Stage.grow, [], []
+    grow, said, asked = SlotPool.grow, [], []
 
     def small(self, rows, room):
         asked.append(rows)
@@ -146,60 +151,60 @@ def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engi
             raise torch.OutOfMemoryError("CUDA out of memory")
         grow(self, rows, room)
 
-    monkeypatch.setattr(Stage, "grow", small)
+    monkeypatch.setattr(SlotPool, "grow", small)
     engine.report = said.append
-    texts = [(engine.empty(), reference.empty()) for _ in range(7)]
+    texts = [(engine.new_cache(), reference.new_cache()) for _ in range(7)]
     for number, both in enumerate(texts):
         for one, text in zip((engine, reference), both, strict=True):
-            one.read([ids_of(9 + number, number)], text)
+            one.forward_ids([ids_of(9 + number, number)], text)
     for _ in range(2):
         found, expected = (
-            one.together([Pass(both[side], embedded=one.superpose([([5], ONE)])) for both in texts])
+            one.forward_batch([ForwardInput(both[side], mixtures=[([5], ONE)]) for both in texts])
             for side, one in enumerate((engine, reference))
         )
         same(np.stack(found), np.stack(expected))
-    assert said[-1] == f"reads {engine.at_once} requests at once: there is no memory for more"
-    assert len(said) == len([rows for rows in asked if rows > 3]) == 2 - (engine.at_once > 1)
+    assert said[-1] == f"reads {engine.max_groups} requests at once: there is no memory for more"
+    assert len(said) == len([rows for rows in asked if rows > 3]) == 2 - (engine.max_groups > 1)
 
 
 @pytest.mark.parametrize("editors", [1, 2, 9])
-def test_seats_give_the_drafts_that_each_request_gets_alone(engine, reference, editors):
+def test_engines_give_the_drafts_that_each_request_gets_alone(engine, reference, editors):
     prompts = [ids_of(20 + 9 * number, number) for number in range(editors)]
     expected = [drafts_of(reference, prompt) for prompt in prompts]
-    shared = SharedEngine(engine)
-    seats = [shared.seat() for _ in prompts]
+    scheduler = BatchScheduler(engine)
+    engines = [scheduler.new_engine() for _ in prompts]
     with ThreadPoolExecutor(editors) as pool:
         for _ in range(2):
-            assert list(pool.map(drafts_of, seats, prompts)) == expected
-        assert list(pool.map(drafts_of, seats[::-1], prompts)) == expected
+            assert list(pool.map(drafts_of, engines, prompts)) == expected
+        assert list(pool.map(drafts_of, engines[::-1], prompts)) == expected
 
 
 @pytest.mark.slow
-def test_seats_that_change_files_at_any_time_get_what_cold_runs_give(engine, reference):
+def test_engines_that_change_files_at_any_time_get_what_cold_runs_give(engine, reference):
     """Texts are copied, cut back and dropped in the threads of their requests while others are read."""
     expected = {length: reference.prefill(ids_of(length)) for length in range(40, 90, 7)}
     other = [3, *ids_of(60, 1)]
     expected_other = reference.prefill(other)
-    shared = SharedEngine(engine)
+    scheduler = BatchScheduler(engine)
     at_once = threading.Barrier(4)
 
     def work(seed):
-        seat, random = shared.seat(), np.random.default_rng(seed)
+        own, random = scheduler.new_engine(), np.random.default_rng(seed)
         at_once.wait(20)
         for _ in range(12):
             length = int(random.choice(list(expected)))
-            same(seat.prefill(ids_of(length)), expected[length])
-            seat.step([5], ONE)
+            same(own.prefill(ids_of(length)), expected[length])
+            own.step([5], ONE)
             if random.random() < 0.5:
-                same(seat.prefill(other), expected_other)
+                same(own.prefill(other), expected_other)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
 
 
 def test_a_request_that_is_cancelled_leaves_its_prompt_sound(engine, reference):
-    shared = SharedEngine(engine)
-    stopped, other = shared.seat(), shared.seat()
+    scheduler = BatchScheduler(engine)
+    stopped, other = scheduler.new_engine(), scheduler.new_engine()
     looks = iter([None, None, KeyError("cancelled")])
 
     def check():
@@ -211,5 +216,5 @@ def test_a_request_that_is_cancelled_leaves_its_prompt_sound(engine, reference):
         with pytest.raises(KeyError):
             stopped.prefill(ids_of(400), check)
         assert beside.result() == drafts_of(reference, ids_of(60, 3))
-    assert len(stopped.slots[-1].ids) == 256, "two chunks were read"
+    assert len(stopped.prompts[-1].ids) == 256, "two chunks were read"
     same(stopped.prefill(ids_of(400)), reference.prefill(ids_of(400)))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.models.base import SLOTS
-from spd_lsp.models.batch_scheduler import SharedEngine
+from spd_lsp.models.base import MAX_CACHED_PROMPTS
+from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import CudaCapture
-from spd_lsp.models.torch.engine import TorchRunner
+from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.torch.select import distance, on_gpu
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, VOCABULARY, random_network
 from tests.models.torch.test_engine import ONE, ids_of
 
@@ -25,8 +25,8 @@ ROUNDING = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}  # r
 def engines_of(name, dtype):
     network = random_network(FAST[name]).to(dtype).to("cuda")
     said = []
-    engine = TorchRunner(convert(network), CudaCapture(network.device), said.append)
-    return engine, CausalModel(network), said
+    engine = TorchEngine(convert(network), CudaCapture(network.device), said.append)
+    return engine, TransformersEngine(network), said
 
 
 def near(found, expected, dtype):
@@ -37,7 +37,7 @@ def near(found, expected, dtype):
 def test_what_the_decoder_computes_is_chosen(name):
     network = random_network(FAST[name]).to(torch.bfloat16).to("cuda")
     said = []
-    assert isinstance(on_gpu(CausalModel(network), network, said.append), TorchRunner)
+    assert isinstance(on_gpu(TransformersEngine(network), network, said.append), TorchEngine)
     assert said == []
 
 
@@ -59,18 +59,19 @@ def test_prompts_steps_rows_and_drafts(dtype):
     for one in (engine, reference):
         one.prefill(ids_of(20))
     for found, expected in zip(
-        *(one.read_drafts([ids_of(9, 1), ids_of(1, 2), ids_of(14, 3)]) for one in (engine, reference)), strict=True
+        *(one.score_drafts([ids_of(9, 1), ids_of(1, 2), ids_of(14, 3)]) for one in (engine, reference)),
+        strict=True,
     ):
         np.testing.assert_allclose(found, expected, atol=10 * ROUNDING[dtype])
     assert said == [], "all was captured"
-    assert engine.frames
+    assert engine.graphs
 
 
 @pytest.mark.slow
 def test_texts_that_leave_the_stage_come_back_as_they_were():
     engine, reference, said = engines_of("llama, tied", torch.float32)
     random = np.random.default_rng(5)
-    prompts = [ids_of(60, seed) for seed in range(SLOTS + 1)]
+    prompts = [ids_of(60, seed) for seed in range(MAX_CACHED_PROMPTS + 1)]
     for _ in range(60):
         prompt = prompts[random.integers(len(prompts))]
         cut = int(random.integers(0, len(prompt) + 1))
@@ -80,23 +81,23 @@ def test_texts_that_leave_the_stage_come_back_as_they_were():
     assert said == []
 
 
-def test_seats_in_threads_change_files_while_steps_of_others_are_captured():
+def test_owns_in_threads_change_files_while_steps_of_others_are_captured():
     engine, reference, said = engines_of("qwen2", torch.float32)
     expected = {}
     for length in range(40, 90, 7):
         expected[length] = reference.prefill(ids_of(length)), reference.step([5], ONE)
     other = [3, *ids_of(60, 1)]
     expected_other = reference.prefill(other)
-    shared = SharedEngine(engine)
+    scheduler = BatchScheduler(engine)
 
     def work(seed):
-        seat, random = shared.seat(), np.random.default_rng(seed)
+        own, random = scheduler.new_engine(), np.random.default_rng(seed)
         for _ in range(30):
             length = int(random.choice(list(expected)))
-            near(seat.prefill(ids_of(length)), expected[length][0], torch.float32)
-            near(seat.step([5], ONE), expected[length][1], torch.float32)
+            near(own.prefill(ids_of(length)), expected[length][0], torch.float32)
+            near(own.step([5], ONE), expected[length][1], torch.float32)
             if random.random() < 0.5:
-                near(seat.prefill(other), expected_other, torch.float32)
+                near(own.prefill(other), expected_other, torch.float32)
 
     with ThreadPoolExecutor(9) as pool:
         list(pool.map(work, range(9)))
@@ -105,14 +106,14 @@ def test_seats_in_threads_change_files_while_steps_of_others_are_captured():
 
 def test_the_likeliest_tokens_are_found_on_the_device():
     engine, reference, _ = engines_of("qwen3", torch.float32)
-    engine.selects = True
+    engine.selects_on_device = True
     for one in (engine, reference):
         one.prefill(ids_of(30))
     for _ in range(3):
         logits = reference.step([5, 6], np.full(2, 0.5)).astype(np.float64)
-        found = engine.step_likeliest([5, 6], np.full(2, 0.5), 20, np.array([3, 90]), 0.5)
+        found = engine.step_top_k([5, 6], np.full(2, 0.5), 20, np.array([3, 90]), 0.5)
         assert found.ids.tolist() == np.argsort(-logits, kind="stable")[:20].tolist()
-        np.testing.assert_allclose(found.asked, logits[[3, 90]], atol=1e-3)
+        np.testing.assert_allclose(found.extra_logits, logits[[3, 90]], atol=1e-3)
         assert found.log_z == pytest.approx(np.log(np.exp(logits / 0.5).sum()), rel=1e-4)
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.models.torch.cuda_graphs import WARM_UPS, CudaCapture, Frame, Shape
+from spd_lsp.models.torch.cuda_graphs import WARM_UPS, CudaCapture
+from spd_lsp.models.torch.kv_cache import CachedSequence
+from spd_lsp.models.torch.padded_batch import PaddedBatch, PassShape, SequenceGroup
 
-SHAPE = Shape(rows=2, each=1, new=2, mixed=3, wanted=2, first=0, length=512)
+SHAPE = PassShape(rows=2, length=1, new=2, mixed=3, wanted=2, first=0, past=512)
 
 
 @pytest.fixture
@@ -82,32 +84,29 @@ def test_work_is_warmed_up_and_captured_on_a_stream_of_its_own_and_then_replayed
 def test_what_a_pass_found_is_waited_for_and_is_the_callers_own(calls, monkeypatch):
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda shape, dtype, pin_memory: empty(shape, dtype=dtype))
-    frame = Frame(SHAPE, torch.device("cpu"))
-    frame.device = torch.device("cuda", 0)
+    batch = PaddedBatch(SHAPE, torch.device("cpu"))
+    batch.device = torch.device("cuda", 0)
     logits = torch.arange(6.0).view(2, 3)
-    first = frame.fetch(logits)
+    first = batch.fetch(logits)
     assert calls == ["mark main", "wait for the mark"]
-    second = frame.fetch(logits + 1)
+    second = batch.fetch(logits + 1)
     np.testing.assert_array_equal(first + 1, second)
 
 
 def test_what_is_filled_in_is_what_a_pass_reads_without_moving():
-    frame = Frame(SHAPE, torch.device("cpu"))
-    before = [part.data_ptr() for part in frame.inputs if part is not None]
+    batch = PaddedBatch(SHAPE, torch.device("cpu"))
+    before = [part.data_ptr() for part in batch.inputs if part is not None]
     for number in (1, 2):
-        frame.fill(
-            np.full((2, 3), number / 4, np.float32),
-            [],
-            ids=np.full((2, 3), number),
-            positions=np.array([number, 7]),
-            rows=np.array([0, number]),
-            starts=np.array([3, number]),
-            wanted=np.array([0, 1]),
-        )
-        assert frame.inputs.ids.tolist() == [[number] * 3] * 2
-        assert frame.inputs.weights.tolist() == [[number / 4] * 3] * 2
-        assert frame.inputs.positions.tolist() == [number, 7]
-        assert frame.inputs.rows.tolist() == [0, number]
-        assert frame.inputs.starts.tolist() == [3, number]
-    assert [part.data_ptr() for part in frame.inputs if part is not None] == before
-    assert frame.inputs.spread is frame.inputs.gathered is frame.inputs.asked is None
+        sequences = [CachedSequence(None) for _ in range(2)]
+        for slot, sequence in enumerate(sequences):
+            sequence.slot, sequence.length = slot, 3 + slot * number
+        groups = [SequenceGroup(each, [([number] * 3, np.full(3, number / 4))], 1, True) for each in sequences]
+        assert batch.fill(groups, padding_slot=7, vocabulary=9) == [1, 1]
+        assert batch.inputs.ids.tolist() == [[number] * 3] * 2
+        assert batch.inputs.weights.tolist() == [[number / 4] * 3] * 2
+        assert batch.inputs.positions.tolist() == batch.inputs.starts.tolist() == [3, 3 + number]
+        assert batch.inputs.slots.tolist() == batch.inputs.wanted.tolist() == [0, 1]
+    batch.fill(groups[:1], padding_slot=7, vocabulary=9)
+    assert batch.inputs.slots.tolist() == [0, 7]
+    assert [part.data_ptr() for part in batch.inputs if part is not None] == before
+    assert batch.inputs.to_padded is batch.inputs.from_padded is batch.inputs.extra_ids is None

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from spd_lsp.models.base import SLOTS
+from spd_lsp.models.base import MAX_CACHED_PROMPTS
 from spd_lsp.models.numpy.convert import convert as convert_for_numpy
-from spd_lsp.models.numpy.engine import NumpyRunner
-from spd_lsp.models.self_test import divergence
+from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.self_test import kl_divergence
 from spd_lsp.models.torch.convert import convert
-from spd_lsp.models.torch.engine import MIXED, TorchRunner, rounded
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.torch.engine import MIN_MIXED, TorchEngine, padded_length
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, VOCABULARY, random_network
 
 ONE = np.ones(1)
@@ -56,7 +56,7 @@ WAYS = [(name, "eager") for name in FAST] + [
 def engines(request):
     name, way = request.param
     network = random_network(FAST[name])
-    return TorchRunner(convert(network), Traced() if way == "captured" else None), CausalModel(network)
+    return TorchEngine(convert(network), Traced() if way == "captured" else None), TransformersEngine(network)
 
 
 def ids_of(length, seed=0):
@@ -113,13 +113,13 @@ def test_rows_that_follow_their_parents(engines):
 def test_drafts_of_several_lengths(engines):
     def work(engine):
         engine.prefill(ids_of(20))
-        return [*engine.read_drafts([ids_of(9, 1), ids_of(1, 2), ids_of(14, 3)]), engine.step([7], ONE)]
+        return [*engine.score_drafts([ids_of(9, 1), ids_of(1, 2), ids_of(14, 3)]), engine.step([7], ONE)]
 
     both(engines, work)
 
 
 def test_likelihoods(engines):
-    both(engines, lambda engine: [engine.likelihoods(ids_of(200))])
+    both(engines, lambda engine: [engine.token_probabilities(ids_of(200))])
 
 
 def test_numbers_are_the_numpy_engines(network):
@@ -127,9 +127,9 @@ def test_numbers_are_the_numpy_engines(network):
 
     def work(engine):
         begun = [engine.prefill(ids_of(40)), engine.step([5, 9], np.array([0.5, 0.5]))]
-        return [*begun, *engine.read_drafts([ids_of(7, 1), ids_of(3, 2)])]
+        return [*begun, *engine.score_drafts([ids_of(7, 1), ids_of(3, 2)])]
 
-    both((TorchRunner(convert(network)), NumpyRunner(convert_for_numpy(network))), work)
+    both((TorchEngine(convert(network)), NumpyEngine(convert_for_numpy(network))), work)
 
 
 @pytest.fixture
@@ -139,35 +139,37 @@ def small():
 
 def test_half_precision_says_what_transformers_says_in_it():
     network = random_network(FAST["qwen3"]).to(torch.bfloat16)
-    for engine in (TorchRunner(convert(network)), TorchRunner(convert(network), Traced())):
+    for engine in (TorchEngine(convert(network)), TorchEngine(convert(network), Traced())):
         found, expected = (
             [one.prefill(ids_of(140)), one.step([5, 11], np.array([0.4, 0.6])), one.step([3], ONE)]
-            for one in (engine, CausalModel(network))
+            for one in (engine, TransformersEngine(network))
         )
-        assert divergence(np.stack(found), np.stack(expected)) < 2e-3
+        assert kl_divergence(np.stack(found), np.stack(expected)) < 2e-3
         assert found[0].dtype == np.float32
 
 
 @pytest.mark.parametrize("capture", [None, Traced()], ids=["eager", "captured"])
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_step_gives_the_likeliest_tokens_and_those_asked_for(small, count, capture):
-    engine, reference = TorchRunner(convert(small), capture), CausalModel(small)
-    engine.selects = True
+    engine, reference = TorchEngine(convert(small), capture), TransformersEngine(small)
+    engine.selects_on_device = True
     for one in (engine, reference):
         one.prefill(ids_of(30))
     for number, (asked, tau) in enumerate([([3, 90, 3], 1.0), ([], 0.5), (ids_of(70, 1), 2.0)]):
         mixture = (ids_of(3, number), np.array([0.5, 0.3, 0.2]))
         expected = reference.step(*mixture).astype(np.float64)
-        found = engine.step_likeliest(*mixture, count, np.array(asked, dtype=int), tau)
+        found = engine.step_top_k(*mixture, count, np.array(asked, dtype=int), tau)
         best = np.argsort(-expected, kind="stable")[:count]
         same(found.logits, expected[best])
-        np.testing.assert_allclose(found.asked, expected[asked], rtol=1e-4, atol=2e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            found.extra_logits, expected[asked], rtol=1e-4, atol=2e-5 * np.abs(expected).max()
+        )
         assert found.ids.tolist() == best.tolist()
         assert found.log_z == pytest.approx(np.log(np.exp(expected / tau).sum()), rel=1e-5)
-    beyond = engine.step_likeliest([3], ONE, 1, np.array([4, VOCABULARY, 5]))
-    assert np.isfinite(beyond.asked).tolist() == [True, False, True]
+    beyond = engine.step_top_k([3], ONE, 1, np.array([4, VOCABULARY, 5]))
+    assert np.isfinite(beyond.extra_logits).tolist() == [True, False, True]
     with pytest.raises(IndexError):
-        engine.step_likeliest([VOCABULARY], ONE, 1, np.array([4]))
+        engine.step_top_k([VOCABULARY], ONE, 1, np.array([4]))
 
 
 @pytest.mark.slow
@@ -178,16 +180,16 @@ def test_more_positions_than_there_was_room_for(small):
         return [*begun, *rows, engine.prefill(ids_of(1100, 3)), engine.step([7], ONE), engine.prefill(ids_of(509))]
 
     for capture in (None, Traced()):
-        both((TorchRunner(convert(small), capture), CausalModel(small)), work)
+        both((TorchEngine(convert(small), capture), TransformersEngine(small)), work)
 
 
 @pytest.mark.slow
 def test_texts_that_leave_the_stage_come_back_as_they_were(small):
     """More prompts in turn than are kept, each longer or cut shorter at random, with steps that are forgotten."""
     for capture in (None, Traced()):
-        engines = TorchRunner(convert(small), capture), CausalModel(small)
+        engines = TorchEngine(convert(small), capture), TransformersEngine(small)
         random = np.random.default_rng(5)
-        prompts = [ids_of(60, seed) for seed in range(SLOTS + 1)]
+        prompts = [ids_of(60, seed) for seed in range(MAX_CACHED_PROMPTS + 1)]
         for _ in range(60):
             prompt = prompts[random.integers(len(prompts))]
             cut = int(random.integers(0, len(prompt) + 1))
@@ -197,7 +199,7 @@ def test_texts_that_leave_the_stage_come_back_as_they_were(small):
 
 def test_a_shape_is_captured_once_and_then_replayed(small):
     capture = Traced()
-    engine = TorchRunner(convert(small), capture)
+    engine = TorchEngine(convert(small), capture)
     engine.prefill(ids_of(30))
     assert capture.captured == 0, "long reads come in too many lengths"
     for number in range(5):
@@ -208,13 +210,13 @@ def test_a_shape_is_captured_once_and_then_replayed(small):
     for more in (3, 8, 2):
         engine.prefill([*ids_of(30), *ids_of(more, 1)])
     assert capture.captured == 2, "what is typed is filled up to one length"
-    engine.step(ids_of(MIXED + 1), np.ones(MIXED + 1))
+    engine.step(ids_of(MIN_MIXED + 1), np.ones(MIN_MIXED + 1))
     assert capture.captured == 3
 
 
 def test_graphs_of_a_stage_that_has_grown_are_captured_again(small):
     capture = Traced()
-    engines = TorchRunner(convert(small), capture), CausalModel(small)
+    engines = TorchEngine(convert(small), capture), TransformersEngine(small)
 
     def work(engine):
         engine.prefill(ids_of(30))
@@ -233,7 +235,7 @@ def test_a_capture_that_fails_is_told_once_and_steps_run_eagerly(small):
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     said = []
-    engines = TorchRunner(convert(small), capture, said.append), CausalModel(small)
+    engines = TorchEngine(convert(small), capture, said.append), TransformersEngine(small)
     both(engines, lambda engine: [engine.prefill(ids_of(9)), engine.step([5], ONE), engine.step([6], ONE)])
     assert said == ["runs step by step: capturing one failed (operation not permitted when stream is capturing)"]
 
@@ -255,16 +257,16 @@ def test_the_networks_own_weights_are_views_of_the_decoders(network):
 
 @pytest.mark.parametrize(("length", "expected"), [(1, 512), (512, 512), (513, 1024), (1500, 1536), (2049, 3072)])
 def test_texts_are_looked_at_up_to_rounded_lengths(length, expected):
-    assert rounded(length) == expected
+    assert padded_length(length) == expected
 
 
 @pytest.mark.slow
 def test_a_step_is_one_graph_for_compilers_too(small):
     """No branch of the pass depends on numbers of the device."""
-    engine = TorchRunner(convert(small))
+    engine = TorchEngine(convert(small))
     engine.prefill(ids_of(9))
     expected = engine.step([5, 6], np.full(2, 0.5))
-    compiled = TorchRunner(convert(small), lambda work: work)
-    compiled.decode_again = torch.compile(engine.decoder.read, backend="eager", fullgraph=True)
+    compiled = TorchEngine(convert(small), lambda work: work)
+    compiled.read_recurring = torch.compile(engine.decoder.read, backend="eager", fullgraph=True)
     compiled.prefill(ids_of(9))
     same(compiled.step([5, 6], np.full(2, 0.5)), expected)

@@ -21,11 +21,10 @@ from transformers import (
 )
 
 from spd_lsp.models import backend_selection as choice
-from spd_lsp.models.topk import Asking
 from spd_lsp.models.torch.convert import convert
-from spd_lsp.models.torch.engine import TorchRunner
-from spd_lsp.models.torch.select import on_gpu, quicker_to_select
-from spd_lsp.models.transformers_engine import CausalModel
+from spd_lsp.models.torch.engine import TorchEngine
+from spd_lsp.models.torch.select import on_gpu, selecting_is_faster
+from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, SMALL, random_network
 from tests.models.torch.test_engine import ONE, Traced, ids_of
 
@@ -44,7 +43,7 @@ OTHERS = [
 
 
 def chosen(network, said, capture=lambda device: Traced()):
-    reference = CausalModel(network)
+    reference = TransformersEngine(network)
     return on_gpu(reference, network, said.append, capture), reference
 
 
@@ -53,7 +52,7 @@ def chosen(network, said, capture=lambda device: Traced()):
 def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
     said = []
     engine, _ = chosen(random_network(config).to(dtype), said, lambda device: None)
-    assert isinstance(engine, TorchRunner)
+    assert isinstance(engine, TorchEngine)
     assert said == []
 
 
@@ -63,27 +62,27 @@ def test_usual_steps_are_captured_before_anybody_waits(name):
     said = []
     engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), said)
     assert said == []
-    assert engine.frames
+    assert engine.graphs
     before = engine.capture.captured
     engine.prefill(ids_of(700))
-    engine.step_likeliest([5, 6, 7], np.full(3, 1 / 3), 20, np.arange(60))
+    engine.step_top_k([5, 6, 7], np.full(3, 1 / 3), 20, np.arange(60))
     assert engine.capture.captured == before
 
 
-@pytest.mark.parametrize(("whole", "few", "selects"), [(3.0, 2.0, True), (2.0, 3.0, False)])
-def test_the_device_chooses_among_logits_where_that_takes_less_time(whole, few, selects):
-    engine = TorchRunner(convert(random_network(FAST["qwen2"])))
+@pytest.mark.parametrize(("whole", "few", "selects_on_device"), [(3.0, 2.0, True), (2.0, 3.0, False)])
+def test_the_device_chooses_among_logits_where_that_takes_less_time(whole, few, selects_on_device):
+    engine = TorchEngine(convert(random_network(FAST["qwen2"])))
     seconds = accumulate(chain([0.0], cycle([whole, 0.0, few, 0.0])))  # a step of each, and nothing in between
-    assert quicker_to_select(engine, lambda: next(seconds)) is selects
+    assert selecting_is_faster(engine, lambda: next(seconds)) is selects_on_device
 
 
 def test_a_device_that_chooses_wrongly_is_not_asked_to():
-    class Wrong(TorchRunner):
-        def forward(self, embedded, cache):
-            return super().forward(embedded, cache) + 0.01 * isinstance(embedded, Asking)
+    class Wrong(TorchEngine):
+        def forward_batch(self, inputs):
+            return [logits + 0.01 * (inputs[0].top_k is not None) for logits in super().forward_batch(inputs)]
 
     seconds = accumulate(chain([0.0], cycle([3.0, 0.0, 2.0, 0.0])))
-    assert not quicker_to_select(Wrong(convert(random_network(FAST["qwen2"]))), lambda: next(seconds))
+    assert not selecting_is_faster(Wrong(convert(random_network(FAST["qwen2"]))), lambda: next(seconds))
 
 
 @pytest.mark.parametrize(("why", "config"), OTHERS)
@@ -113,7 +112,7 @@ def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
 def test_rounding_alone_is_no_mistake(seed):
     said = []
     network = random_network(Qwen3Config(**DEEP, head_dim=16), seed).to(torch.bfloat16)
-    assert isinstance(chosen(network, said, lambda device: None)[0], TorchRunner), said
+    assert isinstance(chosen(network, said, lambda device: None)[0], TorchEngine), said
 
 
 def test_the_self_test_leaves_the_seed_of_samples_alone():
@@ -135,14 +134,14 @@ def test_a_mistake_in_steps_alone_is_found(monkeypatch):
     said = []
     engine, reference = chosen(random_network(FAST["qwen2"]), said, lambda device: frozen)
     assert engine is reference
-    assert "embedding by embedding differs by" in said[0]
+    assert "step by step differs by" in said[0]
 
 
-def test_a_gpu_without_room_for_the_stage_runs_transformers(monkeypatch):
+def test_a_gpu_without_memory_for_the_slots_runs_transformers(monkeypatch):
     def full(self, rows, room):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
 
-    monkeypatch.setattr("spd_lsp.models.torch.kv_cache.Stage.grow", full)
+    monkeypatch.setattr("spd_lsp.models.torch.kv_cache.SlotPool.grow", full)
     said = []
     engine, reference = chosen(random_network(FAST["qwen2"]), said)
     assert engine is reference
@@ -158,7 +157,7 @@ def test_a_part_that_is_not_a_number_is_found():
             return lambda: replay().fill_(torch.nan)
 
     said = []
-    assert isinstance(chosen(network, said, lambda device: Broken())[0], CausalModel)
+    assert isinstance(chosen(network, said, lambda device: Broken())[0], TransformersEngine)
     assert "differs by nan" in said[0]
 
 
@@ -168,7 +167,7 @@ def test_without_captures_steps_run_eagerly_in_the_decoder():
 
     said = []
     engine, _ = chosen(random_network(FAST["llama"]), said, lambda device: fails)
-    assert isinstance(engine, TorchRunner)
+    assert isinstance(engine, TorchEngine)
     assert said == ["runs step by step: capturing one failed (no)"]
     engine.prefill(ids_of(5))
     assert np.isfinite(engine.step([5], ONE)).all()
@@ -180,4 +179,4 @@ def test_networks_on_cuda_are_chosen_for_by_this(monkeypatch):
 
     monkeypatch.setattr(choice, "on_gpu", lambda *given: given)
     report = [].append
-    assert choice.fastest("reference", network := OnCuda(), report) == ("reference", network, report)
+    assert choice.fastest_engine("reference", network := OnCuda(), report) == ("reference", network, report)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from spd_lsp.models.checkpoint.memory import parameters
 from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig
 from transformers.utils.import_utils import KERNELS_MIN_VERSION
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.description import read_config
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.checkpoint.memory import parameters
+from spd_lsp.models.checkpoint.model_config import read_config
 from spd_lsp.models.load import load
 
 SMALL = LlamaConfig(

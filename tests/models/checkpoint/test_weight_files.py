@@ -7,7 +7,6 @@ import json
 import pytest
 import torch
 from safetensors.torch import save_file
-
 from spd_lsp.models.checkpoint.memory import DoesNotFit, demand_room, free_memory, parameters
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spd_lsp.models.checkpoint.memory import parameters, tensors
 
 from ngram_builders.errors import UserError
 from spd_lsp.models import load as model
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.checkpoint.memory import parameters, tensors
 from tests.conftest import STARTER
 
 MANY = [

@@ -69,7 +69,7 @@ def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:
     assert tensor_sizes(tmp_path) == []
     said: list[str] = []
     assert open_recorded(tmp_path, said.append) is None
-    assert "does not fit the weights" in said[-1]
+    assert "does not match the weights" in said[-1]
     assert read_tuned(tmp_path, "starter") == {}
 
 

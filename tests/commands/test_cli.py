@@ -136,7 +136,7 @@ def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "no-such-model"], "expected a model's folder, a Hugging Face id"),
+        (["--model", "no-such-model"], "there is no folder 'no-such-model'"),
         (["--device", "abacus"], "device 'abacus' is not available here"),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_read_is_named(locked, tmp_path, unreadable, com
 def test_a_model_whose_folder_cannot_be_read_is_named(locked, tmp_path):
     (tmp_path / "model").mkdir()
     done = locked(tmp_path / "model", "doctor", "--model", str(tmp_path / "model"))
-    assert re.search(r"^wrong +model +expected the model .* found: Permission denied", done.stdout, re.MULTILINE)
+    assert re.search(r"^wrong +model +cannot read the model .*: Permission denied", done.stdout, re.MULTILINE)
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path):

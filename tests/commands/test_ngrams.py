@@ -271,7 +271,7 @@ def test_every_command_has_an_example_that_it_takes_and_a_place_in_the_readme(na
         (["build-ngrams", "no/such/folder"], "no/such/folder"),
         (["build-ngrams", ".", "--orders", "1-9"], "expected --orders as a range within 2-6 .*found '1-9'"),
         (["build-ngrams", ".", "--domain", "../evil"], "evil"),
-        (["build-ngrams", ".", "--model", "no-such-model"], "expected a model's folder"),
+        (["build-ngrams", ".", "--model", "no-such-model"], "there is no folder 'no-such-model'"),
     ],
 )
 def test_what_cannot_be_done_is_named(run, repository, monkeypatch, arguments, message):

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from spd_lsp.completion.tokenizer import Tokens
 from spd_lsp.decoding.superposed import Start, superpose
 from spd_lsp.models.load import load
-from spd_lsp.models.topk import chosen
+from spd_lsp.models.topk import select_top_k
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.ngrams.interpolation import Domains
@@ -57,7 +57,7 @@ def test_the_starters_drafts_are_the_same(tokens, selecting, decoding, tau):
 
 
 def test_a_token_that_the_model_does_not_have_is_ruled_out():
-    found = chosen(np.array([1.0, 3.0, 2.0]), 2, np.array([0, 3]), 1.0)
+    found = select_top_k(np.array([1.0, 3.0, 2.0]), 2, np.array([0, 3]), 1.0)
     assert found.ids.tolist() == [1, 2]
     assert found.extra_logits.tolist() == [1.0, -np.inf]
     assert found.log_z == pytest.approx(np.log(np.exp([1.0, 3.0, 2.0]).sum()))

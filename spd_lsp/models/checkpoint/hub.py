@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.settings import HUGGING_FACE_ID, is_path, expand_home
+from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_path
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB

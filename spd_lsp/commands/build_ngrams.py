@@ -91,11 +91,11 @@ def count(
     **options: Any,
 ) -> tuple[Summary, list[str]]:
     """Run the build; what was made, and lines on what it took beside that."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
 
     folder = locate(model)
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     facts: dict[str, Any] = {
         "end_of_text": tokens.end_of_text,
         "fingerprint": tokens.fingerprint,

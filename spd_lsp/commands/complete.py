@@ -16,7 +16,7 @@ from spd_lsp.printable import as_json
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import Answer
+    from spd_lsp.completion.completer import CompletionResult
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 
@@ -40,14 +40,14 @@ def complete(
     as_json: bool,
 ) -> None:
     """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
-    from spd_lsp.completion.completer import Answer
+    from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.lsp.exclusions import exclusion_reason, language_id
 
     path, source, cursor = _read_place(place)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     language = language_id(path)
     if reason := exclusion_reason(path, language, settings.disabled_languages):
-        answer = Answer([], reason=reason)
+        answer = CompletionResult([], reason=reason)
     else:
         completer = load_completer(settings, tell, ngrams=ngrams)
         path = path.resolve()
@@ -90,7 +90,7 @@ def _read_source(path: Path) -> str:
         ) from error
 
 
-def _as_table(answer: Answer) -> str:
+def _as_table(answer: CompletionResult) -> str:
     """The drafts a line each, best first, then what they took."""
     if not answer.completions:
         return f"no draft: {answer.reason}"
@@ -106,7 +106,7 @@ def _as_table(answer: Answer) -> str:
     return "\n".join(rows)
 
 
-def _as_object(answer: Answer, model: str) -> str:
+def _as_object(answer: CompletionResult, model: str) -> str:
     """The same, for programs."""
     return as_json(
         {

@@ -25,7 +25,7 @@ from ngram_builders.table.reader import Table
 from spd_lsp import __version__
 from spd_lsp.commands.ngram_listing import megabytes, mend, sources_gone
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.settings import Settings
@@ -56,7 +56,7 @@ def examine(settings: Settings, load: Callable[[Settings], Completer], lasting: 
     yield tuned(settings, lasting or settings.model)
     try:
         folder = locate(settings.model)
-        tokens = Tokens(folder)
+        tokens = ModelTokenizer(folder)
     except UserError as error:
         yield Finding("model", "wrong", str(error))
         return
@@ -114,7 +114,7 @@ def model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
     )
 
 
-def tables(settings: Settings, tokens: Tokens, folder: Path, lasting: str = "") -> Iterator[Finding]:
+def tables(settings: Settings, tokens: ModelTokenizer, folder: Path, lasting: str = "") -> Iterator[Finding]:
     """Every n-gram table, read whole, who uses them, what is left over, and whether new ones can be written."""
     registry = open_registry(settings)
     for language, path in built_in_domains(folder).items():

@@ -72,10 +72,10 @@ def count_in_tasks(
 
 def _encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
     """What turns texts into a model's ids; a task on another machine finds it by its name."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate
 
-    return Tokens(locate(model)).encode_batch
+    return ModelTokenizer(locate(model)).encode_batch
 
 
 def _parse_share(text: str) -> tuple[int, int]:

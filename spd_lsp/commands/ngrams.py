@@ -234,10 +234,10 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
 
 def _fingerprint_of(model: str) -> str:
     """What identifies a model's tokenizer."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate
 
-    return Tokens(locate(model)).fingerprint
+    return ModelTokenizer(locate(model)).fingerprint
 
 
 @ngrams.command("prune", epilog=example("prune --gone --dry-run"))

@@ -19,7 +19,7 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from ngram_builders.build import Summary
     from ngram_builders.registry.domains import Domain
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
 @click.command("rebuild", epilog=example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
@@ -94,12 +94,12 @@ def _model_of(domain: Domain) -> str:
 
 
 @cache
-def _load_tokens(model: str) -> Tokens:
+def _load_tokens(model: str) -> ModelTokenizer:
     """A model's tokenizer."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate
 
-    return Tokens(locate(model))
+    return ModelTokenizer(locate(model))
 
 
 def again(settings: Settings, domain: Domain, model: str | None, fresh: bool, *, beside: bool = False) -> Summary:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ngram_builders.registry.domains import Domain
     from ngram_builders.registry.registry import Registry
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.tuning import TuningResult
-    from spd_lsp.ngrams.weight_fitting import Fitted
+    from spd_lsp.ngrams.weight_fitting import FitResult
 
 MIN_EXAMPLES = 20  # with fewer, choices would be chance
 
@@ -103,16 +103,16 @@ def _tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str
     )
 
 
-def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitted:
+def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> FitResult:
     """Let the model read some of the text behind a table, and fit."""
     from ngram_builders.table.reader import Table
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
     from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
-    from spd_lsp.ngrams.weight_fitting import FEWEST, judge, read_beside
+    from spd_lsp.ngrams.weight_fitting import MIN_FIT_TOKENS, fit_weights, observe_documents
 
     folder = locate(model)
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     table = Table.open(domain.path, tokens.fingerprint)
 
     from spd_lsp.models.load import load
@@ -122,7 +122,7 @@ def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitt
     other_tables = [
         Table.open(path).columns for language, path in built_in.items() if language in domain.languages
     ]
-    read = read_beside(
+    read = observe_documents(
         network,
         [[table.columns], *([columns] for columns in other_tables)],
         [domain.weight, *(BUILT_IN_WEIGHT for _ in other_tables)],
@@ -130,16 +130,16 @@ def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> Fitt
         domain.orders,
         report=lambda done, total: report("fit", done, total),
     )
-    fitted = judge([*read])
+    fitted = fit_weights([*read])
     if fitted is None:
         raise UserError(
-            f"n-gram table {domain.name} was built from fewer than {FEWEST} tokens; add code and run: "
+            f"n-gram table {domain.name} was built from fewer than {MIN_FIT_TOKENS} tokens; add code and run: "
             f"spd-lsp build-ngrams REPO --domain {domain.name}"
         )
     return fitted
 
 
-def _read_streams(domain: Domain, tokens: Tokens) -> Iterator[npt.NDArray[np.int64]]:
+def _read_streams(domain: Domain, tokens: ModelTokenizer) -> Iterator[npt.NDArray[np.int64]]:
     """The token streams that a table was built from, in the order of their digests, which mixes the files."""
     from ngram_builders.counting.token_cache import read_contents
     from ngram_builders.ngrams import stream

@@ -15,7 +15,7 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,35 +49,35 @@ def load_completer(
     from ngram_builders.programs import python
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
-    from spd_lsp.completion.parsing import PARSERS
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.parsing import PARSER_POOL
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.completion.tuned_settings import apply_tuned, read_order_weights
     from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate, vocabulary
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
-    from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
-    from spd_lsp.ngrams.interpolation import ROWS, Domains
-    from spd_lsp.ngrams.live_index import Live
+    from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+    from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains
+    from spd_lsp.ngrams.live_index import LiveIndex
 
     folder = locate(settings.model, report)
-    tokens = Tokens(folder)  # a tokenizer that does not fit is refused before torch is imported
+    tokens = ModelTokenizer(folder)  # a tokenizer that does not fit is refused before torch is imported
     check_tokens(tokens, vocabulary(folder), folder)
-    PARSERS.start()
+    PARSER_POOL.start()
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     tuned = partial(apply_tuned, folder=registry.folder, model=lasting(settings.model))
     if not ngrams:
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
-    live = Live(Retokeniser(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
+    live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     again = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.auto_rebuild else None
     name = lasting(settings.model)
-    rows = read_order_weights(registry.folder, name) or ROWS
+    rows = read_order_weights(registry.folder, name) or ORDER_WEIGHTS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
     return Completer(model, tokens, domains, settings, tuned)
 
 
-def check_tokens(tokens: Tokens, known: int | None, folder: Path) -> None:
+def check_tokens(tokens: ModelTokenizer, known: int | None, folder: Path) -> None:
     """Refuse a tokenizer that writes text in ids unknown to its model; marks that nobody writes may be unknown."""
     if known is not None and tokens.vocab_size > known and any(tokens.pieces[known:]):
         raise UserError(

@@ -14,26 +14,26 @@ from collections.abc import Sequence
 # confidence`: fitted on 3,784 drafts at 1,268 places in ten packages that neither the starter nor any table had
 # seen. By weights from the other nine packages, the mean gap between what is said and the share that is right
 # falls from 2.7 to 0.8 points, the loss from 0.209 to 0.197 nats.
-BESIDE_NGRAMS = ((-0.09, 0.67, 1.74), (-1.40, 0.52, 1.74))
+WITH_NGRAMS = ((-0.09, 0.67, 1.74), (-1.40, 0.52, 1.74))
 _MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
-LEAST = 1e-12
+MIN_PROBABILITY = 1e-12
 
 
-def shares_right(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:
+def calibrate_drafts(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:
     """The same for the drafts of one place, best first: at most one of them is right, so they do not exceed 1.
 
     Example: what would be .93, .05 and .05 is .93, .035 and .035: what is said of the first is more certain.
     """
-    first, *later = (share_right(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
-    fits = min(1.0, (1 - first) / max(sum(later), LEAST))
+    first, *later = (calibrate(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
+    fits = min(1.0, (1 - first) / max(sum(later), MIN_PROBABILITY))
     return [first, *(min(one * fits, first) for one in later)]
 
 
-def share_right(p: float, *, first: bool, ngrams: bool) -> float:
+def calibrate(p: float, *, first: bool, ngrams: bool) -> float:
     """Of drafts with this probability, the share that is what was written.
 
     Example: the first draft, with p .15 beside n-grams -> .25; a second one with the same p -> .11.
     """
-    c, a, b = (BESIDE_NGRAMS if ngrams else _MODEL_ALONE)[0 if first else 1]
-    p = min(max(p, LEAST), 1 - LEAST)
+    c, a, b = (WITH_NGRAMS if ngrams else _MODEL_ALONE)[0 if first else 1]
+    p = min(max(p, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
     return 1 / (1 + math.exp(b * math.log(1 - p) - a * math.log(p) - c))

@@ -18,7 +18,7 @@ from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.languages import LANGUAGES, Language
-from spd_lsp.completion.parsing import begins_body, outline
+from spd_lsp.completion.parsing import request_begins_body, request_outline
 from spd_lsp.completion.syntax_outline import Part, Role
 
 Shape = Literal["nothing", "line", "block"]
@@ -36,7 +36,7 @@ _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line en
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Context:
     """The text around the cursor that the model sees, and what to expect of a completion there."""
 
     before: str  # ends with the document's text at the cursor
@@ -65,10 +65,12 @@ class Page:
         """Cut a document at the cursor. Example: "a\\nbc\\nd", 3 gives ("a\\n",), "b", "c\\n", ("d",)."""
         start = source.rfind("\n", 0, cursor) + 1
         end = source.find("\n", cursor) + 1 or len(source)
-        return cls(lines(source[:start]), source[start:cursor], source[cursor:end], lines(source[end:]))
+        return cls(
+            split_lines(source[:start]), source[start:cursor], source[cursor:end], split_lines(source[end:])
+        )
 
 
-def plain(source: str, cursor: int) -> tuple[str, int]:
+def normalize_newlines(source: str, cursor: int) -> tuple[str, int]:
     """A text and a place in it with "\\n" for every line end, which is all that models and tables know.
 
     Example: "a\\r\\nb", 3 gives "a\\nb", 2. Within "\\r\\n" is before it.
@@ -81,14 +83,14 @@ def plain(source: str, cursor: int) -> tuple[str, int]:
     return normalize_line_ends(source), len(normalize_line_ends(source[:cursor]))
 
 
-def lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text with their ends. Only "\\n" ends a line: a form feed does not."""
     found = [line + "\n" for line in text.split("\n")]
     found[-1] = found[-1][:-1]
     return found if found[-1] else found[:-1]
 
 
-def trim(
+def build_context(
     source: str,
     cursor: int,
     language: str | None,
@@ -96,7 +98,7 @@ def trim(
     measure: Callable[[str], int],
     *,
     forced: bool = False,
-) -> View:
+) -> Context:
     """Choose what the model sees around a cursor (in code points) within `room` tokens, and what may follow it.
 
     A text costs what its lines cost. A completion asked for by hand (`forced`) is never "nothing".
@@ -108,9 +110,9 @@ def trim(
     room = max(0, room - GRACE)
     cost = _ruler(room, measure)
     if _spent(cost, [page.left, page.right, *reversed(page.above), *page.below], room) <= room:
-        return View(source[:cursor], source[cursor:], shape, indent, 0)
+        return Context(source[:cursor], source[cursor:], shape, indent, 0)
     before, after, omitted = choose(known if len(source) <= _LARGEST else None, page, room, cost)
-    return View(before, after, shape, indent, omitted)
+    return Context(before, after, shape, indent, omitted)
 
 
 def _ruler(room: int, measure: Callable[[str], int]) -> Cost:
@@ -142,7 +144,7 @@ def choose(language: Language | None, page: Page, room: int, cost: Cost) -> tupl
     """The texts before and after the cursor within `room`, and how many lines they leave out."""
     step = min(max(24, room // 16), room // 4 + 1)
     anchor = _anchor_row(page.above, 3 * step)
-    parts = functools.cache(lambda: outline(language, page.above[:anchor], page.below))
+    parts = functools.cache(lambda: request_outline(language, page.above[:anchor], page.below))
     needed = _spent(cost, [page.left, *reversed(page.above)], room)
     share = min(max(room // 4, room - _rounded(needed, step)), room - _rounded(cost(page.left), step))
     after: list[str] = []
@@ -269,7 +271,7 @@ def _block_indent(language: Language, text: str, page: Page) -> str:
         indent = indentation(header) + _indent_unit(text)
     if not indent or _is_filled(indent, page.below):
         return ""
-    verdict = begins_body(language, text, indent) if len(text) <= _LARGEST else None
+    verdict = request_begins_body(language, text, indent) if len(text) <= _LARGEST else None
     return indent if (opened if verdict is None else verdict) else ""
 
 

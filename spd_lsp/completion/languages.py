@@ -26,7 +26,7 @@ _BRACKETS = {
 }  # fmt: skip
 
 
-def words(text: str) -> frozenset[str]:
+def _names(text: str) -> frozenset[str]:
     """The words of a text. Example: "a b" gives {"a", "b"}."""
     return frozenset(text.split())
 
@@ -62,13 +62,13 @@ _BRACE = re.compile(r"(?:^|[)\w>\]\"'](?<!\breturn))\s*\{\s*(?://.*|/\*.*)?$")
 
 _PYTHON = Language(
     module="tree_sitter_python",
-    functions=words("function_definition"),
-    classes=words("class_definition"),
-    constructors=words("__init__ __new__"),
-    imports=words("import_statement import_from_statement future_import_statement"),
+    functions=_names("function_definition"),
+    classes=_names("class_definition"),
+    constructors=_names("__init__ __new__"),
+    imports=_names("import_statement import_from_statement future_import_statement"),
     wrappers={"decorated_definition": "definition"},
-    strings=words("string concatenated_string"),
-    bodies=words("block"),
+    strings=_names("string concatenated_string"),
+    bodies=_names("block"),
     opens=re.compile(
         r"^\s*(?:(?:async\s+)?(?:def|class|if|elif|else|for|while|try|except|finally|with|match|case)\b.*"
         r"|[)\]}].*):\s*(?:#.*)?$"
@@ -87,7 +87,7 @@ _SCRIPT_WRAPPERS = {
     "arguments": "",
     "pair": "value",
 }
-_SCRIPT_FUNCTIONS = words(
+_SCRIPT_FUNCTIONS = _names(
     "function_declaration generator_function_declaration method_definition function_expression arrow_function"
     " generator_function"
 )
@@ -95,15 +95,15 @@ _SCRIPT_FUNCTIONS = words(
 _JAVASCRIPT = Language(
     module="tree_sitter_javascript",
     functions=_SCRIPT_FUNCTIONS,
-    classes=words("class_declaration class object"),
-    bare=words("object"),
-    constructors=words("constructor"),
-    imports=words("import_statement"),
+    classes=_names("class_declaration class object"),
+    bare=_names("object"),
+    constructors=_names("constructor"),
+    imports=_names("import_statement"),
     import_line=re.compile(r"(?:const|let|var)\b.*=\s*require\("),
     wrappers={**_SCRIPT_WRAPPERS, "field_definition": "value"},
-    leading=words("decorator"),
-    comments=words("comment html_comment"),
-    bodies=words("statement_block class_body switch_body"),
+    leading=_names("decorator"),
+    comments=_names("comment html_comment"),
+    bodies=_names("statement_block class_body switch_body"),
     opens=_BRACE,
 )
 
@@ -114,117 +114,117 @@ def typescript(entry: str) -> Language:
         module="tree_sitter_typescript",
         entry=entry,
         functions=_SCRIPT_FUNCTIONS,
-        classes=words(
+        classes=_names(
             "class_declaration class abstract_class_declaration interface_declaration enum_declaration"
             " internal_module module object"
         ),
-        bare=words("object"),
-        constructors=words("constructor"),
-        imports=words("import_statement import_alias"),
+        bare=_names("object"),
+        constructors=_names("constructor"),
+        imports=_names("import_statement import_alias"),
         import_line=_JAVASCRIPT.import_line,
         wrappers={**_SCRIPT_WRAPPERS, "public_field_definition": "value", "ambient_declaration": ""},
-        leading=words("decorator"),
-        comments=words("comment html_comment"),
-        bodies=words("statement_block class_body switch_body interface_body enum_body object_type"),
+        leading=_names("decorator"),
+        comments=_names("comment html_comment"),
+        bodies=_names("statement_block class_body switch_body interface_body enum_body object_type"),
         opens=_BRACE,
     )
 
 
 _GO = Language(
     module="tree_sitter_go",
-    functions=words("function_declaration method_declaration func_literal"),
-    classes=words("struct_type interface_type"),
-    bare=words("interface_type"),
-    imports=words("package_clause import_declaration"),
+    functions=_names("function_declaration method_declaration func_literal"),
+    classes=_names("struct_type interface_type"),
+    bare=_names("interface_type"),
+    imports=_names("package_clause import_declaration"),
     wrappers={
         "type_declaration": "",
         "type_spec": "type",
         "expression_statement": "",
         "call_expression": "arguments",
     },
-    bodies=words("block field_declaration_list interface_type"),
+    bodies=_names("block field_declaration_list interface_type"),
     opens=_BRACE,
 )
 
 _RUST = Language(
     module="tree_sitter_rust",
-    functions=words("function_item macro_definition closure_expression"),
-    classes=words("impl_item trait_item mod_item struct_item enum_item union_item foreign_mod_item"),
-    imports=words("use_declaration extern_crate_declaration"),
-    leading=words("attribute_item inner_attribute_item"),
-    comments=words("line_comment block_comment"),
-    bodies=words("block declaration_list field_declaration_list enum_variant_list match_block"),
+    functions=_names("function_item macro_definition closure_expression"),
+    classes=_names("impl_item trait_item mod_item struct_item enum_item union_item foreign_mod_item"),
+    imports=_names("use_declaration extern_crate_declaration"),
+    leading=_names("attribute_item inner_attribute_item"),
+    comments=_names("line_comment block_comment"),
+    bodies=_names("block declaration_list field_declaration_list enum_variant_list match_block"),
     opens=_BRACE,
 )
 
 _JAVA = Language(
     module="tree_sitter_java",
-    functions=words(
+    functions=_names(
         "method_declaration constructor_declaration compact_constructor_declaration lambda_expression"
     ),
-    classes=words(
+    classes=_names(
         "class_declaration interface_declaration enum_declaration record_declaration annotation_type_declaration"
     ),
-    constructors=words("constructor_declaration"),
-    imports=words("package_declaration import_declaration"),
-    containers=words("enum_body_declarations"),
-    comments=words("line_comment block_comment"),
-    bodies=words("block constructor_body class_body interface_body enum_body annotation_type_body switch_block"),
+    constructors=_names("constructor_declaration"),
+    imports=_names("package_declaration import_declaration"),
+    containers=_names("enum_body_declarations"),
+    comments=_names("line_comment block_comment"),
+    bodies=_names("block constructor_body class_body interface_body enum_body annotation_type_body switch_block"),
     opens=_BRACE,
 )
 
-_C_CONTAINERS = words("preproc_if preproc_ifdef preproc_else preproc_elif linkage_specification declaration_list")
+_C_CONTAINERS = _names("preproc_if preproc_ifdef preproc_else preproc_elif linkage_specification declaration_list")
 _C_WRAPPERS = {"declaration": "type", "type_definition": "type"}
 
 C = Language(
     module="tree_sitter_c",
-    functions=words("function_definition"),
-    classes=words("struct_specifier union_specifier enum_specifier"),
-    imports=words("preproc_include preproc_def"),
+    functions=_names("function_definition"),
+    classes=_names("struct_specifier union_specifier enum_specifier"),
+    imports=_names("preproc_include preproc_def"),
     wrappers=_C_WRAPPERS,
     containers=_C_CONTAINERS,
-    bodies=words("compound_statement field_declaration_list enumerator_list"),
+    bodies=_names("compound_statement field_declaration_list enumerator_list"),
     opens=_BRACE,
 )
 
 _CPP = Language(
     module="tree_sitter_cpp",
-    functions=words("function_definition lambda_expression"),
-    classes=words("class_specifier struct_specifier union_specifier enum_specifier namespace_definition"),
-    imports=words("preproc_include preproc_def using_declaration namespace_alias_definition"),
+    functions=_names("function_definition lambda_expression"),
+    classes=_names("class_specifier struct_specifier union_specifier enum_specifier namespace_definition"),
+    imports=_names("preproc_include preproc_def using_declaration namespace_alias_definition"),
     wrappers={**_C_WRAPPERS, "template_declaration": ""},
     containers=_C_CONTAINERS,
-    bodies=words("compound_statement field_declaration_list enumerator_list declaration_list"),
+    bodies=_names("compound_statement field_declaration_list enumerator_list declaration_list"),
     opens=_BRACE,
 )
 
 _CSHARP = Language(
     module="tree_sitter_c_sharp",
-    functions=words(
+    functions=_names(
         "method_declaration constructor_declaration destructor_declaration operator_declaration"
         " conversion_operator_declaration local_function_statement property_declaration indexer_declaration"
         " lambda_expression"
     ),
-    classes=words(
+    classes=_names(
         "class_declaration struct_declaration interface_declaration record_declaration enum_declaration"
         " namespace_declaration"
     ),
-    constructors=words("constructor_declaration"),
-    imports=words("using_directive file_scoped_namespace_declaration"),
-    containers=words("preproc_if preproc_else preproc_elif preproc_region"),
-    bodies=words("block declaration_list enum_member_declaration_list accessor_list switch_body"),
+    constructors=_names("constructor_declaration"),
+    imports=_names("using_directive file_scoped_namespace_declaration"),
+    containers=_names("preproc_if preproc_else preproc_elif preproc_region"),
+    bodies=_names("block declaration_list enum_member_declaration_list accessor_list switch_body"),
     opens=_BRACE,
     filler="x();",
 )
 
 _RUBY = Language(
     module="tree_sitter_ruby",
-    functions=words("method singleton_method do_block"),
-    classes=words("class module singleton_class"),
-    constructors=words("initialize"),
+    functions=_names("method singleton_method do_block"),
+    classes=_names("class module singleton_class"),
+    constructors=_names("initialize"),
     import_line=re.compile(r"(?:require|require_relative|load|autoload)\b"),
     wrappers={"call": "block"},
-    bodies=words(
+    bodies=_names(
         "body_statement then else ensure do begin block_body do_block method singleton_method class module rescue"
     ),
     # Only the first `def` is looked behind: trying each would take a time that is quadratic in the line's length.
@@ -243,22 +243,22 @@ _RUBY = Language(
 _PHP = Language(
     module="tree_sitter_php",
     entry="language_php",
-    functions=words("function_definition method_declaration anonymous_function"),
-    classes=words("class_declaration interface_declaration trait_declaration enum_declaration"),
-    constructors=words("__construct"),
-    imports=words("php_tag namespace_definition namespace_use_declaration declare_statement"),
+    functions=_names("function_definition method_declaration anonymous_function"),
+    classes=_names("class_declaration interface_declaration trait_declaration enum_declaration"),
+    constructors=_names("__construct"),
+    imports=_names("php_tag namespace_definition namespace_use_declaration declare_statement"),
     import_line=re.compile(r"(?:require|include)(?:_once)?\b"),
-    leading=words("attribute_list"),
-    bodies=words("compound_statement declaration_list enum_declaration_list match_block switch_block"),
+    leading=_names("attribute_list"),
+    bodies=_names("compound_statement declaration_list enum_declaration_list match_block switch_block"),
     opens=_BRACE,
     filler="x();",
 )
 
 _SHELL = Language(
     module="tree_sitter_bash",
-    functions=words("function_definition"),
+    functions=_names("function_definition"),
     import_line=re.compile(r"(?:source|\.)\s"),
-    bodies=words("compound_statement do_group if_statement elif_clause else_clause case_item"),
+    bodies=_names("compound_statement do_group if_statement elif_clause else_clause case_item"),
     opens=re.compile(r"(?:\b(?:then|do|else|in)|\{|\)\s*\{)\s*(?:#.*)?$"),
     filler="x",
     closers={**_BRACKETS, "if": "fi", "do": "done", "case": "esac"},
@@ -266,10 +266,10 @@ _SHELL = Language(
 
 _LUA = Language(
     module="tree_sitter_lua",
-    functions=words("function_declaration function_definition"),
+    functions=_names("function_declaration function_definition"),
     import_line=re.compile(r"(?:local\b.*=\s*)?require\b"),
     wrappers={"variable_declaration": "", "assignment_statement": "", "expression_list": ""},
-    bodies=words("block"),
+    bodies=_names("block"),
     opens=re.compile(
         r"(?:\b(?:then|do|else|repeat)|\bfunction\b(?:(?!\bfunction\b)[^()])*\([^()]*\))\s*(?:--.*)?$"
     ),
@@ -300,20 +300,20 @@ LANGUAGES: Mapping[str, Language] = {
 
 
 @functools.cache
-def grammar(module: str, entry: str) -> Grammar:
+def load_grammar(module: str, entry: str) -> Grammar:
     """Load a grammar once; parsers are made per use, for they keep state and threads must not share them."""
     return Grammar(getattr(importlib.import_module(module), entry)())
 
 
-class TooHard(Exception):
+class ParserBudgetExceeded(Exception):
     """The parser would take far longer for this text than for code."""
 
 
 def parse(language: Language, text: str) -> Tree:
     """The syntax tree of a text, broken or not. What the text leaves open is closed behind its end.
 
-    Raises `TooHard`, always for the same texts. Some texts make a grammar's own code run for ever, or overflow its
-    stack, and nothing here can stop it: a server has text parsed in another process (see `parsing`).
+    Raises `ParserBudgetExceeded`, always for the same texts. Some texts make a grammar's own code run for ever, or
+    overflow its stack, and nothing here can stop it: a server parses in another process (see `parsing`).
     """
     source = text.encode("utf-8", "replace")
     tree = read(language, source)
@@ -326,7 +326,7 @@ def parse(language: Language, text: str) -> Tree:
 
 def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
     """The tree of a source, with what an edited tree of it says already."""
-    parser = Parser(grammar(language.module, language.entry))
+    parser = Parser(load_grammar(language.module, language.entry))
     room = LEAST + len(source) // BYTES_EACH
 
     def piece(start: int, point: object) -> bytes:  # a tree asks for it as well, and bears nothing but bytes
@@ -344,7 +344,7 @@ def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
             return parser.parse(piece, progress_callback=is_over)
         return parser.parse(piece, before, progress_callback=is_over)
     except ValueError as stopped:
-        raise TooHard from stopped
+        raise ParserBudgetExceeded from stopped
 
 
 def _end_of(source: bytes) -> tuple[int, int]:

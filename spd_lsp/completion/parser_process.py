@@ -17,8 +17,8 @@ from typing import IO, Any
 import msgpack  # type: ignore[import-untyped]
 
 from spd_lsp.completion.bodies import begins_body
-from spd_lsp.completion.languages import LANGUAGES, TooHard
-from spd_lsp.completion.syntax_outline import outline
+from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded
+from spd_lsp.completion.syntax_outline import build_outline
 
 SECONDS = 1.0  # of processor time for one question; 200,000 characters of code take about a tenth of that
 PATIENCE = 10.0  # seconds where a system cannot measure that
@@ -28,7 +28,7 @@ _LENGTH = struct.Struct("<I")
 
 def _outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
     """The parts of lines around a gap, as lists."""
-    parts = outline(LANGUAGES[language], lines[:gap], lines[gap:])
+    parts = build_outline(LANGUAGES[language], lines[:gap], lines[gap:])
     return [(int(part.role), part.distance, part.rows) for part in parts]
 
 
@@ -74,7 +74,7 @@ def main(seconds: float) -> None:
         _limit_time(seconds)
         try:
             answer = [_ANSWERS[kind](*question)]
-        except (TooHard, RecursionError, MemoryError):
+        except (ParserBudgetExceeded, RecursionError, MemoryError):
             answer = []
         _limit_time(0)
         send(answers, answer)

@@ -16,19 +16,19 @@ from typing import Any
 from ngram_builders.programs import AWAY, python
 from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parser_process import SECONDS, receive, send
-from spd_lsp.completion.syntax_outline import Part, Role, single_lines
+from spd_lsp.completion.syntax_outline import Part, Role, line_parts
 
 _IDLE = 2  # processes that wait for questions; more run while more are asked at once
 _START = 200  # characters that tell one document from another
 _REMEMBERED = 100  # documents
-FIRST_REST, LONGEST_REST = 16, 4096  # questions about a document that are not asked after one was too hard
+FIRST_COOLDOWN, MAX_COOLDOWN = 16, 4096  # questions about a document that are not asked after one was too hard
 
 
-class Unread(Exception):
+class ParseFailed(Exception):
     """The text is too hard for the parser."""
 
 
-class Parsers:
+class ParserPool:
     """Processes that read syntax. Several threads may ask at once, and none waits for another's answer."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -42,17 +42,17 @@ class Parsers:
         )  # the last one, what is left of it
 
     def ask(self, kind: str, language: str, text: str, *question: object) -> Any:
-        """The answer of a process; `Unread` where it has none, and for a while after that."""
+        """The answer of a process; `ParseFailed` where it has none, and for a while after that."""
         document = language, text[:_START]
         if self.rests_now(document):
-            raise Unread
+            raise ParseFailed
         try:
             answer = self.answer([kind, language, *question])
         except (EOFError, OSError):
             answer = []
         if not answer:
             self.let_rest(document)
-            raise Unread
+            raise ParseFailed
         return answer[0]
 
     def answer(self, question: Sequence[object]) -> Any:
@@ -108,7 +108,7 @@ class Parsers:
     def let_rest(self, document: tuple[str, str]) -> None:
         """Ask nothing about a document for a while, and twice as long when it happens again."""
         with self.lock:
-            rest = min(LONGEST_REST, 2 * self.rests.pop(document, (FIRST_REST // 2, 0))[0])
+            rest = min(MAX_COOLDOWN, 2 * self.rests.pop(document, (FIRST_COOLDOWN // 2, 0))[0])
             self.rests[document] = rest, rest
             if len(self.rests) > _REMEMBERED:
                 self.rests.popitem(last=False)
@@ -133,27 +133,27 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-PARSERS = Parsers()
+PARSER_POOL = ParserPool()
 _NAMES = {id(language): name for name, language in LANGUAGES.items()}
-atexit.register(PARSERS.close)
+atexit.register(PARSER_POOL.close)
 
 
-def outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
+def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
     """As `outline.outline`; as plain lines where the text is too hard."""
     lines, gap = [*above, *below], len(above)
     try:
         if language is None:
-            raise Unread
-        found = PARSERS.ask("outline", _NAMES[id(language)], "".join(lines[:_START]), lines, gap)
-    except Unread:
-        return list(single_lines(range(len(lines)), gap))
+            raise ParseFailed
+        found = PARSER_POOL.ask("outline", _NAMES[id(language)], "".join(lines[:_START]), lines, gap)
+    except ParseFailed:
+        return list(line_parts(range(len(lines)), gap))
     return [Part(Role(role), distance, tuple(rows)) for role, distance, rows in found]
 
 
-def begins_body(language: Language, text: str, indent: str) -> bool | None:
+def request_begins_body(language: Language, text: str, indent: str) -> bool | None:
     """As `bodies.begins_body`; None where the text is too hard."""
     try:
-        verdict: bool | None = PARSERS.ask("body", _NAMES[id(language)], text, text, indent)
-    except Unread:
+        verdict: bool | None = PARSER_POOL.ask("body", _NAMES[id(language)], text, text, indent)
+    except ParseFailed:
         return None
     return verdict

@@ -56,14 +56,14 @@ def _rest_of_line(after: str) -> str:
     return after[: min(_REACH, after.find("\n") % (len(after) + 1))].strip()
 
 
-def rank(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
+def rank_completions(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
     """Completions worth showing from (text, log of its worth) pairs, best first; equal ones are shown once.
 
     One with a character that nobody sees, or that a terminal obeys, is not.
     """
     completions: dict[str, Completion] = {}
     for text, score in drafts:
-        text = shown(text, place)
+        text = visible_text(text, place)
         if text.strip() and not hides(text) and not _is_endless(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
@@ -76,30 +76,30 @@ def _is_endless(text: str) -> bool:
     return any(again[n] >= n * (5 if n < 10 else 3) for n in range(3, len(again)))
 
 
-def shown(text: str, place: Place) -> str:
+def visible_text(text: str, place: Place) -> str:
     """What a person sees of a draft."""
-    return without_overlap(trim(text, place), place.after, place.left)
+    return remove_overlap(trim_draft(text, place), place.after, place.left)
 
 
-def trim(text: str, place: Place) -> str:
+def trim_draft(text: str, place: Place) -> str:
     """The part of a draft that belongs to this completion, without white space at its end.
 
     A block that was cut off by the length limit loses its unfinished last line.
     """
-    end = ending(text, place)
+    end = find_end(text, place)
     if end is None and place.shape == "block" and "\n" in text.strip():
         end = text.rindex("\n")
     return text[:end].rstrip()
 
 
-def ending(text: str, place: Place) -> int | None:
+def find_end(text: str, place: Place) -> int | None:
     """Where in a draft the completion ends, or None if it may go on.
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
     end = _block_end(text, place.indent) if place.shape == "block" else line_end(text)
     rest = place.rest
-    again = repeats(text[:end], place.left, rest) if rest else None
+    again = find_repeat(text[:end], place.left, rest) if rest else None
     return end if again is None else again
 
 
@@ -131,7 +131,7 @@ def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
     return at + len(line) if at + len(line) < len(text) else None
 
 
-def repeats(text: str, left: str, rest: str) -> int | None:
+def find_repeat(text: str, left: str, rest: str) -> int | None:
     """Where a draft closes a bracket that the rest of the line closes: there, or where the rest begins in it.
 
     Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in xs]` at 2; `len(x)` before `)` nowhere.
@@ -227,7 +227,7 @@ def _open_brackets(text: str) -> tuple[Counter[str], Counter[str]]:
     return closed, waited
 
 
-def without_overlap(text: str, after: str, left: str = "") -> str:
+def remove_overlap(text: str, after: str, left: str = "") -> str:
     """Cut off the end of a text that the document already has behind the cursor on the same line.
 
     Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing; `info` before `or` stays.

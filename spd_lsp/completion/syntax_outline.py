@@ -51,22 +51,22 @@ class Cut:
         return max(0, self.gap - 1 - last, first - self.gap)
 
 
-def outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
+def build_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
     """Split the lines above and below a gap into parts; each row is in exactly one part."""
     lines, gap = [*above, *below], len(above)
     total = len(lines)
     if language is None:
-        return list(single_lines(range(total), gap))
+        return list(line_parts(range(total), gap))
     root = parse(language, "".join(lines)).root_node
     if _is_broken(root, gap):  # what stands above says more without what stands below
         lines = lines[:gap]
         root = parse(language, "".join(lines)).root_node
     cut = Cut(language, lines, gap)
     cut = replace(cut, around=tuple(_enclosing(cut, root)))
-    return [*_cover(cut, sections(cut, root, Role.OTHER, 0)), *single_lines(range(len(lines), total), gap)]
+    return [*_cover(cut, sections(cut, root, Role.OTHER, 0)), *line_parts(range(len(lines), total), gap)]
 
 
-def single_lines(rows: Iterable[int], gap: int) -> Iterator[Part]:
+def line_parts(rows: Iterable[int], gap: int) -> Iterator[Part]:
     """A part for each row, by its distance from the gap. Example: rows 0 to 3, gap 2: 1, 0, 0, 1."""
     return (Part(Role.SCOPE, gap - 1 - row if row < gap else row - gap, (row,)) for row in rows)
 

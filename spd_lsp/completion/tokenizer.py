@@ -66,7 +66,7 @@ class Prompt:
     allowed: npt.NDArray[np.int64] | None  # ids that begin with `healed`, or None for any
 
 
-class Tokens:
+class ModelTokenizer:
     """A model's tokenizer, read from a folder that holds `tokenizer.json`."""
 
     def __init__(self, folder: Path) -> None:

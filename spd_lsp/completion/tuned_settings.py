@@ -19,7 +19,7 @@ Value = float | str
 Tuned = Mapping[str, Value]  # setting -> value, where it differs from the default
 
 FILE = "tuned.json"
-ORDER_WEIGHTS = "weights"  # kept beside the settings: how much each n-gram order counts
+WEIGHTS_KEY = "weights"  # kept beside the settings: how much each n-gram order counts
 TUNABLE = frozenset({
     "alpha", "candidates", "interpolation", "max_order", "min_probability", "ngram_weight", "ranking",
     "temperature",
@@ -50,7 +50,7 @@ def read_tuned(folder: Path, model: str) -> dict[str, Value]:
 
 def read_order_weights(folder: Path, model: str) -> OrderWeights | None:
     """Return the order weights tuned for a model, or None if there are none or they are invalid."""
-    values = _read_models(folder).get(model, {}).get(ORDER_WEIGHTS)
+    values = _read_models(folder).get(model, {}).get(WEIGHTS_KEY)
     try:
         weights = tuple(tuple(float(weight) for weight in row) for row in values or ())
     except (TypeError, ValueError):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ngram_builders.sources.masking import MARK, find_secrets
 from ngram_builders.sources.secret_rules import ends_inside_key
 
-REASON = "every draft held what looks like a secret"
+SECRET_REASON = "every draft held what looks like a secret"
 BEGIN = "-----BEGIN "  # of a key that goes on over lines
 _PIECE = 10  # letters; who reads so many of a secret knows it
 _TELLING = 3  # letters of a piece that must be the draft's own, not typed already
@@ -21,12 +21,12 @@ _ASIDE = re.compile(
 )  # what belongs to a private key's text, not to the key
 
 
-def unmasked(text: str) -> str:
+def text_before_mask(text: str) -> str:
     """A draft up to where a table has a mark for a line that it did not count."""
     return text.partition(MARK)[0]
 
 
-def withholds(before: str, after: str) -> Callable[[str], bool]:
+def secret_check(before: str, after: str) -> Callable[[str], bool]:
     """What tells whether a draft at this place, which is shown as it is, would give a secret away."""
     known = pieces(before + "\n" + after)
     left = before if BEGIN in before else before.rpartition("\n")[2]

@@ -24,7 +24,7 @@ LOG_DELTA = -200.0  # delta, what a draft pays for a step in which no candidate 
 # A floor under p_ngram^alpha, below all that drafts can pay: what the paper leaves out comes last instead, so that
 # there are always k drafts, each with a finite score.
 LOG_FLOOR = -1e6
-LEAST = 1e-300  # likewise below any probability of interest; its logarithm is finite
+TINY = 1e-300  # likewise below any probability of interest; its logarithm is finite
 _NO_IDS: Ids = np.empty(0, np.int64)
 
 
@@ -34,36 +34,36 @@ class Interpolation(Protocol):
     def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
 
-    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
+    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """Probabilities p [R] or [K, R], corrected by what is known of each history: [K, R]."""
 
     def successors(self, histories: Histories, n: int) -> Ids:
         """Up to n likely next tokens of each history."""
 
-    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+    def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
         """The n likeliest tokens by p [V] and `successors` of each history, and `nest` of them: [C], [K, C].
 
         Where p is below 0 a token may not follow.
         """
 
 
-def of_all(
+def score_logits(
     logits: Floats, before: Histories, interpolation: Interpolation | None, settings: Settings, allowed: Ids | None
 ) -> tuple[Ids, Floats]:
     """Candidates from all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams."""
     if interpolation is not None and settings.interpolation == "linear":
-        return both_sides(logits, before, interpolation, settings, allowed)
-    return _chosen_by_ngrams(*likeliest(logits, settings), before, interpolation, settings)
+        return mix_candidates(logits, before, interpolation, settings, allowed)
+    return _chosen_by_ngrams(*top_candidates(logits, settings), before, interpolation, settings)
 
 
-def proposed(before: Histories, interpolation: Interpolation | None, settings: Settings) -> Ids:
+def ngram_proposals(before: Histories, interpolation: Interpolation | None, settings: Settings) -> Ids:
     """Tokens whose logits `of_few` wants beside the likeliest: those that n-grams propose. -> [A]."""
     if interpolation is None or settings.interpolation != "linear":
         return _NO_IDS
     return interpolation.successors(before, settings.candidates)
 
 
-def of_few(
+def score_selected(
     said: TopK, asked: Ids, before: Histories, interpolation: Interpolation | None, settings: Settings
 ) -> tuple[Ids, Floats]:
     """The same candidates from the few logits that a device has found: the R likeliest and those `proposed`."""
@@ -73,7 +73,7 @@ def of_few(
         return _chosen_by_ngrams(said.ids, logp, before, interpolation, settings)
     candidates, logits = _each_once((said.ids, said.logits), (asked, said.extra_logits))  # [C] twice
     p = np.exp(logits / tau - said.log_z)
-    return candidates, np.log(np.maximum(interpolation.nest(before, candidates, p), LEAST))
+    return candidates, np.log(np.maximum(interpolation.mix(before, candidates, p), TINY))
 
 
 def _chosen_by_ngrams(
@@ -85,7 +85,7 @@ def _chosen_by_ngrams(
     return candidates, fuse(logp, interpolation(before, candidates), settings.alpha)
 
 
-def likeliest(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
+def top_candidates(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
     """The model's top R tokens and the logarithm of p_theta, renormalised over them: [R], [R]."""
     candidates = top(logits, settings.candidates)
     return candidates, log_softmax(logits[candidates] / settings.temperature)
@@ -104,7 +104,7 @@ def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
     return np.asarray((1 - alpha) * logp + np.where(known, alpha * log_ngram, penalty))
 
 
-def both_sides(
+def mix_candidates(
     logits: Floats,
     histories: Histories,
     interpolation: Interpolation,
@@ -119,12 +119,12 @@ def both_sides(
     tau = settings.temperature
     if logits.ndim == 1:
         p = softmax(logits, tau)  # [V]
-        candidates, p_f = interpolation.nested(
+        candidates, p_f = interpolation.mix_top(
             histories, p if allowed is None else mask_disallowed(p, allowed), settings.candidates
         )
         if allowed is not None:
-            p_f = among_allowed(p_f, p[allowed].sum() - p[candidates].sum())
-        return candidates, np.log(np.maximum(p_f, LEAST))
+            p_f = condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
+        return candidates, np.log(np.maximum(p_f, TINY))
     theirs = interpolation.successors(histories, settings.candidates)
     theirs = theirs[theirs < logits.shape[1]]  # a table may name tokens that the model does not have
     if allowed is not None:
@@ -133,20 +133,20 @@ def both_sides(
     candidates = _distinct([*own, theirs])
     z = np.array([[log_z(row, tau)] for row in logits])  # [K, 1], in double precision as all that follows
     p = np.exp(logits[:, candidates] / tau - z)  # [K, C]
-    p_f = interpolation.nest(histories, candidates, p)
+    p_f = interpolation.mix(histories, candidates, p)
     if allowed is not None:
         all_allowed = np.exp([[log_z(row[allowed], tau)] for row in logits] - z)  # [K, 1]
-        p_f = among_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
-    return candidates, np.log(np.maximum(p_f, LEAST))
+        p_f = condition_on_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
+    return candidates, np.log(np.maximum(p_f, TINY))
 
 
-def among_allowed(p_f: Floats, others: Floats) -> Floats:
+def condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
     """Probabilities given that some allowed token follows: a person has typed what all of them begin with.
 
     `others`: p of the allowed tokens that are no candidates, n-grams left aside, [K, 1] or one. [K, C] -> [K, C].
     """
     total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
-    return np.asarray(p_f / np.maximum(total, LEAST))
+    return np.asarray(p_f / np.maximum(total, TINY))
 
 
 def _each_once(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spd_lsp.decoding.multi_stream import streams
-from spd_lsp.decoding.rescoring import rescored
-from spd_lsp.decoding.superposed import Drafts, Model, Start, superpose
+from spd_lsp.decoding.multi_stream import superpose_streams
+from spd_lsp.decoding.rescoring import rescore
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
-Decoder = Callable[[Model, Start, Settings, Callable[[], None]], Drafts]
+Decoder = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def superposed(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
+def superposed(
+    model: Model, start: DecodingRequest, settings: Settings, check: Callable[[], None]
+) -> DecodingResult:
     """k drafts that share their passes, and the rows of these."""
-    return (superpose if settings.streams == 1 else streams)(model, start, settings, check)
+    return (superpose if settings.streams == 1 else superpose_streams)(model, start, settings, check)
 
 
-DECODERS: dict[str, Decoder] = {"superposed": superposed, "rescored": rescored}
+DECODERS: dict[str, Decoder] = {"superposed": superposed, "rescored": rescore}

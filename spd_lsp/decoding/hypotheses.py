@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-Reads = Callable[[tuple[int, ...]], Hashable]
+TextOf = Callable[[tuple[int, ...]], Hashable]
 
 
 class Draft(NamedTuple):
@@ -30,17 +30,17 @@ class Draft(NamedTuple):
         return self.score / len(self.ids)
 
 
-def worth(draft: Draft, ranking: str) -> float:
+def ranking_score(draft: Draft, ranking: str) -> float:
     """The logarithm of what a draft is ranked by, and of what a person is shown."""
     return draft.mean_score if ranking == "mean" else draft.score
 
 
-def ranked(drafts: Iterable[Draft], ranking: str, reads: Reads) -> list[Draft]:
+def rank_drafts(drafts: Iterable[Draft], ranking: str, reads: TextOf) -> list[Draft]:
     """Best first, equals in their order. By probability, those that read the same are one: the likeliest of them.
 
     Example: `x` and a line break .2, `x` and a line break with a blank .1, `y` .25 -> `x` .3, `y` .25.
     """
-    found = sorted(drafts, key=lambda draft: -worth(draft, ranking))
+    found = sorted(drafts, key=lambda draft: -ranking_score(draft, ranking))
     if ranking == "mean":
         return found
     alike: dict[Hashable, Draft] = {}
@@ -57,11 +57,13 @@ def together(best: Draft, other: Draft) -> Draft:
     return Draft(best.ids, score, best.others + score - best.score)
 
 
-def settled(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:
+def is_done(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:
     """Whether to stop: none is live, or k are finished (best first) and each beats every live one.
 
     A draft's probability only falls as it grows: then none of the k can be beaten any more.
     """
     if not live:
         return True
-    return len(finished) >= k and max(worth(draft, ranking) for draft in live) <= worth(finished[k - 1], ranking)
+    return len(finished) >= k and max(ranking_score(draft, ranking) for draft in live) <= ranking_score(
+        finished[k - 1], ranking
+    )

@@ -16,8 +16,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ngram_builders.arrays import Floats
-from spd_lsp.decoding.hypotheses import Draft, ranked, settled
-from spd_lsp.decoding.superposed import Drafts, Model, Start, first_step, next_step, select, superposition
+from spd_lsp.decoding.hypotheses import Draft, is_done, rank_drafts
+from spd_lsp.decoding.superposed import (
+    DecodingRequest,
+    DecodingResult,
+    Model,
+    expand,
+    first_drafts,
+    select_drafts,
+    superposition_weights,
+)
 from spd_lsp.settings import Settings
 
 
@@ -28,39 +36,43 @@ class Stream(NamedTuple):
     row: int
 
 
-def streams(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
+def superpose_streams(
+    model: Model, start: DecodingRequest, settings: Settings, check: Callable[[], None]
+) -> DecodingResult:
     """Write k drafts in `settings.streams` rows, or fewer if there is nothing left to part."""
     k, by = settings.drafts, settings.ranking
     check()
     logits = model.prefill(start.prompt, check)
-    live, ended = select(first_step(logits, start, settings), start, settings)
-    finished = ranked(ended, by, start.reads)
+    live, ended = select_drafts(first_drafts(logits, start, settings), start, settings)
+    finished = rank_drafts(ended, by, start.text_of)
     held, passes, rows = [Stream(live, 0)], 1, 0
-    while passes < settings.max_tokens and not settled(live, finished, k, by):
+    while passes < settings.max_tokens and not is_done(live, finished, k, by):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             held = [Stream(live[:1], 0)]  # as in `superpose`
             each = model.prefill([*start.prompt, *live[0].ids], check)[None]
         else:
-            held = parted(held, settings.streams)
-            mixtures = [([draft.ids[-1] for draft in one.members], superposition(one.members)) for one in held]
+            held = split_streams(held, settings.streams)
+            mixtures = [
+                ([draft.ids[-1] for draft in one.members], superposition_weights(one.members)) for one in held
+            ]
             each = model.step_rows(mixtures, [one.row for one in held])
         passes, rows = passes + 1, rows + len(held)
-        live, ended = select(options(each, held, start, settings), start, settings)
-        finished = ranked([*finished, *ended], by, start.reads)
-        held = followed(live, held)
-    best = ranked([*finished[:k], *live], by, start.reads)[:k]
+        live, ended = select_drafts(options(each, held, start, settings), start, settings)
+        finished = rank_drafts([*finished, *ended], by, start.text_of)
+        held = regroup(live, held)
+    best = rank_drafts([*finished[:k], *live], by, start.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return Drafts(best, passes, longest, rows=rows, spare=finished[k:])
+    return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:])
 
 
-def options(logits: Floats, held: Sequence[Stream], start: Start, settings: Settings) -> Iterator[Draft]:
+def options(logits: Floats, held: Sequence[Stream], start: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """The ways to go on, best first: of each stream by the logits of its own row. [g, V]."""
-    each = [next_step(row, one.members, start, settings) for row, one in zip(logits, held, strict=True)]
+    each = [expand(row, one.members, start, settings) for row, one in zip(logits, held, strict=True)]
     return heapq.merge(*each, key=lambda draft: -draft.score)
 
 
-def followed(live: Sequence[Draft], held: Sequence[Stream]) -> list[Stream]:
+def regroup(live: Sequence[Draft], held: Sequence[Stream]) -> list[Stream]:
     """Drafts by the stream that their parents were members of."""
     home = {parent.ids: row for row, one in enumerate(held) for parent in one.members}
     found: dict[int, list[Draft]] = {}
@@ -69,7 +81,7 @@ def followed(live: Sequence[Draft], held: Sequence[Stream]) -> list[Stream]:
     return [Stream(members, row) for row, members in found.items()]
 
 
-def parted(held: Sequence[Stream], most: int) -> list[Stream]:
+def split_streams(held: Sequence[Stream], most: int) -> list[Stream]:
     """Take drafts out, one by one, each to a copy of its row, until there are `most` streams or no mixtures.
 
     Next is always the draft whose leaving gains most of what drafts read of themselves.

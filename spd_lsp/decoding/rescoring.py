@@ -15,23 +15,30 @@ from dataclasses import replace
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.decoding.candidates import LEAST, fuse
-from spd_lsp.decoding.hypotheses import Draft, ranked
-from spd_lsp.decoding.superposed import Drafts, Model, Start, first_step, histories, superpose
+from spd_lsp.decoding.candidates import TINY, fuse
+from spd_lsp.decoding.hypotheses import Draft, rank_drafts
+from spd_lsp.decoding.superposed import (
+    DecodingRequest,
+    DecodingResult,
+    Model,
+    first_drafts,
+    ngram_histories,
+    superpose,
+)
 from spd_lsp.settings import Settings
 
-CHOICE = 2  # drafts that are written and read for each that is shown
+DRAFTS_PER_COMPLETION = 2  # drafts that are written and read for each that is shown
 
 
-def rescored(model: Model, start: Start, settings: Settings, check: Callable[[], None]) -> Drafts:
+def rescore(model: Model, start: DecodingRequest, settings: Settings, check: Callable[[], None]) -> DecodingResult:
     """Superposed drafts, ranked by what the model says of each alone. One pass more, with resets two.
 
     The model's part is taken at temperature 1, whatever the drafts were written with. What other ways to end the
     line add is taken over: they differ in the last token only.
     """
     k, by = settings.drafts, settings.ranking
-    written = superpose(model, start, settings, check, width=CHOICE * k)
-    drafts = [*written.best, *written.spare][: CHOICE * k]
+    written = superpose(model, start, settings, check, width=DRAFTS_PER_COMPLETION * k)
+    drafts = [*written.best, *written.spare][: DRAFTS_PER_COMPLETION * k]
     check()
     resets = settings.reset_every > 0
     if resets:
@@ -39,13 +46,13 @@ def rescored(model: Model, start: Start, settings: Settings, check: Callable[[],
     logp = _with_ngrams(drafts, model.score_drafts([draft.ids for draft in drafts]), start, settings)
     if start.allowed is not None:
         logp = _given_the_start(drafts, logp, model.prefill(start.prompt, check), start, settings)
-    found = ranked(
+    found = rank_drafts(
         [
             Draft(draft.ids, float(own.sum()) + draft.others, draft.others)
             for draft, own in zip(drafts, logp, strict=True)
         ],
         by,
-        start.reads,
+        start.text_of,
     )
     read = sum(len(draft.ids) - 1 for draft in drafts)
     return replace(
@@ -54,22 +61,27 @@ def rescored(model: Model, start: Start, settings: Settings, check: Callable[[],
 
 
 def _given_the_start(
-    drafts: Sequence[Draft], logp: Sequence[Floats], logits: Floats, start: Start, settings: Settings
+    drafts: Sequence[Draft], logp: Sequence[Floats], logits: Floats, start: DecodingRequest, settings: Settings
 ) -> list[Floats]:
     """The same, with the first token's log p_f given that an allowed one follows, as superposed drafts have it."""
     exact = replace(settings, temperature=1.0)
-    begun = {option.ids[0]: option.score for option in first_step(logits, start, exact, CHOICE * settings.drafts)}
+    begun = {
+        option.ids[0]: option.score
+        for option in first_drafts(logits, start, exact, DRAFTS_PER_COMPLETION * settings.drafts)
+    }
     return [np.array([begun.get(draft.ids[0], own[0]), *own[1:]]) for draft, own in zip(drafts, logp, strict=True)]
 
 
 def _with_ngrams(
-    drafts: Sequence[Draft], logp: Sequence[Floats], start: Start, settings: Settings
+    drafts: Sequence[Draft], logp: Sequence[Floats], start: DecodingRequest, settings: Settings
 ) -> list[Floats]:
     """log p_f of each token of each draft, from the model's log p; in the shapes of `logp`."""
     if start.interpolation is None:
         return list(logp)
     tokens = np.array([token for draft in drafts for token in draft.ids])  # [N]
-    before = histories(start, [Draft(draft.ids[:at], 0.0) for draft in drafts for at in range(len(draft.ids))])
+    before = ngram_histories(
+        start, [Draft(draft.ids[:at], 0.0) for draft in drafts for at in range(len(draft.ids))]
+    )
     candidates, column = np.unique(tokens, return_inverse=True)  # [C], [N]
     own, at = np.concatenate(logp), np.arange(len(tokens))
     if settings.interpolation == "paper":
@@ -78,8 +90,8 @@ def _with_ngrams(
         mixed = np.where(first, own, _fuse_each(own, known, settings.alpha))
     else:
         p = np.repeat(np.exp(own)[:, None], len(candidates), axis=1)  # [N, C]; each row is asked in one column
-        nested = start.interpolation.nest(before, candidates, p)[at, column]
-        mixed = np.log(np.maximum(nested, LEAST))
+        nested = start.interpolation.mix(before, candidates, p)[at, column]
+        mixed = np.log(np.maximum(nested, TINY))
     return np.split(mixed, np.cumsum([len(draft.ids) for draft in drafts])[:-1])
 
 

@@ -17,14 +17,14 @@ from typing import Protocol, cast
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.decoding.candidates import Interpolation, of_all, of_few, proposed
+from spd_lsp.decoding.candidates import Interpolation, ngram_proposals, score_logits, score_selected
 from spd_lsp.decoding.hypotheses import Draft as Draft
-from spd_lsp.decoding.hypotheses import Reads, ranked, settled
+from spd_lsp.decoding.hypotheses import TextOf, is_done, rank_drafts
 from spd_lsp.models.logits import log_z, top_allowed
 from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
-FEW = 4  # for each draft: options that are looked at even when enough are found
+OPTIONS_PER_DRAFT = 4  # for each draft: options that are looked at even when enough are found
 _REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
 _NOTHING = (-1,) * _REACH  # stands before a text: no id
 _SEVERAL = 40  # options that are made ready together
@@ -49,7 +49,7 @@ class Model(Protocol):
         """log p of each token of each draft after the last prefill's prompt, all in one pass."""
 
 
-class Selecting(Model, Protocol):
+class SelectingModel(Model, Protocol):
     """A model that finds the few logits that choosing needs where all of them are, beside a GPU's memory."""
 
     selects_on_device: bool  # whether that is quicker than `step`
@@ -61,7 +61,7 @@ class Selecting(Model, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Drafts:
+class DecodingResult:
     """The best k drafts, best first, and what they took."""
 
     best: list[Draft]
@@ -72,7 +72,7 @@ class Drafts:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class DecodingRequest:
     """Where drafts begin, and when one is finished."""
 
     prompt: Sequence[int]
@@ -80,22 +80,26 @@ class Start:
     history: Sequence[int] = ()  # the text before the drafts, as n-grams see it
     interpolation: Interpolation | None = None
     allowed: Ids | None = None  # ids a draft may begin with, or None for any
-    reads: Reads = tuple  # what a person sees of a draft: among finished ones those that read the same are one
+    reads: TextOf = tuple  # what a person sees of a draft: among finished ones those that read the same are one
 
-    def after(self, ids: tuple[int, ...]) -> Start:
+    def after(self, ids: tuple[int, ...]) -> DecodingRequest:
         """The same with some of the draft written already."""
-        return Start(
+        return DecodingRequest(
             [*self.prompt, *ids],
             lambda more: self.stop((*ids, *more)),
             [*self.history, *ids],
             self.interpolation,
-            reads=lambda more: self.reads((*ids, *more)),
+            text_of=lambda more: self.reads((*ids, *more)),
         )
 
 
 def superpose(
-    model: Model, start: Start, settings: Settings, check: Callable[[], None] = lambda: None, width: int = 0
-) -> Drafts:
+    model: Model,
+    start: DecodingRequest,
+    settings: Settings,
+    check: Callable[[], None] = lambda: None,
+    width: int = 0,
+) -> DecodingResult:
     """Write k drafts that go on from a prompt. `check` is called before each pass; what it raises ends it.
 
     `width` drafts are live, k if it is 0: more of them take no more passes, and end in more `spare` drafts.
@@ -103,47 +107,49 @@ def superpose(
     k, by = settings.drafts, settings.ranking
     check()
     logits = model.prefill(start.prompt, check)
-    live, ended = select(first_step(logits, start, settings, width), start, settings, width)
-    finished = ranked(ended, by, start.reads)
+    live, ended = select_drafts(first_drafts(logits, start, settings, width), start, settings, width)
+    finished = rank_drafts(ended, by, start.text_of)
     passes = 1
-    while passes < settings.max_tokens and not settled(live, finished, k, by):
+    while passes < settings.max_tokens and not is_done(live, finished, k, by):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
-            options = next_step(model.prefill([*start.prompt, *live[0].ids], check), live, start, settings)
+            options = expand(model.prefill([*start.prompt, *live[0].ids], check), live, start, settings)
         else:
             options = _superposed_step(model, live, start, settings)
         passes += 1
-        live, ended = select(options, start, settings, width)
-        finished = ranked([*finished, *ended], by, start.reads)
-    best = ranked([*finished[:k], *live], by, start.reads)[:k]
+        live, ended = select_drafts(options, start, settings, width)
+        finished = rank_drafts([*finished, *ended], by, start.text_of)
+    best = rank_drafts([*finished[:k], *live], by, start.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return Drafts(best, passes, longest, rows=passes - 1, spare=finished[k:])
+    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:])
 
 
-def first_step(logits: Floats, start: Start, settings: Settings, width: int = 0) -> Iterator[Draft]:
+def first_drafts(logits: Floats, start: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:
     """Draft i is the i-th most likely token after the prompt; the paper asks no n-grams yet (section 3.1)."""
     if start.interpolation is not None and settings.interpolation == "linear":
-        return next_step(logits, [Draft((), 0.0)], start, settings)
+        return expand(logits, [Draft((), 0.0)], start, settings)
     # Twice as many as go on, if some are finished at once.
     ids = top_allowed(logits, 2 * (width or settings.drafts), start.allowed)  # [2k]
     among = logits if start.allowed is None else logits[start.allowed]
     logp = logits[ids].astype(np.float64) / settings.temperature - log_z(among, settings.temperature)
-    return best_first([Draft((), 0.0)], ids, logp[None])
+    return best_expansions([Draft((), 0.0)], ids, logp[None])
 
 
-def _superposed_step(model: Model, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
+def _superposed_step(
+    model: Model, live: Sequence[Draft], start: DecodingRequest, settings: Settings
+) -> Iterator[Draft]:
     """One pass over the last tokens of all drafts, superposed; the ways to go on, best first."""
-    ids, gamma = [draft.ids[-1] for draft in live], superposition(live)
+    ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)
     if not getattr(model, "selects_on_device", False):
-        return next_step(model.step(ids, gamma), live, start, settings)
-    before = histories(start, live)
-    asked = proposed(before, start.interpolation, settings)
-    said = cast(Selecting, model).step_top_k(ids, gamma, settings.candidates, asked, settings.temperature)
-    return best_first(live, *of_few(said, asked, before, start.interpolation, settings))
+        return expand(model.step(ids, gamma), live, start, settings)
+    before = ngram_histories(start, live)
+    asked = ngram_proposals(before, start.interpolation, settings)
+    said = cast(SelectingModel, model).step_top_k(ids, gamma, settings.candidates, asked, settings.temperature)
+    return best_expansions(live, *score_selected(said, asked, before, start.interpolation, settings))
 
 
-def superposition(live: Sequence[Draft]) -> Floats:
+def superposition_weights(live: Sequence[Draft]) -> Floats:
     """gamma_i = p_i / sum_j p_j, what draft i's last token weighs in x~ = sum_i gamma_i z_i (section 3.1)."""
     best = max(draft.score for draft in live)
     p = [math.exp(draft.score - best) for draft in live]  # of each beside the best; so few are quicker in a loop
@@ -151,20 +157,20 @@ def superposition(live: Sequence[Draft]) -> Floats:
     return np.array([p_i / total for p_i in p])  # [K]
 
 
-def next_step(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> Iterator[Draft]:
+def expand(logits: Floats, live: Sequence[Draft], start: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """The K x C ways to go on, best first: each draft's score times p_f of each candidate."""
     allowed = None if live[0].ids else start.allowed
-    before = histories(start, live)
-    return best_first(live, *of_all(logits, before, start.interpolation, settings, allowed))
+    before = ngram_histories(start, live)
+    return best_expansions(live, *score_logits(logits, before, start.interpolation, settings, allowed))
 
 
-def histories(start: Start, live: Sequence[Draft]) -> Ids:
+def ngram_histories(start: DecodingRequest, live: Sequence[Draft]) -> Ids:
     """The last ids of each draft with the text before it, -1 where there are less. -> [K, REACH]."""
     before = (*_NOTHING, *start.history)
     return np.array([(*before, *draft.ids)[-_REACH:] for draft in live], dtype=np.int64)
 
 
-def best_first(live: Sequence[Draft], candidates: Ids, logp_f: Floats) -> Iterator[Draft]:
+def best_expansions(live: Sequence[Draft], candidates: Ids, logp_f: Floats) -> Iterator[Draft]:
     """The K x C drafts with one candidate more each, best first; equals by draft, then by candidate.
 
     log p_f is [K, C], or [1, C] if it is the same for all. Only those drafts that are asked for are made. What the
@@ -182,15 +188,15 @@ def best_first(live: Sequence[Draft], candidates: Ids, logp_f: Floats) -> Iterat
             yield Draft((*live[row].ids, tokens[column]), score)
 
 
-def select(
-    options: Iterable[Draft], start: Start, settings: Settings, width: int = 0
+def select_drafts(
+    options: Iterable[Draft], start: DecodingRequest, settings: Settings, width: int = 0
 ) -> tuple[list[Draft], list[Draft]]:
     """From options, best first: the best `width` (0: k) that go on, and the finished ones met on the way to them.
 
     By probability, a few more are looked at: the ways in which a line can end add up to the worth of a draft.
     """
     k = width or settings.drafts
-    few = 0 if settings.ranking == "mean" else FEW * k
+    few = 0 if settings.ranking == "mean" else OPTIONS_PER_DRAFT * k
     live: list[Draft] = []
     finished: list[Draft] = []
     for seen, option in enumerate(options, 1):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.decoding.candidates import both_sides, fuse, likeliest
-from spd_lsp.decoding.hypotheses import Draft, ranked, worth
-from spd_lsp.decoding.superposed import FEW, Drafts, Model, Start, histories
+from spd_lsp.decoding.candidates import fuse, mix_candidates, top_candidates
+from spd_lsp.decoding.hypotheses import Draft, rank_drafts, ranking_score
+from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, DecodingResult, Model, ngram_histories
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
@@ -25,9 +25,9 @@ _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
 class DraftBatch:
-    """Drafts of one prompt as rows of a batch, and their cost."""
+    """DecodingResult of one prompt as rows of a batch, and their cost."""
 
-    def __init__(self, model: Model, start: Start, settings: Settings, check: Check) -> None:
+    def __init__(self, model: Model, start: DecodingRequest, settings: Settings, check: Check) -> None:
         self.model = model
         self.start = start
         self.settings = settings
@@ -56,14 +56,16 @@ class DraftBatch:
         return _row_options(logits, live, self.start, self.settings)
 
 
-def _row_options(logits: Floats, live: Sequence[Draft], start: Start, settings: Settings) -> TokenOptions:
+def _row_options(
+    logits: Floats, live: Sequence[Draft], start: DecodingRequest, settings: Settings
+) -> TokenOptions:
     """The options of each draft by its own logits [N, V], mixed with n-grams as for superposed drafts."""
-    before = histories(start, live)  # [N, REACH]
+    before = ngram_histories(start, live)  # [N, REACH]
     allowed = None if live[0].ids else start.allowed
     if start.interpolation is not None and settings.interpolation == "linear":
-        ids, logp_f = both_sides(logits, before, start.interpolation, settings, allowed)
+        ids, logp_f = mix_candidates(logits, before, start.interpolation, settings, allowed)
         return np.broadcast_to(ids, logp_f.shape), logp_f
-    rows = [likeliest(row if allowed is None else _only(row, allowed), settings) for row in logits]
+    rows = [top_candidates(row if allowed is None else _only(row, allowed), settings) for row in logits]
     if start.interpolation is not None and live[0].ids:  # the first token asks no n-grams (section 3.1)
         asked = [start.interpolation(before[i : i + 1], ids)[0] for i, (ids, _) in enumerate(rows)]
         rows = [(ids, fuse(logp, p[None], settings.alpha)[0]) for (ids, logp), p in zip(rows, asked, strict=True)]
@@ -89,8 +91,8 @@ def longest(drafts: Sequence[Draft]) -> int:
 
 
 def beam(
-    model: Model, start: Start, settings: Settings, check: Check, length_penalty: float | None = None
-) -> Drafts:
+    model: Model, start: DecodingRequest, settings: Settings, check: Check, length_penalty: float | None = None
+) -> DecodingResult:
     """The k best drafts of beam search, best first.
 
     They are ranked as superposed drafts are, or with a length penalty by log-probability / tokens^penalty: 0 is
@@ -100,10 +102,14 @@ def beam(
     ranking = settings.ranking if length_penalty is None else "probability"
 
     def score(draft: Draft) -> float:
-        return worth(draft, ranking) if length_penalty is None else draft.score / len(draft.ids) ** length_penalty
+        return (
+            ranking_score(draft, ranking)
+            if length_penalty is None
+            else draft.score / len(draft.ids) ** length_penalty
+        )
 
     def rank(drafts: Sequence[Draft]) -> list[Draft]:
-        return sorted(ranked(drafts, ranking, start.reads), key=score, reverse=True)
+        return sorted(rank_drafts(drafts, ranking, start.text_of), key=score, reverse=True)
 
     batch = DraftBatch(model, start, settings, check)
     live, parents, ended = _select_rows(batch.prefill(), [EMPTY], start, settings)
@@ -113,15 +119,15 @@ def beam(
         live, parents, ended = _select_rows(batch.step(live, parents), live, start, settings)
         finished = rank([*finished, *ended])
     best = rank([*finished[:k], *live])[:k]
-    return Drafts(best, batch.passes, longest([*finished, *live]), rows=batch.rows, spare=finished[k:])
+    return DecodingResult(best, batch.passes, longest([*finished, *live]), rows=batch.rows, spare=finished[k:])
 
 
 def _select_rows(
-    options: TokenOptions, live: Sequence[Draft], start: Start, settings: Settings
+    options: TokenOptions, live: Sequence[Draft], start: DecodingRequest, settings: Settings
 ) -> tuple[list[Draft], list[int], list[Draft]]:
     """The best k unfinished continuations, the row each extends, and the finished ones among the best."""
     k = settings.drafts
-    few = 0 if settings.ranking == "mean" else FEW * k  # as in `superposed.select`
+    few = 0 if settings.ranking == "mean" else OPTIONS_PER_DRAFT * k  # as in `superposed.select`
     scores = np.array([draft.score for draft in live])[:, None] + options[1]  # [N, C]
     going: list[Draft] = []
     parents: list[int] = []
@@ -139,7 +145,7 @@ def _select_rows(
     return going, parents, finished
 
 
-def branches(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+def branches(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """A draft for each of the k most likely first tokens, finished greedily, best first."""
     batch = DraftBatch(model, start, settings, check)
     options = batch.prefill()
@@ -157,5 +163,5 @@ def branches(model: Model, start: Start, settings: Settings, check: Check) -> Dr
         options = batch.step(drafts, parents)
         drafts = [extend(drafts, options, row, int(at)) for row, at in enumerate(options[1].argmax(axis=1))]
         parents = list(range(len(drafts)))
-    found = ranked([*finished, *drafts], settings.ranking, start.reads)
-    return Drafts(found, batch.passes, longest(found), rows=batch.rows)
+    found = rank_drafts([*finished, *drafts], settings.ranking, start.text_of)
+    return DecodingResult(found, batch.passes, longest(found), rows=batch.rows)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
-from spd_lsp.completion.calibration import LEAST
+from spd_lsp.completion.calibration import MIN_PROBABILITY
 from spd_lsp.evaluation.quality.store import Record
 
 _BINS = 10  # of the calibration error
@@ -54,7 +54,7 @@ def shown_drafts(records: Sequence[Record], label: str) -> ShownDrafts:
 
 def _features(drafts: ShownDrafts) -> F64:
     """The factors of the weights. [N, 5]"""
-    p, first = np.clip(drafts.p, LEAST, 1 - LEAST), drafts.first
+    p, first = np.clip(drafts.p, MIN_PROBABILITY, 1 - MIN_PROBABILITY), drafts.first
     return np.stack([first, first * np.log(p), 1 - first, (1 - first) * np.log(p), -np.log1p(-p)], axis=1)
 
 
@@ -108,7 +108,7 @@ def calibration_error(predicted: F64, right: F64) -> float:
 
 def log_loss(predicted: F64, right: F64) -> float:
     """The mean over drafts, in nats."""
-    predicted = np.clip(predicted, LEAST, 1 - LEAST)
+    predicted = np.clip(predicted, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return float(-np.where(right > 0, np.log(predicted), np.log1p(-predicted)).mean())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.tuned_settings import ORDER_WEIGHTS, Tuned, Value
+from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned, Value
 
 _ROUNDS = 3  # mostly nothing changes in the second
 # The paper's decoder, except for what is tuned of it.
@@ -33,10 +33,10 @@ COORDINATES: tuple[Coordinate, ...] = (
         "smoothing",
         [
             dict.fromkeys([*_PAPER, "alpha"]),
-            *({**_PAPER, "alpha": alpha, ORDER_WEIGHTS: None, "ngram_weight": None} for alpha in _ALPHAS),
+            *({**_PAPER, "alpha": alpha, WEIGHTS_KEY: None, "ngram_weight": None} for alpha in _ALPHAS),
         ],
     ),
-    setting_coordinate(ORDER_WEIGHTS, None, "fitted", only="linear"),
+    setting_coordinate(WEIGHTS_KEY, None, "fitted", only="linear"),
     setting_coordinate("ngram_weight", 0.5, 0.7, None, 1.4, 2.0, only="linear"),
     setting_coordinate("alpha", *_ALPHAS, only="paper"),
     setting_coordinate("temperature", 0.06, 0.3, 0.6, 0.8, None, 1.25),

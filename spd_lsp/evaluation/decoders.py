@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spd_lsp.decoding import decoders
-from spd_lsp.decoding.superposed import Drafts, Model, Start, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.evaluation.beam_search import Check, beam, branches
 from spd_lsp.evaluation.sampling import nucleus, nucleus_superposed
 from spd_lsp.settings import Settings
 
 
-def _greedy(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """One draft, the most likely token at each step."""
     return superpose(model, start, replace(settings, drafts=1), check)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.decoding.hypotheses import Draft, ranked
-from spd_lsp.decoding.superposed import Drafts, Model, Start, superpose
+from spd_lsp.decoding.hypotheses import Draft, rank_drafts
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.evaluation.beam_search import EMPTY, Check, DraftBatch, extend, longest
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
@@ -38,14 +38,14 @@ _PAPERS = NucleusOptions()
 
 
 def nucleus(
-    model: Model, start: Start, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
-) -> Drafts:
+    model: Model, start: DecodingRequest, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
+) -> DecodingResult:
     """k samples, ranked by p_f; equal ones count once."""
     samples, batch = sample(model, start, settings, check, options)
-    return Drafts(_distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
+    return DecodingResult(_distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
 
 
-def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Check) -> Drafts:
+def nucleus_superposed(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """k samples of a few tokens, each finished with k superposed drafts; the best k of all (section 4.5)."""
     beginning = replace(settings, max_tokens=min(_SAMPLED_TOKENS, settings.max_tokens))
     rest = replace(settings, max_tokens=max(1, settings.max_tokens - _SAMPLED_TOKENS))
@@ -56,14 +56,14 @@ def nucleus_superposed(model: Model, start: Start, settings: Settings, check: Ch
         if start.stop(sampled.ids) or len(sampled.ids) == settings.max_tokens:
             drafts.append(sampled)
             continue
-        ends = superpose(model, start.after(sampled.ids), rest, check)
+        ends = superpose(model, start.continued_by(sampled.ids), rest, check)
         passes, rows = passes + ends.passes, rows + ends.rows + len(sampled.ids)
         drafts += [Draft((*sampled.ids, *end.ids), sampled.score + end.score) for end in ends.best]
-    return Drafts(_distinct(drafts, start, settings), passes, longest(drafts), rows=rows)
+    return DecodingResult(_distinct(drafts, start, settings), passes, longest(drafts), rows=rows)
 
 
 def sample(
-    model: Model, start: Start, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
+    model: Model, start: DecodingRequest, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
 ) -> tuple[list[Draft], DraftBatch]:
     """Draw k samples. -> the samples and their batch"""
     rng = np.random.default_rng(_seed_of(start.prompt))
@@ -98,7 +98,7 @@ def draw(logp: Floats, rng: np.random.Generator, options: NucleusOptions = _PAPE
     return int(order[np.searchsorted(np.cumsum(p[:kept]), rng.random() * p[:kept].sum(), side="right")])
 
 
-def _distinct(drafts: list[Draft], start: Start, settings: Settings) -> list[Draft]:
+def _distinct(drafts: list[Draft], start: DecodingRequest, settings: Settings) -> list[Draft]:
     """The k best distinct drafts."""
     once = {draft.ids: draft for draft in drafts}.values()
-    return ranked(once, settings.ranking, start.reads)[: settings.drafts]
+    return rank_drafts(once, settings.ranking, start.text_of)[: settings.drafts]

@@ -17,8 +17,8 @@ from ngram_builders.arrays import F64
 from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.table.order_weights import OrderWeights
-from spd_lsp.completion.calibration import share_right
-from spd_lsp.completion.tuned_settings import ORDER_WEIGHTS, Tuned
+from spd_lsp.completion.calibration import calibrate
+from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.coordinate_descent import Search, descend
 from spd_lsp.evaluation.quality.arms import FULL, Arm
@@ -27,8 +27,8 @@ from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgr
 from spd_lsp.evaluation.quality.run import QualityRun
 from spd_lsp.evaluation.quality.store import Record
 from spd_lsp.evaluation.report_writer import Cell, Report, Table, plain_points
-from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, ROWS
-from spd_lsp.ngrams.weight_fitting import PLACES, Read, Reader, judge, read_beside
+from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, ORDER_WEIGHTS
+from spd_lsp.ngrams.weight_fitting import MAX_FIT_TOKENS, Observed, ScoringModel, fit_weights, observe_documents
 from spd_lsp.settings import Settings
 
 REPORT_NAME = "tune"
@@ -79,13 +79,13 @@ class Tuner:
         """Fit order weights to the files of the examples."""
         if self._order_weights is None:
             read = [one for number, package in enumerate(self.run.packages) for one in self._read(package, number)]
-            fit = judge(read)
-            rows = fit.weights if fit else ROWS
+            fit = fit_weights(read)
+            rows = fit.weights if fit else ORDER_WEIGHTS
             # Rounded down, so that no row sums to more than 1.
             self._order_weights = tuple(tuple(math.floor(1e4 * weight) / 1e4 for weight in row) for row in rows)
         return self._order_weights
 
-    def _read(self, package: PackageFiles, number: int) -> Iterator[Read]:
+    def _read(self, package: PackageFiles, number: int) -> Iterator[Observed]:
         """What orders and model say of the examples' files, each without its own counts."""
         self.run.report("weights", number, len(self.run.packages))
         names = {example.file for example in self.examples if example.package == package.name}
@@ -93,14 +93,14 @@ class Tuner:
         streams = [stream for file, stream in zip(ngrams.files, ngrams.streams, strict=True) if file.name in names]
         built_in = [[table.columns] for table in ngrams.built_in.values()]
         shares = [DEFAULT_WEIGHT, *(BUILT_IN_WEIGHT for _ in built_in)]
-        model = cast(Reader, self.run.runner.model)  # as `load` opened it
-        limit = PLACES // len(self.run.packages)
-        yield from read_beside(model, [[ngrams.columns], *built_in], shares, streams, ORDERS, limit)
+        model = cast(ScoringModel, self.run.runner.model)  # as `load` opened it
+        limit = MAX_FIT_TOKENS // len(self.run.packages)
+        yield from observe_documents(model, [[ngrams.columns], *built_in], shares, streams, ORDERS, limit)
 
     def measure(self, settings: Sequence[Tuned], examples: Sequence[Example]) -> list[Record]:
         """The records of these examples, with all settings in them."""
         for fitted in (False, True):
-            if arms := [arm_of(one) for one in settings if (ORDER_WEIGHTS in one) == fitted]:
+            if arms := [arm_of(one) for one in settings if (WEIGHTS_KEY in one) == fitted]:
                 self.run.measure(examples, arms, held_out=partial(self._held_out, fitted=fitted))
         keys = {example.key for example in examples}
         return [record for record in self.run.store.records() if record["key"] in keys]
@@ -113,7 +113,7 @@ class Tuner:
 
 def arm_of(settings: Tuned) -> Arm:
     """The arm of some settings."""
-    chosen = {name: value for name, value in settings.items() if name != ORDER_WEIGHTS}
+    chosen = {name: value for name, value in settings.items() if name != WEIGHTS_KEY}
     label = ":".join(["superposed", *(f"{name}={value}" for name, value in settings.items())])
     return Arm(f"{label}@{FULL}", "superposed", FULL, chosen)
 
@@ -139,8 +139,8 @@ def tune_settings(run: QualityRun, examples: Sequence[Example]) -> TuningResult:
     best: Tuned = search.best if kept else {}
     bound = _best_min_probability(_drafts_of(tuner.measure([best], chosen_by), best, tuner.k), best)
     drafts = _drafts_of(records, best, tuner.k)
-    if kept.get(ORDER_WEIGHTS):
-        kept[ORDER_WEIGHTS] = tuner.order_weights()
+    if kept.get(WEIGHTS_KEY):
+        kept[WEIGHTS_KEY] = tuner.order_weights()
     if bound and drafts.keystrokes_saved(bound) > drafts.keystrokes_saved(0.0):
         kept["min_probability"] = bound
     tables = [
@@ -149,7 +149,7 @@ def tune_settings(run: QualityRun, examples: Sequence[Example]) -> TuningResult:
         _bound_table(drafts, bound),
     ]
     facts = {**run.facts, "examples to choose by": len(chosen_by), "examples to judge by": len(judged_by)}
-    weights = tuner.order_weights() if any(ORDER_WEIGHTS in one for one in search.tried) else ()
+    weights = tuner.order_weights() if any(WEIGHTS_KEY in one for one in search.tried) else ()
     data = {"kept": kept, "best": search.best, "weights": weights}
     return TuningResult(kept, search, Report(REPORT_NAME, "Tuned settings", facts, tables, data))
 
@@ -165,7 +165,7 @@ def _gain(records: Sequence[Record], settings: Tuned, k: int) -> Interval:
 def _drafts_of(records: Sequence[Record], settings: Tuned, k: int) -> Drafts:
     label = arm_of(settings).label
     rows = [
-        (share_right(p, first=not rank, ngrams=True), float(text == one["example"]["target"]), float(len(text)))
+        (calibrate(p, first=not rank, ngrams=True), float(text == one["example"]["target"]), float(len(text)))
         for one in records
         for rank, (text, p) in enumerate(
             zip(one["arms"][label]["drafts"][:k], one["arms"][label]["probabilities"], strict=False)

@@ -16,11 +16,11 @@ from spd_lsp.lsp.protocol import user_message
 from spd_lsp.lsp.request import CompletionRequest
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled
 from spd_lsp.lsp.status import LOADING
-from spd_lsp.ngrams.document_changes import Inbox
+from spd_lsp.ngrams.document_changes import DocumentChanges
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import Answer, Completer
+    from spd_lsp.completion.completer import Completer, CompletionResult
 
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
@@ -33,7 +33,7 @@ class CompletionWorker:
 
     def __init__(self, load: Load) -> None:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
-        self.changes = Inbox()
+        self.changes = DocumentChanges()
         self.loaded_settings: Settings | None = None  # of the last completer that could be loaded
         self._make_completer = load
         self._completer: Completer | None = None
@@ -64,14 +64,14 @@ class CompletionWorker:
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""
         if self._completer is not None:
-            self._completer.adopt(settings)
+            self._completer.apply_settings(settings)
 
-    def complete(self, request: CompletionRequest, check: Callable[[], None]) -> Answer | None:
+    def complete(self, request: CompletionRequest, check: Callable[[], None]) -> CompletionResult | None:
         """Answer a request, if there is a model."""
         check()
         if (completer := self._completer) is None:
             return None
-        completer.hear(self.changes.take(), request.uri)
+        completer.update_documents(self.changes.drain(), request.uri)
         result = completer.complete(
             request.source,
             request.cursor,
@@ -88,14 +88,14 @@ class CompletionWorker:
     def prefetch(self, request: CompletionRequest, check: Callable[[], None]) -> None:
         """Have the model read the prompt of a request that may follow."""
         if (completer := self._completer) is not None:
-            completer.read_ahead(request.source, request.cursor, request.language, check)
+            completer.prefetch(request.source, request.cursor, request.language, check)
 
     def run_idle_work(self, seconds: float) -> bool:
         """Index changed documents and the like for about so long; whether there is more to do."""
         if (completer := self._completer) is None:
             return False
-        completer.hear(self.changes.take())
-        return completer.tidy(seconds)
+        completer.update_documents(self.changes.drain())
+        return completer.run_idle_work(seconds)
 
     def close(self) -> None:
         """End the thread and let go of the model."""

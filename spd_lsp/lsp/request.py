@@ -17,10 +17,10 @@ from lsprotocol import types
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.lsp.documents import LspDocument, file_path, may_hold_secrets
-from spd_lsp.ngrams.document_changes import Open
+from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import Answer
+    from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.completion.postprocess import Completion
 
 
@@ -55,7 +55,9 @@ def with_selected(
     return dataclasses.replace(request, source=source, cursor=start + len(selected.text))
 
 
-def remaining(previous: CompletionRequest, result: Answer, request: CompletionRequest) -> list[Completion]:
+def remaining(
+    previous: CompletionRequest, result: CompletionResult, request: CompletionRequest
+) -> list[Completion]:
     """What the previous drafts say beyond the text typed since; nothing unless the best draft continues it.
 
     Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = comp` there remains `ute(y)`.
@@ -87,12 +89,12 @@ def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
     return CursorLine(position, document.line_before(cursor), document.language_id or "")
 
 
-def indexable(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[Open]:
+def indexable(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
     """The open documents whose n-grams may be counted, as they are now."""
     for document in documents:
         path, is_secret = _path_and_secrecy(document.uri)
         if not is_secret and document.language_id not in disabled_languages:
-            yield Open(document.uri, path, document.language_id or None, document.source)
+            yield OpenDocument(document.uri, path, document.language_id or None, document.source)
 
 
 @lru_cache(1000)

@@ -35,7 +35,7 @@ from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import Answer
+    from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.completion.postprocess import Completion
     from spd_lsp.lsp.completion_worker import Load
 
@@ -55,7 +55,9 @@ class SpdServer(LanguageServer):
         self.settings = settings
         self.configuration = Configuration(settings, fixed)
         self.worker = CompletionWorker(load)
-        self.requests: RequestScheduler[CompletionRequest, Answer | None] = RequestScheduler(self.worker.executor)
+        self.requests: RequestScheduler[CompletionRequest, CompletionResult | None] = RequestScheduler(
+            self.worker.executor
+        )
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
         self.prefetcher = Prefetcher(self.worker.executor, lambda: self.requests.busy, self.worker.prefetch)
         self.client = ItemCapabilities()
@@ -125,7 +127,7 @@ class SpdServer(LanguageServer):
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
         if self.settings.enabled:
-            self.worker.changes.look(indexable(self.workspace.documents, self.settings.disabled_languages))
+            self.worker.changes.update(indexable(self.workspace.documents, self.settings.disabled_languages))
             self.idle_worker.wake()
 
     async def configure(self) -> None:
@@ -158,7 +160,7 @@ class SpdServer(LanguageServer):
         if cancel.reason is None:
             self.status = Status("error", problem) if problem else Status("normal", READY)
             self.show_once(problem)
-            self.worker.changes.forget()
+            self.worker.changes.reset()
             self.index_changes()
             self.loaded.set()
 
@@ -312,7 +314,7 @@ def did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None
 def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
     """Index the file as saved."""
     document = ls.workspace.get_text_document(params.text_document.uri)
-    ls.worker.changes.save(document.uri)
+    ls.worker.changes.mark_saved(document.uri)
     ls.index_changes()
 
 

@@ -37,7 +37,7 @@ class Rebuilder:
                 return
             self.running = None
             if process.returncode != 0:
-                self.problems.append(behind(domain))
+                self.problems.append(outdated_message(domain))
         waiting = (domain for domain in outgrown if self.tried.get(domain.name) != domain.path)
         if (chosen := next(waiting, None)) is not None:
             self.tried[chosen.name] = chosen.path
@@ -57,7 +57,7 @@ class Rebuilder:
                 creationflags=below_normal,
             )
         except OSError:
-            self.problems.append(behind(domain))
+            self.problems.append(outdated_message(domain))
             return
         if sys.platform != "win32":
             with suppress(OSError):
@@ -73,6 +73,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def behind(domain: Domain) -> str:
+def outdated_message(domain: Domain) -> str:
     """What to tell a person whose domain is not built again."""
     return f"n-gram domain {domain.name} is far behind its files; run: spd-lsp ngrams rebuild {domain.name}"

@@ -20,7 +20,7 @@ from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sourc
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
-from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
@@ -30,7 +30,7 @@ _DRIFT = 0.2  # of a table's n-grams: with more in its overlay a domain is bette
 LEAST_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
 
 
-class Contents(Protocol):
+class TableContents(Protocol):
     """What a domain's current table contains."""
 
     @property
@@ -45,7 +45,7 @@ class Contents(Protocol):
         """The ids of the text with that digest, if they are still known."""
 
 
-def digest_of(text: bytes) -> bytes:
+def text_digest(text: bytes) -> bytes:
     """What stands for a text."""
     return hashlib.blake2b(text, digest_size=16).digest()
 
@@ -59,14 +59,14 @@ def _state_of(path: str) -> State | None:
     return status.st_size, status.st_mtime_ns
 
 
-class Followed:
+class DomainSync:
     """A domain, and what its files say now."""
 
     def __init__(
         self,
         domain: Domain,
-        contents: Contents,
-        retokeniser: Retokeniser,
+        contents: TableContents,
+        retokeniser: IncrementalTokenizer,
         *,
         end_of_text: int,
         vocab_size: int,
@@ -158,7 +158,7 @@ class Followed:
         text, fault = decode_source(data)
         if fault is not None:
             return None
-        key = digest_of(text.encode())
+        key = text_digest(text.encode())
         known = self.ledger.streams(key)
         if known is None:
             encoded = yield from self.retokeniser.gradually(text)

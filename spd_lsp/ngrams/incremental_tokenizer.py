@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import I32, U8
 
-AGREE = 4  # tokens that must be the same beyond an anchor
+MIN_AGREEING_TOKENS = 4  # tokens that must be the same beyond an anchor
 # Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair
 # is tried where the first finds none or does not agree; after that the whole text is encoded.
 _TRIES = ((2, 128), (64, 1024))
@@ -38,7 +38,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedText:
     """A text's bytes, its ids, and where each token ends in the bytes; no ends if the ids spell other bytes."""
 
     data: bytes
@@ -57,7 +57,7 @@ def cut(ends: npt.NDArray[np.int64], place: int) -> int:
     return int(np.searchsorted(ends, place, side="right"))
 
 
-class Retokeniser:
+class IncrementalTokenizer:
     """Encodes texts, again where they were encoded before."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -68,24 +68,24 @@ class Retokeniser:
         self.begins_line_end = np.array([piece[:1] in (b"\n", b"\r") for piece in pieces])
         self.faithful = self.encode("  a\n\n é").ends is not None
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> EncodedText:
         """A whole text."""
         return self.spelled(text.encode(), np.array(self.tokenizer.encode(text), dtype=np.int32))
 
-    def spelled(self, data: bytes, ids: I32) -> Encoded:
+    def spelled(self, data: bytes, ids: I32) -> EncodedText:
         """Ids that are known to be this text's. Some tokenizers change the text: then there are no ends."""
         ends = np.cumsum(self.lengths[ids])
         if (int(ends[-1]) if len(ends) else 0) != len(data):
-            return Encoded(data, ids, None)
-        return Encoded(data, ids, ends)
+            return EncodedText(data, ids, None)
+        return EncodedText(data, ids, ends)
 
-    def spell(self, ids: npt.NDArray[np.integer]) -> Encoded | None:
+    def spell(self, ids: npt.NDArray[np.integer]) -> EncodedText | None:
         """The text that these are the ids of, if this tokenizer leaves texts as they are."""
         if not self.faithful or not len(ids) or int(ids.max()) >= len(self.lengths):
             return None
         return self.spelled(b"".join(self.tokenizer.pieces[i] for i in ids.tolist()), ids.astype(np.int32))
 
-    def gradually(self, text: str) -> Generator[None, None, Encoded]:
+    def gradually(self, text: str) -> Generator[None, None, EncodedText]:
         """A whole text, with pauses."""
         encoded = self.encode(text[:_STEP])
         for end in range(2 * _STEP, len(text) + _STEP, _STEP):
@@ -93,7 +93,7 @@ class Retokeniser:
             encoded = self.again(encoded, text[:end])
         return encoded
 
-    def again(self, old: Encoded | None, text: str) -> Encoded:
+    def again(self, old: EncodedText | None, text: str) -> EncodedText:
         """The text, encoded where it differs from the old one."""
         if old is None:
             return self.encode(text)
@@ -110,7 +110,7 @@ class Retokeniser:
                     return self.spelled(data, ids)
         return self.encode(text)
 
-    def patch(self, old: Encoded, data: bytes, alike: tuple[int, int], away: int, reach: int) -> I32 | None:
+    def patch(self, old: EncodedText, data: bytes, alike: tuple[int, int], away: int, reach: int) -> I32 | None:
         """The ids with the window around a change encoded anew; None if it finds no anchors or does not agree.
 
         alike: how many bytes are the same at the start and at the end.
@@ -124,33 +124,33 @@ class Retokeniser:
         shift = len(data) - len(old.data)
         whole = last == len(old.ids)
         # Beyond the anchor a few tokens more are read than compared: the last of a window may be cut.
-        beyond = len(old.ids) if whole else min(len(old.ids), last + 3 * AGREE)
+        beyond = len(old.ids) if whole else min(len(old.ids), last + 3 * MIN_AGREEING_TOKENS)
         end = len(data) if beyond == len(old.ids) else int(old.ends[beyond - 1]) + shift
         window = data[start:end].decode(errors="replace")
         new = np.array(self.tokenizer.encode(window), dtype=np.int32)
         spelled = self.spelled(data[start:end], new)
-        if spelled.ends is None or not same(new, old.ids[first:], AGREE if first else 0):
+        if spelled.ends is None or not same(new, old.ids[first:], MIN_AGREEING_TOKENS if first else 0):
             return None
         if whole:
             return np.concatenate((old.ids[:first], new))
         place = int(old.ends[last - 1]) + shift - start
         at = cut(spelled.ends, place)
-        agree = min(AGREE, len(old.ids) - last)
+        agree = min(MIN_AGREEING_TOKENS, len(old.ids) - last)
         if at == 0 or int(spelled.ends[at - 1]) != place or not same(new[at:], old.ids[last:], agree):
             return None
         return np.concatenate((old.ids[:first], new[:at], old.ids[last:]))
 
-    def left_anchor(self, old: Encoded, before: int, away: int, reach: int) -> int | None:
+    def left_anchor(self, old: EncodedText, before: int, away: int, reach: int) -> int | None:
         """The nearest anchor with some unchanged tokens between it and the first change; 0 is the text's start."""
         assert old.ends is not None
-        last = cut(old.ends, before) - AGREE - away
+        last = cut(old.ends, before) - MIN_AGREEING_TOKENS - away
         first = max(1, last - reach)
         places = self.anchors(old.ids, first, last + 1)
         if len(places):
             return int(places[-1])
         return 0 if last - reach < 1 else None
 
-    def right_anchor(self, old: Encoded, after: int, away: int, reach: int) -> int | None:
+    def right_anchor(self, old: EncodedText, after: int, away: int, reach: int) -> int | None:
         """The second anchor beyond the last change, or the end of the text."""
         assert old.ends is not None
         first = cut(old.ends, after - 1) + away

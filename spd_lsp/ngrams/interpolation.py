@@ -26,18 +26,20 @@ from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights, longest_match
 from ngram_builders.table.query import Query
 from ngram_builders.table.reader import Table
-from spd_lsp.ngrams.auto_rebuild import Rebuilder, behind
-from spd_lsp.ngrams.live_index import Live
+from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
+from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.settings import Settings
 
 Histories = Sequence[Sequence[int]] | Ids
 
-LONGEST = HIGHEST_ORDER - 1  # tokens of context
-LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # the paper's weights of orders 2 ... 6, appendix B
+MAX_CONTEXT = HIGHEST_ORDER - 1  # tokens of context
+PAPER_LAMBDAS = np.array(
+    [0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0]
+)  # the paper's weights of orders 2 ... 6, appendix B
 # How much each order is believed beside the model: a row for each longest context seen. Fitted by expectation
 # maximisation for the starter model on packages that neither it nor any table had seen, for each on the others:
 # perplexity 16.7 without n-grams, 9.5 so. A stronger model wants less; `spd-lsp ngrams tune` finds out.
-ROWS = (
+ORDER_WEIGHTS = (
     (0.089,),
     (0.048, 0.090),
     (0.030, 0.090, 0.102),
@@ -56,15 +58,15 @@ class Mixture:
         pools: Sequence[Sequence[Columns]],
         weights: Sequence[float],
         names: Sequence[str] = (),
-        rows: Sequence[Sequence[float]] = ROWS,
+        order_weights: Sequence[Sequence[float]] = ORDER_WEIGHTS,
     ) -> None:
         self.query = Query(pools, weights)
         self.names = tuple(names)
-        self.rows = whole_rows(rows)
-        self.rest = 1 - self.rows.sum(axis=1, keepdims=True)  # what the model keeps
-        self.reach = LONGEST
+        self.order_weights = expand_order_weights(order_weights)
+        self.model_weight = 1 - self.order_weights.sum(axis=1, keepdims=True)  # what the model keeps
+        self.reach = MAX_CONTEXT
 
-    def believed(self, trust: float, longest: int) -> Mixture:
+    def adjusted(self, trust: float, longest: int) -> Mixture:
         """The same tables with their odds beside the model times `trust`, and no n-gram longer than `longest`.
 
         Example: trust 2, a row that gives them a half in all -> two thirds, shared among orders as before.
@@ -72,24 +74,28 @@ class Mixture:
         if trust == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
-        other.rows = trust * self.rows / (self.rest + trust * self.rows.sum(axis=1, keepdims=True))
-        other.rest = 1 - other.rows.sum(axis=1, keepdims=True)
+        other.order_weights = (
+            trust
+            * self.order_weights
+            / (self.model_weight + trust * self.order_weights.sum(axis=1, keepdims=True))
+        )
+        other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
         other.reach = longest - 1
         return other
 
-    def weighed(self, rows: Sequence[Sequence[float]]) -> Mixture:
+    def with_order_weights(self, order_weights: Sequence[Sequence[float]]) -> Mixture:
         """The same tables, believed as other rows say."""
         other = copy(self)
-        other.rows = whole_rows(rows)
-        other.rest = 1 - other.rows.sum(axis=1, keepdims=True)
+        other.order_weights = expand_order_weights(order_weights)
+        other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
         return other
 
     def contexts(self, histories: Histories) -> Ids:
-        """The tokens that tables are asked with, -1 before them. -> [K, LONGEST]."""
-        contexts = last_tokens(histories, LONGEST)
-        if self.reach < LONGEST:
+        """The tokens that tables are asked with, -1 before them. -> [K, MAX_CONTEXT]."""
+        contexts = last_tokens(histories, MAX_CONTEXT)
+        if self.reach < MAX_CONTEXT:
             contexts = contexts.copy()
-            contexts[:, : LONGEST - self.reach] = -1
+            contexts[:, : MAX_CONTEXT - self.reach] = -1
         return contexts
 
     def __call__(self, histories: Histories, candidates: Ids) -> Floats:
@@ -98,9 +104,9 @@ class Mixture:
         An order whose context no table has seen adds nothing, as in the paper.
         """
         p_n, _ = self.by_order(histories, candidates)
-        return np.asarray(np.einsum("n,knc->kc", LAMBDAS, p_n))
+        return np.asarray(np.einsum("n,knc->kc", PAPER_LAMBDAS, p_n))
 
-    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
+    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
 
         [C] or [K, C] -> [K, C].
@@ -109,15 +115,17 @@ class Mixture:
         """
         p_n, heard = self.query.probabilities(self.contexts(histories), candidates)
         m = longest_match(heard)
-        return np.asarray(self.rest[m] * p + np.matmul(self.rows[m, None], p_n)[:, 0])
+        return np.asarray(self.model_weight[m] * p + np.matmul(self.order_weights[m, None], p_n)[:, 0])
 
-    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+    def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
         """The n likeliest tokens by p [V] and the `successors`, and `nest` of them, in one call: [C], [K, C].
 
         Where p is below 0 a token may not follow.
         """
         contexts = self.contexts(histories)
-        return self.query.mix_candidates(contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.rows)
+        return self.query.mix_candidates(
+            contexts, np.ascontiguousarray(p, dtype=np.float32), n, self.order_weights
+        )
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
@@ -132,10 +140,10 @@ class Mixture:
         return self.query.successors(self.contexts(histories), n)
 
 
-def whole_rows(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
+def expand_order_weights(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
     """Weights for every longest order, none (row 0) included: orders beyond the last row are believed like it."""
-    table: npt.NDArray[np.float64] = np.zeros((LONGEST + 1, LONGEST))
-    for m in range(1, LONGEST + 1):
+    table: npt.NDArray[np.float64] = np.zeros((MAX_CONTEXT + 1, MAX_CONTEXT))
+    for m in range(1, MAX_CONTEXT + 1):
         row = rows[min(m, len(rows)) - 1]
         table[m, : len(row)] = row
     return table
@@ -152,9 +160,9 @@ def last_tokens(histories: Histories, n: int) -> Ids:
     return contexts
 
 
-def believed(mixture: Mixture | None, settings: Settings) -> Mixture | None:
+def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
     """A mixture as the settings want it heard."""
-    return mixture and mixture.believed(settings.ngram_weight, settings.max_order)
+    return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
 
 
 class Domains:
@@ -170,10 +178,10 @@ class Domains:
         registry: Registry | None,
         fingerprint: str,
         built_in: dict[str, Path],
-        live: Live | None = None,
+        live: LiveIndex | None = None,
         rebuilder: Rebuilder | None = None,
         model: str = "",
-        rows: OrderWeights = ROWS,
+        order_weights: OrderWeights = ORDER_WEIGHTS,
     ) -> None:
         self.registry = registry
         self.fingerprint = fingerprint
@@ -181,14 +189,14 @@ class Domains:
         self.live = live
         self.rebuilder = rebuilder
         self.model = model  # whose fitted weights are used
-        self.usual = rows  # where a table has none fitted for the model
+        self.default_weights = order_weights  # where a table has none fitted for the model
         self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
         self.marks: dict[Path, Hashable] = {}  # of the tables' files, as they were
         self.fits: dict[Path, dict[str, OrderWeights]] = {}
 
-    def serving(self, file: Path | None, language: str | None) -> Mixture | None:
+    def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """What is known of code like this file's, or None if nothing is."""
         for _ in range(2):  # a build may replace a table between the registry's word and its opening
             self.refresh()
@@ -209,7 +217,7 @@ class Domains:
         if not found:
             return None
         names, pools, weights = zip(*found, strict=True)
-        return Mixture(pools, weights, names, rows or self.usual)
+        return Mixture(pools, weights, names, rows or self.default_weights)
 
     def fitted(self, domain: Domain) -> OrderWeights | None:
         """The weights fitted for this domain and model, if any were."""
@@ -226,12 +234,12 @@ class Domains:
             domain, lambda: read_contents(domain.path.parent, domain.path.name, self.fingerprint)
         )
 
-    def tidy(self, seconds: float) -> bool:
+    def run_idle_work(self, seconds: float) -> bool:
         """Bring the changes up to date for about so long, while nobody waits; whether there is more to do."""
         if self.live is None:
             return False
-        more, outgrown = self.live.tidy(seconds), self.live.outgrown()
-        problems = [behind(domain) for domain in outgrown]
+        more, outgrown = self.live.run_idle_work(seconds), self.live.outgrown()
+        problems = [outdated_message(domain) for domain in outgrown]
         if self.rebuilder is not None:
             self.rebuilder.tend(outgrown)
             problems = self.rebuilder.problems

@@ -25,9 +25,9 @@ from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
-from spd_lsp.ngrams.document_changes import News, Open
-from spd_lsp.ngrams.file_sync import Contents, Followed, digest_of
-from spd_lsp.ngrams.incremental_tokenizer import Encoded, Retokeniser
+from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
+from spd_lsp.ngrams.file_sync import DomainSync, TableContents, text_digest
+from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 
 Hole = tuple[int, int]  # the line that is left out, in characters
 Work = Iterator[None]  # pauses between its steps
@@ -44,10 +44,10 @@ _LAZINESS = 100  # times the last scan's duration that passes before the next
 class Buffer:
     """An open document, and what is counted of it."""
 
-    opened: Open
+    opened: OpenDocument
     place: str  # its file's real path; its name if it has none
     hole: Hole | None
-    encoded: Encoded | None = None
+    encoded: EncodedText | None = None
     document: CountedText | None = None  # None if nothing is to be counted
 
 
@@ -60,7 +60,7 @@ class Offer:
     cursor: int = 0
     texts: tuple[str, ...] = ()
 
-    def accepted(self, opened: Open) -> int:
+    def accepted(self, opened: OpenDocument) -> int:
         """Where the accepted text ends if the document grew by exactly one that was offered, else 0."""
         end = self.cursor + len(opened.text) - len(self.source)
         if opened.name != self.name or opened.text[self.cursor : end] not in self.texts:
@@ -77,10 +77,10 @@ class Accepted:
     document: CountedText
 
 
-class Live:
+class LiveIndex:
     """What the buffers and the disk say now, beside what the tables contain."""
 
-    def __init__(self, retokeniser: Retokeniser, *, end_of_text: int, vocab_size: int) -> None:
+    def __init__(self, retokeniser: IncrementalTokenizer, *, end_of_text: int, vocab_size: int) -> None:
         self.retokeniser = retokeniser
         self.end_of_text = end_of_text
         self.vocab_size = vocab_size
@@ -89,7 +89,7 @@ class Live:
         self.offer = Offer()
         self.accepted: list[Accepted] = []
         self.tables: dict[str, Path] = {}  # of each domain that was asked for, by its name
-        self.followed: dict[str, Followed] = {}  # those of them whose contents are known
+        self.followed: dict[str, DomainSync] = {}  # those of them whose contents are known
         self.loose: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
         self.serial = itertools.count()
         self.late: dict[str, None] = {}  # documents that are read between requests
@@ -98,18 +98,18 @@ class Live:
 
     # What the editor says.
 
-    def hear(self, news: Mapping[str, News], asked: str = "") -> None:
+    def update_documents(self, news: Mapping[str, DocumentChange], asked: str = "") -> None:
         """Take over what became of documents; the one that is asked for is shown by `attend`."""
         for name, one in news.items():
-            if one.now is None:
+            if one.document is None:
                 self.close(name)
                 continue
             if one.saved:
                 self.reconsider(name)
             if name != asked:
-                self.show(one.now.plain, None)
+                self.show(one.document.plain, None)
 
-    def attend(self, opened: Open, cursor: int) -> None:
+    def set_active(self, opened: OpenDocument, cursor: int) -> None:
         """Take over the document that a completion is asked for; its line with the cursor is left out.
 
         Its lines end in "\\n", as tokens know them: `context.plain` makes them so and moves the cursor with them.
@@ -119,14 +119,14 @@ class Live:
         self.at = opened.name
         self.show(opened, line_around(opened.text, cursor))
 
-    def offered(self, opened: Open, cursor: int, texts: Iterable[str]) -> None:
+    def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
         """Remember what was offered, so that its acceptance is noticed."""
         chosen = tuple(text for text in texts if len(text.strip()) >= _LEAST_ACCEPTED)
         self.offer = Offer(opened.name, opened.text, cursor, chosen)
 
     # What the tables' users ask.
 
-    def columns(self, domain: Domain, read: Callable[[], Contents | None]) -> tuple[Columns, ...]:
+    def columns(self, domain: Domain, read: Callable[[], TableContents | None]) -> tuple[Columns, ...]:
         """What belongs to the counts of a domain's table; from the first call on it is kept up to date.
 
         `read` says what the table contains. If that is not known there is nothing to start from, and no overlay.
@@ -149,12 +149,12 @@ class Live:
         ledger = self.loose.get(related_languages(language)) if language else None
         return ledger.overlay.columns if ledger else ()
 
-    def following(self, domain: Domain, read: Callable[[], Contents | None]) -> Work:
+    def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Work:
         """Keep a domain up to date from now on."""
         contents = read()
         yield
         if contents is not None and self.tables.get(domain.name) == domain.path:
-            self.followed[domain.name] = Followed(
+            self.followed[domain.name] = DomainSync(
                 domain,
                 contents,
                 self.retokeniser,
@@ -178,7 +178,7 @@ class Live:
 
     # Buffers.
 
-    def show(self, opened: Open, hole: Hole | None) -> None:
+    def show(self, opened: OpenDocument, hole: Hole | None) -> None:
         """Count what a document says."""
         self.notice(opened)
         buffer = self.buffers.get(opened.name)
@@ -199,7 +199,7 @@ class Live:
         else:
             self.read(buffer)
 
-    def from_table(self, buffer: Buffer) -> Encoded | None:
+    def from_table(self, buffer: Buffer) -> EncodedText | None:
         """A file's text as a table contains it, so that only what differs has to be read."""
         for one in self.followed.values():
             streams = one.ledger.streams_of(buffer.place)
@@ -219,10 +219,10 @@ class Live:
             buffer.document = self.document(buffer.encoded, text, hole)
         self.place(buffer)
 
-    def document(self, encoded: Encoded, text: str, hole: Hole | None) -> CountedText:
+    def document(self, encoded: EncodedText, text: str, hole: Hole | None) -> CountedText:
         """What is counted of a text: all of it, or what stands before and after the hole."""
         if hole is None:
-            return CountedText(digest_of(encoded.data), (stream(encoded.ids, self.end_of_text),))
+            return CountedText(text_digest(encoded.data), (stream(encoded.ids, self.end_of_text),))
         start, end = hole
         if encoded.ends is None:
             before, after = (self.retokeniser.encode(part).ids for part in (text[:start], text[end:]))
@@ -242,7 +242,7 @@ class Live:
                 ledger.put(place, document)
             self.put_loose(buffer.opened, place, None if owners else document)
 
-    def put_loose(self, opened: Open, place: Hashable, document: CountedText | None) -> None:
+    def put_loose(self, opened: OpenDocument, place: Hashable, document: CountedText | None) -> None:
         """Put a document to the open files of its language, or take it from there."""
         language = opened.language or language_of(PurePath(opened.name))
         if language is not None:
@@ -283,7 +283,7 @@ class Live:
 
     # Accepted completions.
 
-    def notice(self, opened: Open) -> None:
+    def notice(self, opened: OpenDocument) -> None:
         """See whether a document grew by what was offered, and whether what was accepted is still there."""
         self.forget(one for one in self.accepted if one.name == opened.name and one.text not in opened.text)
         if not (end := self.offer.accepted(opened)):
@@ -305,7 +305,7 @@ class Live:
 
     # Work between requests.
 
-    def tidy(self, seconds: float) -> bool:
+    def run_idle_work(self, seconds: float) -> bool:
         """Work for about so long on what no request waits for; whether there is more to do."""
         end = time.monotonic() + seconds
         while work := self.next_work():
@@ -343,7 +343,7 @@ class Live:
         self.due[name] = time.monotonic() + max(_REST, _LAZINESS * spent)
 
 
-def _countable(opened: Open, text: str) -> str | None:
+def _countable(opened: OpenDocument, text: str) -> str | None:
     """What may be counted of a document: code that someone wrote, secrets masked; None if nothing may."""
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
         return None
@@ -356,7 +356,7 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _place_of(opened: Open) -> str:
+def _place_of(opened: OpenDocument) -> str:
     """What a domain knows a document's file by."""
     try:
         return str(opened.path.resolve()) if opened.path else opened.name
@@ -378,7 +378,7 @@ def _moved(hole: Hole, text: str, masked: str) -> Hole:
     return line_around(masked, sum(map(len, before)) + len(before))
 
 
-def _alike(buffer: Buffer, opened: Open, hole: Hole | None) -> bool:
+def _alike(buffer: Buffer, opened: OpenDocument, hole: Hole | None) -> bool:
     """Whether a document differs from what was shown last by nothing but what is in the hole."""
     old, new = buffer.opened.text, opened.text
     if hole is None or buffer.hole is None:

@@ -28,16 +28,16 @@ from ngram_builders.table.order_weights import (
     perplexity,
 )
 from ngram_builders.table.writer import build_columns
-from spd_lsp.ngrams.interpolation import ROWS, whole_rows
+from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, expand_order_weights
 
-Read = tuple[Observations, F64]  # of a document: what orders and model said of each token
+Observed = tuple[Observations, F64]  # of a document: what orders and model said of each token
 
-PLACES = 8_000  # places that the model is asked about: more moves the weights by hundredths
+MAX_FIT_TOKENS = 8_000  # places that the model is asked about: more moves the weights by hundredths
 _WINDOW = 512  # tokens of a document that the model reads at once
-FEWEST = 500  # places below which weights would follow chance
+MIN_FIT_TOKENS = 500  # places below which weights would follow chance
 
 
-class Reader(Protocol):
+class ScoringModel(Protocol):
     """A model that can say how likely a text was."""
 
     def token_probabilities(self, ids: Sequence[int]) -> npt.NDArray[np.floating]:
@@ -45,7 +45,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FitResult:
     """Weights for one model beside one table, and the perplexity of the text they were not told of."""
 
     weights: OrderWeights
@@ -55,15 +55,15 @@ class Fitted:
     fitted: float  # judged by weights from the other half of the text
 
 
-def read_beside(
-    model: Reader,
+def observe_documents(
+    model: ScoringModel,
     pools: Sequence[Sequence[Columns]],
     shares: Sequence[float],
     streams: Iterable[Ids],
     orders: Sequence[int],
-    places: int = PLACES,
+    places: int = MAX_FIT_TOKENS,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[Read]:
+) -> Iterator[Observed]:
     """What orders and model say of documents that the first pool was counted from, each taken back meanwhile."""
     told = 0
     for window, stream in windows(streams):
@@ -84,20 +84,20 @@ def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
             yield stream[:_WINDOW], stream
 
 
-def judge(read: Sequence[Read]) -> Fitted | None:
+def fit_weights(read: Sequence[Observed]) -> FitResult | None:
     """Weights fitted on all that was read, and what they gain: each half of it judged by weights from the other.
 
     None if there is too little.
     """
-    if sum(len(p_model) for _, p_model in read) < FEWEST:
+    if sum(len(p_model) for _, p_model in read) < MIN_FIT_TOKENS:
         return None
     whole, base = _joined(read)
     crossed = []
-    shipped = tuple(map(tuple, whole_rows(ROWS)[1:].tolist()))
+    shipped = tuple(map(tuple, expand_order_weights(ORDER_WEIGHTS)[1:].tolist()))
     for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
         if fitted_on and judged_on:
             crossed.append(mix_probabilities(*_joined(judged_on), fit_order_weights(*_joined(fitted_on), shipped)))
-    return Fitted(
+    return FitResult(
         weights=fit_order_weights(whole, base, shipped),
         places=len(base),
         model_alone=perplexity(base),
@@ -106,6 +106,6 @@ def judge(read: Sequence[Read]) -> Fitted | None:
     )
 
 
-def _joined(read: Sequence[Read]) -> Read:
+def _joined(read: Sequence[Observed]) -> Observed:
     """What was observed of some documents, as of one."""
     return join_observations([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])

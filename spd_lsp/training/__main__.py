@@ -17,7 +17,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bars
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.terminal import console, guard_output
 from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import read_listing
@@ -197,7 +197,7 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
     """Say how short the tokenizer writes the Python files of some folders, and what cursors keep out of reach."""
-    tokens = Tokens(Recipe(work=work, seed=seed).needed("tokenizer/tokenizer.json", "tokenizer").parent)
+    tokens = ModelTokenizer(Recipe(work=work, seed=seed).needed("tokenizer/tokenizer.json", "tokenizer").parent)
     paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
     texts = [path.read_bytes().decode("utf-8", errors="replace") for path in paths]
     found = measure_lengths(texts, tokens)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 
 _PLACES = 3_000
 _NEAR = 300  # characters before the cursor's line that are tokenised along
@@ -24,7 +24,7 @@ class Lengths:
     tokens: int
 
 
-def measure_lengths(texts: Sequence[str], tokens: Tokens) -> Lengths:
+def measure_lengths(texts: Sequence[str], tokens: ModelTokenizer) -> Lengths:
     """Count all texts."""
     lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
     return Lengths(
@@ -32,7 +32,9 @@ def measure_lengths(texts: Sequence[str], tokens: Tokens) -> Lengths:
     )
 
 
-def measure_reach(texts: Sequence[str], tokens: Tokens, places: int = _PLACES) -> dict[str, tuple[int, int]]:
+def measure_reach(
+    texts: Sequence[str], tokens: ModelTokenizer, places: int = _PLACES
+) -> dict[str, tuple[int, int]]:
     """Cursors from whose line no token leads on to what is written there, and all cursors, by where they stand.
 
     A completion begins with the tokens taken back at the cursor, which one token must stand for: where that token
@@ -55,7 +57,7 @@ def measure_reach(texts: Sequence[str], tokens: Tokens, places: int = _PLACES) -
     return {where: (missed, all_) for where, (missed, all_) in found.items()}
 
 
-def leads_on(before: str, rest: str, tokens: Tokens) -> bool:
+def leads_on(before: str, rest: str, tokens: ModelTokenizer) -> bool:
     """Whether some token that may come first is what is written there."""
     _, healed, allowed = tokens.heal(tokens.encode(before))
     written = healed + rest.encode()

@@ -19,7 +19,7 @@ from ngram_builders.arrays import U16
 from ngram_builders.ngrams import Run, count_streams, group_starts, merge, other, token_bits
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.writer import write_table
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 
 # Order -> how many packages must share an n-gram, and how often it must stand in them all. Found by raising, from
 # (3, 1), whichever least hurt the likelihood of code of the development packages per byte saved, down to 12 MiB.
@@ -49,7 +49,9 @@ class Tally:
         return merge([Run(self.records[kept], self.counts[kept]), rest])
 
 
-def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tokens: Tokens) -> list[list[U16]]:
+def encode_packages(
+    folders: Sequence[Path], wanted: Callable[[Path], bool], tokens: ModelTokenizer
+) -> list[list[U16]]:
     """The wanted Python files of each package as ids."""
     packages = []
     for folder in folders:
@@ -60,7 +62,7 @@ def encode_packages(folders: Sequence[Path], wanted: Callable[[Path], bool], tok
     return packages
 
 
-def tally(packages: Sequence[Package], order: int, tokens: Tokens) -> Tally:
+def tally(packages: Sequence[Package], order: int, tokens: ModelTokenizer) -> Tally:
     """Count the n-grams of one order over all packages."""
     runs = [_count_package(documents, order, tokens) for documents in packages if documents]
     records = np.concatenate([run.records for run in runs])
@@ -75,13 +77,13 @@ def tally(packages: Sequence[Package], order: int, tokens: Tokens) -> Tally:
     )
 
 
-def _count_package(documents: Package, order: int, tokens: Tokens) -> Run:
+def _count_package(documents: Package, order: int, tokens: ModelTokenizer) -> Run:
     """The n-grams of one order in one package."""
     streams = [np.concatenate(([tokens.end_of_text], document)) for document in documents]
     return count_streams(streams, orders=(order,), vocab_size=tokens.vocab_size)
 
 
-def by_order(packages: Sequence[Package], tokens: Tokens, least: Least, report: Report) -> Iterator[Run]:
+def by_order(packages: Sequence[Package], tokens: ModelTokenizer, least: Least, report: Report) -> Iterator[Run]:
     """What is kept of each order, one after the other: all of them at once would not fit into memory."""
     for order in sorted(least):
         yield tally(packages, order, tokens).keep(*least[order], tokens.vocab_size)
@@ -90,7 +92,7 @@ def by_order(packages: Sequence[Package], tokens: Tokens, least: Least, report: 
 
 def write_domain(
     packages: Sequence[Package],
-    tokens: Tokens,
+    tokens: ModelTokenizer,
     path: Path,
     least: Least = _LEAST,
     report: Report = lambda order: None,

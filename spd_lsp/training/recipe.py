@@ -22,7 +22,7 @@ from transformers import LlamaConfig
 
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import gather
 from spd_lsp.training.corpus.package import Source
@@ -292,7 +292,7 @@ def compare(recipe: Recipe, folder: Path) -> dict[str, Measure]:
 def make_ngrams(recipe: Recipe, out: Path, report: Callable[[int], None]) -> TableSummary:
     """Write the built-in `python` domain beside the model: all of the corpus but the files held out."""
     corpus = recipe.needed("corpus/sources.json", "corpus").parent / "python"
-    tokens = Tokens(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
+    tokens = ModelTokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     folders = sorted(path for path in corpus.iterdir() if path.is_dir())
     packages = encode_packages(folders, lambda path: not is_held_out(path, corpus), tokens)
     out.mkdir(parents=True, exist_ok=True)

@@ -220,7 +220,7 @@ def test_an_interrupt_ends_with_one_line_and_leaves_the_table(run, shop, data, m
     def interrupted(self, texts):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spd_lsp.completion.tokenizer.Tokens.encode_batch", interrupted)
+    monkeypatch.setattr("spd_lsp.completion.tokenizer.ModelTokenizer.encode_batch", interrupted)
     told = run(shop, status=130)
     assert told == "interrupted: the table is as it was, and the same command goes on from here\n"
     assert list(data.rglob("*.ngt")) == [table]

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.commands.wiring import check_tokens
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 
 PROGRAM = """\
@@ -153,7 +153,7 @@ def test_a_tokenizer_of_another_model_is_refused(run, program, tmp_path):
 
 
 def test_tokens_that_nobody_writes_may_be_unknown_to_the_model():
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     tokens.pieces = [b"a", b"b", b""]
     tokens.vocab_size = 3
     check_tokens(tokens, 2, STARTER)

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.diagnosis import model, tables, tuned
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import write_tuned
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from spd_lsp.settings import Settings
 from tests.ngram_builders.small_tables import writer
 
 FOLDER = locate(STARTER)
-TOKENS = Tokens(FOLDER)
+TOKENS = ModelTokenizer(FOLDER)
 
 
 @pytest.fixture

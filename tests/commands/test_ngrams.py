@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.ngrams import ngrams
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
 from tests.ngram_builders.small_tables import writer
 
@@ -59,7 +59,7 @@ def registry(data):
 @pytest.fixture
 def teach(registry, repository):
     """Install a small table as if it had been built from the repository, for the starter."""
-    fingerprint = Tokens(locate("starter")).fingerprint
+    fingerprint = ModelTokenizer(locate("starter")).fingerprint
 
     def teach(name, *, fingerprint=fingerprint, roots=(repository,), language="python", **options):
         write = writer(5, 7, 5, 7, language=language, fingerprint=fingerprint)
@@ -95,7 +95,7 @@ def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):
     shown = {fact.strip(): value for fact, value in shown.items()}
     assert shown["sources"] == str(repository)
     assert shown["model"] == "starter"
-    assert shown["tokenizer"] == Tokens(locate("starter")).fingerprint
+    assert shown["tokenizer"] == ModelTokenizer(locate("starter")).fingerprint
     assert (shown["orders"], shown["min counts"]) == ("2, 3, 4, 5, 6", "1, 1, 1, 1, 1")
     assert re.fullmatch(rf"0\.2 MiB, {domain.size / domain.ngrams:.1f} bytes an n-gram", shown["size"])
     assert (shown["files"], shown["tokens"], shown["languages"], shown["weight"]) == ("1", "5", "python", "0.7")

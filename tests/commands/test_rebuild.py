@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from tests.ngram_builders.small_tables import writer
 
-FINGERPRINT = Tokens(locate(STARTER)).fingerprint
+FINGERPRINT = ModelTokenizer(locate(STARTER)).fingerprint
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.tune import MIN_EXAMPLES
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned, write_tuned
 from spd_lsp.evaluation.coordinate_descent import COORDINATES, Coordinate, setting_coordinate
 from spd_lsp.evaluation.tuning import arm_of
-from spd_lsp.ngrams.interpolation import ROWS, Domains, whole_rows
+from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains, expand_order_weights
 from tests.conftest import STARTER
 
 SOURCES = Path(__file__).parents[2] / "ngram_builders"
@@ -100,21 +100,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows_used(data: Path) -> list[list[float]]:
     registry = Registry(data)
     file = Path(__file__).parents[2] / "ngram_builders" / "build.py"
-    domains = Domains(registry, Tokens(STARTER).fingerprint, {}, model="starter")
-    mixture = domains.serving(file, "python")
+    domains = Domains(registry, ModelTokenizer(STARTER).fingerprint, {}, model="starter")
+    mixture = domains.mixture_for(file, "python")
     assert mixture is not None
-    return mixture.rows.tolist()
+    return mixture.order_weights.tolist()
 
 
 def test_what_is_fitted_serves_completions_until_it_is_undone(data: Path) -> None:
-    assert rows_used(data) == whole_rows(ROWS).tolist()
+    assert rows_used(data) == expand_order_weights(ORDER_WEIGHTS).tolist()
     told = run(data, "ngrams", "tune", "mine")
     assert told.exit_code == 0
     assert "perplexity of its own files" in told.output
     fitted = read_fitted_weights(data / "mine")["starter"]
     assert rows_used(data)[1:] == [list(row) for row in fitted]
     assert run(data, "ngrams", "tune", "mine", "--undo").output == "mine: forgot its weights for starter\n"
-    assert rows_used(data) == whole_rows(ROWS).tolist()
+    assert rows_used(data) == expand_order_weights(ORDER_WEIGHTS).tolist()
 
 
 def test_a_table_of_little_text_is_not_fitted(data: Path) -> None:

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import share_right, shares_right
+from spd_lsp.completion.calibration import calibrate, calibrate_drafts
 
 PROBABILITY = st.floats(0, 1)
 
 
 @given(PROBABILITY, PROBABILITY, st.booleans(), st.booleans())
 def test_likelier_is_never_less(p: float, q: float, first: bool, ngrams: bool):
-    low, high = (share_right(one, first=first, ngrams=ngrams) for one in sorted((p, q)))
+    low, high = (calibrate(one, first=first, ngrams=ngrams) for one in sorted((p, q)))
     assert 0 <= low <= high <= 1
 
 
 @given(st.floats(2e-4, 1))  # below, both are told one in a hundred at most
 def test_a_later_draft_beside_ngrams_is_less(p: float):
-    assert share_right(p, first=False, ngrams=True) <= share_right(p, first=True, ngrams=True)
+    assert calibrate(p, first=False, ngrams=True) <= calibrate(p, first=True, ngrams=True)
 
 
 # Parts of the drafts of an evaluation by their probability: its mean, and the share of them that was right.
@@ -28,18 +28,18 @@ def test_a_later_draft_beside_ngrams_is_less(p: float):
     (0.002, 0.010, False), (0.014, 0.019, False), (0.043, 0.045, False), (0.105, 0.102, False),
 ])  # fmt: skip
 def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
-    assert share_right(p, first=first, ngrams=True) == pytest.approx(right, abs=0.07)
+    assert calibrate(p, first=first, ngrams=True) == pytest.approx(right, abs=0.07)
 
 
 @given(st.lists(PROBABILITY, min_size=1, max_size=8), st.booleans())
 def test_at_most_one_draft_of_a_place_is_right(p: list[float], ngrams: bool):
-    first, *later = shares_right(p, ngrams=ngrams)
-    assert first == share_right(p[0], first=True, ngrams=ngrams)
+    first, *later = calibrate_drafts(p, ngrams=ngrams)
+    assert first == calibrate(p[0], first=True, ngrams=ngrams)
     assert first + sum(later) <= 1 + 1e-9
-    assert all(0 <= one <= share_right(q, first=False, ngrams=ngrams) for one, q in zip(later, p[1:], strict=True))
+    assert all(0 <= one <= calibrate(q, first=False, ngrams=ngrams) for one, q in zip(later, p[1:], strict=True))
     assert all(one <= first for one in later)
 
 
 def test_the_example():
-    assert share_right(0.15, first=True, ngrams=True) == pytest.approx(0.25, abs=0.01)
-    assert share_right(0.15, first=False, ngrams=True) == pytest.approx(0.11, abs=0.01)
+    assert calibrate(0.15, first=True, ngrams=True) == pytest.approx(0.25, abs=0.01)
+    assert calibrate(0.15, first=False, ngrams=True) == pytest.approx(0.11, abs=0.01)

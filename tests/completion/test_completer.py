@@ -10,7 +10,7 @@ import pytest
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import built_in_domains
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
@@ -28,7 +28,7 @@ ELSEWHERE = "import os\n\n\ndef names(path):\n    return os."
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(STARTER)
+    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")
@@ -190,11 +190,11 @@ def test_weights_tuned_for_a_model_serve_where_a_table_has_none_of_its_own(
 ):
     teach(repository, registry, tokens)
     tuned, own = ((0.1,), (0.1, 0.2)), ((0.3,),)
-    domains = Domains(registry, tokens.fingerprint, {}, model="mine", rows=tuned)
-    found = domains.serving(repository / "first.py", "python")
-    assert found.rows[1, 0] == 0.1
+    domains = Domains(registry, tokens.fingerprint, {}, model="mine", order_weights=tuned)
+    found = domains.mixture_for(repository / "first.py", "python")
+    assert found.order_weights[1, 0] == 0.1
     monkeypatch.setattr(Domains, "fitted", lambda self, domain: own)
-    assert domains.serving(repository / "first.py", "python").rows[1, 0] == 0.3
+    assert domains.mixture_for(repository / "first.py", "python").order_weights[1, 0] == 0.3
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])

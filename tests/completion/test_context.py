@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spd_lsp.completion.context import lines, plain, trim
+from spd_lsp.completion.context import build_context, normalize_newlines, split_lines
 from spd_lsp.completion.languages import LANGUAGES
 
 TOKEN = re.compile(r" ?\w{1,9}| ?[^\w\s]{1,3}|\n|[ \t]+(?=\S)|[^\S\n]")
@@ -29,7 +29,7 @@ def count(text):
 def at(text, language="python", room=500, mark="¦", **options):
     """The view at the mark in a text."""
     cursor = text.index(mark)
-    return trim(text.replace(mark, ""), cursor, language, room, count, **options)
+    return build_context(text.replace(mark, ""), cursor, language, room, count, **options)
 
 
 def methods(numbers, body=6):
@@ -54,17 +54,17 @@ def python_file(count):
 
 def is_made_of_lines(part, document):
     """Whether the lines of a text all stand in a document, in that order."""
-    rest = iter(lines(document))
-    return all(any(line == other for other in rest) for line in lines(part))
+    rest = iter(split_lines(document))
+    return all(any(line == other for other in rest) for line in split_lines(part))
 
 
 def test_a_file_that_fits_is_seen_as_it_is():
-    view = trim(SMALL, 4000, "python", 10_000, count)
+    view = build_context(SMALL, 4000, "python", 10_000, count)
     assert (view.before, view.after, view.omitted) == (SMALL[:4000], SMALL[4000:], 0)
 
 
 def test_an_empty_document_gives_an_empty_view():
-    view = trim("", 0, "python", 100, count)
+    view = build_context("", 0, "python", 100, count)
     assert (view.before, view.after, view.shape, view.indent, view.omitted) == ("", "", "line", "", 0)
 
 
@@ -98,18 +98,18 @@ def test_below_the_cursor_come_the_rest_of_the_line_and_of_the_scope_then_signat
 
 
 def test_each_side_gets_the_room_the_other_does_not_use():
-    top = trim(LIBRARY, 0, "python", 800, count)
-    end = trim(LIBRARY, len(LIBRARY), "python", 800, count)
+    top = build_context(LIBRARY, 0, "python", 800, count)
+    end = build_context(LIBRARY, len(LIBRARY), "python", 800, count)
     assert count(top.after) > 600
     assert count(end.before) > 600
-    middle = trim(LIBRARY, LIBRARY.index("\n", len(LIBRARY) // 2), "python", 800, count)
+    middle = build_context(LIBRARY, LIBRARY.index("\n", len(LIBRARY) // 2), "python", 800, count)
     assert count(middle.before) > 2 * count(middle.after) > 200
 
 
 def test_a_language_without_a_grammar_is_seen_as_the_nearest_lines():
     text = "".join(f"line {n}\n" for n in range(1000))
     cursor = text.index("line 500")
-    view = trim(text, cursor, "plaintext", 200, count)
+    view = build_context(text, cursor, "plaintext", 200, count)
     assert text[:cursor].endswith(view.before) and text[cursor:].startswith(view.after)
     assert (view.shape, view.omitted) == ("line", 1000 - view.before.count("\n") - view.after.count("\n"))
 
@@ -117,14 +117,14 @@ def test_a_language_without_a_grammar_is_seen_as_the_nearest_lines():
 def test_a_line_longer_than_the_room_keeps_its_end_from_a_word_on():
     text = "data = [" + ", ".join(f"value_{n}" for n in range(5000)) + "]"
     cursor = text.index(", value_4000")
-    before = trim(text, cursor, "python", 100, count).before
+    before = build_context(text, cursor, "python", 100, count).before
     assert text[:cursor].endswith(before) and 20 < count(before) <= 100
     assert re.match(r"value_\d+,", before)
 
 
 def test_a_measure_is_asked_for_few_lines_of_a_long_file():
     asked = []
-    trim(LIBRARY, len(LIBRARY) // 2, "python", 500, lambda text: asked.append(text) or count(text))
+    build_context(LIBRARY, len(LIBRARY) // 2, "python", 500, lambda text: asked.append(text) or count(text))
     assert len(asked) == len(set(asked)) < 300
     assert max(map(len, asked)) < 200
 
@@ -134,9 +134,9 @@ def test_a_measure_is_asked_for_few_lines_of_a_long_file():
 def test_text_before_the_cursor_only_grows_while_someone_types_and_text_after_stays(room, rest):
     start = SMALL.index("\n", int(len(SMALL) * 0.8))
     moved = changed = 0
-    view = trim(SMALL[:start] + rest, start, "python", room, count)
+    view = build_context(SMALL[:start] + rest, start, "python", room, count)
     for cursor in range(start + 1, start + 601):
-        last, view = view, trim(SMALL[:cursor] + rest, cursor, "python", room, count)
+        last, view = view, build_context(SMALL[:cursor] + rest, cursor, "python", room, count)
         moved += not view.before.startswith(last.before)
         changed += view.after != last.after
     assert moved <= 12 and changed <= 6
@@ -258,7 +258,7 @@ def test_letters_of_several_bytes_do_not_shift_the_context(word):
 
 def test_windows_line_ends_stay_as_they_are():
     text = python_file(60).replace("\n", "\r\n")
-    view = trim(text + "        total", len(text) + 13, "python", 800, count)
+    view = build_context(text + "        total", len(text) + 13, "python", 800, count)
     assert view.before.startswith("import os\r\n") and view.before.endswith("\r\n        total")
     assert is_made_of_lines(view.before, text + "        total")
 
@@ -307,7 +307,7 @@ def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room
     choose = random.Random(seed)
     source = damaged(choose)
     cursor = choose.randrange(len(source) + 1)
-    view = trim(source, cursor, language, room, count, forced=forced)
+    view = build_context(source, cursor, language, room, count, forced=forced)
     left = source[source.rfind("\n", 0, cursor) + 1 : cursor]
     assert count(view.before) + count(view.after) <= room
     assert source[cursor:].startswith(view.after[: view.after.find("\n") + 1])
@@ -323,7 +323,7 @@ def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room
 @settings(max_examples=150, deadline=None)
 @given(text=st.text(max_size=60), cursor=st.integers(-5, 70), language=st.sampled_from(sorted(LANGUAGES)))
 def test_no_text_and_no_cursor_is_refused(text, cursor, language):
-    view = trim(text, cursor, language, 10, count)
+    view = build_context(text, cursor, language, 10, count)
     assert view.omitted >= 0
 
 
@@ -332,14 +332,14 @@ def test_every_line_end_is_a_line_feed_and_the_cursor_stays_at_its_letter(end):
     text = "a\n\nbc\n"
     source = text.replace("\n", end)
     for at in range(len(text) + 1):
-        assert plain(source, len(text[:at].replace("\n", end))) == (text, at)
+        assert normalize_newlines(source, len(text[:at].replace("\n", end))) == (text, at)
 
 
 def test_a_cursor_within_a_line_end_stands_before_it():
-    assert plain("a\r\nb", 2) == ("a\nb", 1)
-    assert plain("a\n\rb", 2) == ("a\n\nb", 2)
-    assert plain("\r\n", -1) == ("\n", 0)
-    assert plain("\r\n", 9) == ("\n", 1)
+    assert normalize_newlines("a\r\nb", 2) == ("a\nb", 1)
+    assert normalize_newlines("a\n\rb", 2) == ("a\n\nb", 2)
+    assert normalize_newlines("\r\n", -1) == ("\n", 0)
+    assert normalize_newlines("\r\n", 9) == ("\n", 1)
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
@@ -362,5 +362,5 @@ def test_the_worst_line_takes_little_time(language, line):
 
 def seconds_to_trim(source, cursor, language):
     started = time.process_time()
-    trim(source, cursor, language, 500, len)
+    build_context(source, cursor, language, 500, len)
     return time.process_time() - started

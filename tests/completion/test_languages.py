@@ -7,7 +7,7 @@ from pathlib import PurePath
 import pytest
 
 from ngram_builders.sources.language_ids import language_of
-from spd_lsp.completion.languages import LANGUAGES, grammar, missing_closers, parse
+from spd_lsp.completion.languages import LANGUAGES, load_grammar, missing_closers, parse
 
 NODE_FIELDS = ("functions", "classes", "imports", "bare", "containers", "leading", "comments", "strings", "bodies")
 
@@ -15,7 +15,7 @@ NODE_FIELDS = ("functions", "classes", "imports", "bare", "containers", "leading
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_a_row_names_only_nodes_and_fields_its_grammar_has(name):
     row = LANGUAGES[name]
-    known = grammar(row.module, row.entry)
+    known = load_grammar(row.module, row.entry)
     kinds = {kind for field in NODE_FIELDS for kind in getattr(row, field)} | set(row.wrappers)
     assert {kind for kind in kinds if known.id_for_node_kind(kind, True) is None} == set()
     assert {field for field in row.wrappers.values() if field and known.field_id_for_name(field) is None} == set()
@@ -109,4 +109,4 @@ def grammar_tree(name, text):
     from tree_sitter import Parser
 
     row = LANGUAGES[name]
-    return Parser(grammar(row.module, row.entry)).parse(text.encode())
+    return Parser(load_grammar(row.module, row.entry)).parse(text.encode())

@@ -9,10 +9,17 @@ from contextlib import suppress
 import pytest
 
 from spd_lsp.completion import syntax_outline as here
-from spd_lsp.completion.context import trim
-from spd_lsp.completion.languages import LANGUAGES, TooHard, parse
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded, parse
 from spd_lsp.completion.parser_process import SECONDS
-from spd_lsp.completion.parsing import FIRST_REST, PARSERS, Parsers, Unread, begins_body, outline
+from spd_lsp.completion.parsing import (
+    FIRST_COOLDOWN,
+    PARSER_POOL,
+    ParseFailed,
+    ParserPool,
+    request_begins_body,
+    request_outline,
+)
 from spd_lsp.completion.syntax_outline import Role
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
@@ -53,7 +60,7 @@ needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows limit
 
 def spent() -> float:
     """Processor time of this process and of those that it started."""
-    PARSERS.close()  # the time of those that run is not known
+    PARSER_POOL.close()  # the time of those that run is not known
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
@@ -62,11 +69,11 @@ def spent() -> float:
 @needs_limits
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_no_nest_stops_a_grammar_or_takes_longer_than_the_limit(name: str) -> None:
-    parsers = Parsers(LITTLE)
+    parsers = ParserPool(LITTLE)
     before = spent()
     for nest in NESTS:
         text = ("<?php " if name == "php" else "") + nest * DEEP
-        with suppress(Unread):
+        with suppress(ParseFailed):
             parsers.ask("outline", name, nest, [text[:200_000] + "\n"], 1)
     parsers.close()
     assert spent() - before < len(NESTS) * (LITTLE + 0.8)
@@ -78,18 +85,18 @@ def test_what_no_parser_can_bear_is_plain_lines_and_costs_nothing_more_while_typ
     """These ended the server, or kept it for minutes and gigabytes."""
     before = spent()
     for typed in ("", "t", "ty", "typ", "type", "typed"):
-        parts = outline(LANGUAGES[name], [nest * DEEP + "\n", f"{typed}\n"], ["y\n"])
-        assert parts == outline(None, ["", ""], [""])
+        parts = request_outline(LANGUAGES[name], [nest * DEEP + "\n", f"{typed}\n"], ["y\n"])
+        assert parts == request_outline(None, ["", ""], [""])
     assert spent() - before < 2 * SECONDS + 1.5
-    assert Role.HEAD in {part.role for part in outline(LANGUAGES["python"], CODE[:5], CODE[5:])}
+    assert Role.HEAD in {part.role for part in request_outline(LANGUAGES["python"], CODE[:5], CODE[5:])}
 
 
 def test_a_document_that_was_too_hard_is_tried_again_later() -> None:
-    parsers = Parsers()
-    with pytest.raises(Unread):
+    parsers = ParserPool()
+    with pytest.raises(ParseFailed):
         parsers.ask("no such question", "python", "x = 1")
-    for _ in range(FIRST_REST):
-        with pytest.raises(Unread):
+    for _ in range(FIRST_COOLDOWN):
+        with pytest.raises(ParseFailed):
             parsers.ask("body", "python", "x = 1", "def f():\n", "    ")
     assert parsers.ask("body", "python", "x = 1", "def f():\n", "    ") is True
     assert parsers.ask("body", "python", "y = 1", "def f():\n", "    ") is True
@@ -100,14 +107,14 @@ def test_a_document_that_was_too_hard_is_tried_again_later() -> None:
 def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
     python = LANGUAGES["python"]
     for gap in range(len(lines) + 1):
-        assert outline(python, lines[:gap], lines[gap:]) == here.outline(python, lines[:gap], lines[gap:])
-    assert begins_body(python, "def f():\n", "    ") is True
-    assert begins_body(python, "x = 1\n", "    ") is False
+        assert request_outline(python, lines[:gap], lines[gap:]) == here.outline(python, lines[:gap], lines[gap:])
+    assert request_begins_body(python, "def f():\n", "    ") is True
+    assert request_begins_body(python, "x = 1\n", "    ") is False
 
 
 def test_the_steps_of_a_parser_are_bounded_by_a_count() -> None:
     """The same texts are too hard on every machine."""
-    with pytest.raises(TooHard):
+    with pytest.raises(ParserBudgetExceeded):
         parse(LANGUAGES["csharp"], "/* " * 2_000)
     assert not parse(LANGUAGES["csharp"], "class A { void F() { G(1); } }\n" * 4_000).root_node.has_error
 
@@ -117,7 +124,7 @@ def test_a_long_line_and_many_lines_are_trimmed_in_little_time() -> None:
     before = spent()
     for source in ("x = [" + "1, " * 330_000 + "]", "x = 1\n" * 200_000, "\n" * 200_000, "a" * 1_000_000):
         for cursor in (0, len(source) // 2, len(source)):
-            trim(source, cursor, "python", 500, lambda text: len(text) // 4)
+            build_context(source, cursor, "python", 500, lambda text: len(text) // 4)
     assert spent() - before < 12 * 0.5
 
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.postprocess import Place, ending, rank, shown, trim, without_overlap
+from spd_lsp.completion.postprocess import (
+    Place,
+    find_end,
+    rank_completions,
+    remove_overlap,
+    trim_draft,
+    visible_text,
+)
 
 LINE = Place("line", "    ", "")
 
@@ -23,7 +30,7 @@ def block(indent):
     [("foo(a)\n    return", "foo(a)"), ("foo(a)", "foo(a)"), ("foo(a)  ", "foo(a)"), ("\nreturn", "")],
 )
 def test_a_line_ends_at_its_line_break(text, expected):
-    assert trim(text, LINE) == expected
+    assert trim_draft(text, LINE) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,17 +49,17 @@ def test_a_line_ends_at_its_line_break(text, expected):
 )
 def test_a_block_ends_where_a_line_stands_left_of_its_body(indent, text, expected):
     place = block(indent)
-    assert ending(text, place) is not None
-    assert trim(text, place) == expected
+    assert find_end(text, place) is not None
+    assert trim_draft(text, place) == expected
 
 
 def test_a_block_cut_off_by_the_length_limit_loses_its_unfinished_line():
-    assert trim("\n    a = 1\n    b = fo", block("    ")) == "\n    a = 1"
+    assert trim_draft("\n    a = 1\n    b = fo", block("    ")) == "\n    a = 1"
 
 
 def test_an_open_block_may_go_on():
-    assert ending("\n    a = 1\n    b", block("    ")) is None
-    assert ending("\n    a = 1\n", block("    ")) is None
+    assert find_end("\n    a = 1\n    b", block("    ")) is None
+    assert find_end("\n    a = 1\n", block("    ")) is None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,7 @@ def test_an_open_block_may_go_on():
     ],
 )
 def test_what_stands_behind_the_cursor_is_not_repeated(text, after, expected):
-    assert without_overlap(text, after) == expected
+    assert remove_overlap(text, after) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_what_stands_behind_the_cursor_is_not_repeated(text, after, expected):
     [("info", " or x"), ("value", "else 2"), ("self", "f(x)"), ("order", "or x"), ("n10", "0)"), ('"a"', '"b"')],
 )
 def test_no_name_and_no_string_is_cut_in_two(text, after):
-    assert without_overlap(text, after) == text
+    assert remove_overlap(text, after) == text
 
 
 @pytest.mark.parametrize(
@@ -93,12 +100,12 @@ def test_no_name_and_no_string_is_cut_in_two(text, after):
     ],
 )
 def test_of_closing_brackets_only_those_go_that_the_draft_does_not_open(text, after, expected):
-    assert without_overlap(text, after) == expected
+    assert remove_overlap(text, after) == expected
 
 
 @given(st.text("ab_ .,:()[]{}'", max_size=12), st.text("ab_ .,:()[]{}'", max_size=8))
 def test_the_end_that_is_cut_off_is_what_the_rest_begins_with_and_no_part_of_a_word(text, after):
-    kept = without_overlap(text, after)
+    kept = remove_overlap(text, after)
     cut = text[len(kept) :].strip() if text != kept else ""
     assert text.startswith(kept) and after.strip().startswith(cut)
     assert not (re.search(r"\w$", kept) and re.match(r"\w", text[len(kept) :]))
@@ -123,27 +130,27 @@ def test_the_end_that_is_cut_off_is_what_the_rest_begins_with_and_no_part_of_a_w
 )
 def test_a_draft_ends_before_it_closes_what_is_closed_right_of_the_cursor(left, text, after, expected):
     place = Place("line", "", after, left)
-    assert ending(text, place) in (None if text == expected else len(expected), len(expected) + 1)
-    assert shown(text, place) == expected
+    assert find_end(text, place) in (None if text == expected else len(expected), len(expected) + 1)
+    assert visible_text(text, place) == expected
 
 
 def test_drafts_equal_after_trimming_are_shown_once_and_empty_ones_never():
     drafts = [("a\n  b", -0.1), ("   \n", -0.2), ("a", -0.3), ("c", -0.4)]
-    assert [completion.text for completion in rank(drafts, LINE)] == ["a", "c"]
+    assert [completion.text for completion in rank_completions(drafts, LINE)] == ["a", "c"]
 
 
 @pytest.mark.parametrize("text", ["self.assertEqual(" * 4, "x = " + "abc" * 6, "a.b," * 7])
 def test_a_draft_that_ran_into_a_loop_is_not_shown(text):
-    assert rank([(text, -0.1)], LINE) == []
+    assert rank_completions([(text, -0.1)], LINE) == []
 
 
 @pytest.mark.parametrize("text", ["self.assertEqual(" * 3, "=" * 17, "[0, 0, 0, 0, 0]", "abcabc"])
 def test_a_draft_that_repeats_a_little_is_shown(text):
-    assert [completion.text for completion in rank([(text, -0.1)], LINE)] == [text]
+    assert [completion.text for completion in rank_completions([(text, -0.1)], LINE)] == [text]
 
 
 def test_probabilities_follow_the_scores():
-    shown = rank([("a", -0.1), ("b", -0.7)], LINE)
+    shown = rank_completions([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]
 
 
@@ -155,7 +162,7 @@ def test_probabilities_follow_the_scores():
     ],
 )
 def test_a_draft_ends_where_it_says_most_of_what_stands_there(text: str, left: str, after: str, expected: str):
-    assert shown(text, Place("line", left, after, left)) == expected
+    assert visible_text(text, Place("line", left, after, left)) == expected
 
 
 @pytest.mark.parametrize(
@@ -169,7 +176,11 @@ def test_a_draft_ends_where_it_says_most_of_what_stands_there(text: str, left: s
 def test_the_worst_line_and_the_worst_draft_take_little_time(line: str):
     """64 kB of them took up to minutes, in which no session of the server was answered."""
     there, here = Place("line", "", line, "f(" + line), Place("line", "", ")", "f(")
-    works = [lambda: ending("x)", there), lambda: rank([("x(", -0.1)], there), lambda: rank([(line, -0.1)], here)]
+    works = [
+        lambda: find_end("x)", there),
+        lambda: rank_completions([("x(", -0.1)], there),
+        lambda: rank_completions([(line, -0.1)], here),
+    ]
     for work in works:
         assert min(seconds(work) for _ in range(3)) < 0.5
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spd_lsp.completion.languages import LANGUAGES
-from spd_lsp.completion.syntax_outline import Role, outline
+from spd_lsp.completion.syntax_outline import Role, build_outline
 
 SAMPLES = {
     "python": '''import os
@@ -209,7 +209,7 @@ def parts_of(name):
     """A sample's lines without the one that says "here", and their parts."""
     lines = SAMPLES[name].splitlines(keepends=True)
     gap = next(row for row, line in enumerate(lines) if "here" in line)
-    return [*lines[:gap], *lines[gap + 1 :]], outline(LANGUAGES[name], lines[:gap], lines[gap + 1 :])
+    return [*lines[:gap], *lines[gap + 1 :]], build_outline(LANGUAGES[name], lines[:gap], lines[gap + 1 :])
 
 
 def texts(name, role):
@@ -288,14 +288,14 @@ def test_a_definition_elsewhere_is_a_signature_with_its_first_line_of_documentat
 
 
 def test_a_signature_counts_as_nearer_than_its_body():
-    parts = outline(LANGUAGES["go"], lines_of("go", 0, 12), [])
+    parts = build_outline(LANGUAGES["go"], lines_of("go", 0, 12), [])
     by_row = {row: part for part in parts for row in part.rows}
     assert by_row[9].distance <= by_row[10].distance
     assert by_row[9] is not by_row[10]
 
 
 def test_a_text_without_a_known_language_is_one_part_per_line():
-    parts = outline(None, ["a\n", "b\n"], ["c\n"])
+    parts = build_outline(None, ["a\n", "b\n"], ["c\n"])
     assert [(part.role, part.distance, part.rows) for part in parts] == [
         (Role.SCOPE, 1, (0,)),
         (Role.SCOPE, 0, (1,)),
@@ -319,13 +319,13 @@ def test_every_row_is_in_exactly_one_part_however_broken_the_text(name, seed):
     lines = text.splitlines(keepends=True)
     gap = choose.randrange(len(lines) + 1)
     below = lines[min(len(lines), gap + choose.randrange(5)) :]
-    parts = outline(LANGUAGES[name], lines[:gap], below)
+    parts = build_outline(LANGUAGES[name], lines[:gap], below)
     assert sorted(row for part in parts for row in part.rows) == list(range(gap + len(below)))
 
 
 def test_signatures_are_found_even_where_the_text_below_makes_no_sense():
     above = lines_of("java", 0, 17)
-    parts = outline(LANGUAGES["java"], above, ["  }}} ) class ( {{\n"] * 3)
+    parts = build_outline(LANGUAGES["java"], above, ["  }}} ) class ( {{\n"] * 3)
     heads = "".join(above[row] for part in parts if part.role is Role.HEAD for row in part.rows if row < 17)
     assert "public class Shape {" in heads and "void draw(Pen pen) {" in heads
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import FILL_FORMATS, Tokens, byte_level_piece, sentencepiece_piece
+from spd_lsp.completion.tokenizer import FILL_FORMATS, ModelTokenizer, byte_level_piece, sentencepiece_piece
 from tests.conftest import STARTER
 
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(STARTER)
+    return ModelTokenizer(STARTER)
 
 
-starter = Tokens(STARTER)
+starter = ModelTokenizer(STARTER)
 
 
 @hypothesis_settings(deadline=None)  # the first example waits for the vocabulary's bytes
@@ -77,7 +77,7 @@ def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_pat
         (folder / "tokenizer.json").write_text(
             json.dumps(dict(reversed(rules.items())) | changes), encoding="utf-8"
         )
-        return Tokens(folder).fingerprint
+        return ModelTokenizer(folder).fingerprint
 
     assert saved("reordered") == starter.fingerprint
     padding = {
@@ -100,7 +100,7 @@ def test_the_fill_format_is_chosen_by_the_tokens_a_vocabulary_has(fill, tmp_path
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<|endoftext|>", *fill.marks])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    tokens = Tokens(tmp_path)
+    tokens = ModelTokenizer(tmp_path)
     assert tokens.fill_format == fill
     prompt = tokens.prompt("ab ", "cd")
     shown = [tokens.tokenizer.id_to_token(i) for i in prompt.ids]
@@ -117,10 +117,10 @@ def test_pieces_of_both_kinds_of_vocabulary():
 
 def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):
     with pytest.raises(UserError, match=r"expected tokenizer\.json in .*found none"):
-        Tokens(tmp_path)
+        ModelTokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match="not a readable tokenizer"):
-        Tokens(tmp_path)
+        ModelTokenizer(tmp_path)
 
 
 def test_an_id_beyond_the_vocabulary_has_no_bytes_and_ends_a_text(tokens):

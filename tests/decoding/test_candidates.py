@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.candidates import LOG_DELTA, among_allowed, fuse, of_all, of_few, proposed
+from spd_lsp.decoding.candidates import (
+    LOG_DELTA,
+    condition_on_allowed,
+    fuse,
+    ngram_proposals,
+    score_logits,
+    score_selected,
+)
 from spd_lsp.models.topk import select_top_k
 from spd_lsp.settings import Settings
 
@@ -16,15 +23,15 @@ class Bigrams:
     def __call__(self, histories, candidates):
         return np.tile(candidates == 4, (len(histories), 1)).astype(float)
 
-    def nest(self, histories, candidates, p):
+    def mix(self, histories, candidates, p):
         return 0.5 * p + 0.5 * self(histories, candidates)
 
     def successors(self, histories, n):
         return np.array([4, 99])  # the last is beyond the model's vocabulary
 
-    def nested(self, histories, p, n):
+    def mix_top(self, histories, p, n):
         candidates = np.array(sorted({*np.argsort(-p)[:n].tolist(), 4}))
-        return candidates, self.nest(histories, candidates, p[candidates])
+        return candidates, self.mix(histories, candidates, p[candidates])
 
 
 def test_fuse_multiplies_where_both_know_a_token_and_leaves_the_rest_out():
@@ -45,23 +52,23 @@ def test_what_the_paper_leaves_out_comes_after_all_that_it_knows():
 def test_few_logits_give_what_all_of_them_give(rule, interpolation):
     logits, histories = np.array([2.0, 1.0, 0.0, -1.0, -2.0, 0.5]), [[1], [2]]
     settings = Settings(candidates=3, interpolation=rule, temperature=0.7)
-    asked = proposed(histories, interpolation, settings)
-    few = of_few(select_top_k(logits, 3, asked, 0.7), asked, histories, interpolation, settings)
-    whole = of_all(logits, histories, interpolation, settings, None)
+    asked = ngram_proposals(histories, interpolation, settings)
+    few = score_selected(select_top_k(logits, 3, asked, 0.7), asked, histories, interpolation, settings)
+    whole = score_logits(logits, histories, interpolation, settings, None)
     for found, expected in zip(few, whole, strict=True):
         np.testing.assert_allclose(found, expected)
 
 
 def test_what_is_not_allowed_takes_no_part():
     p_f = np.array([[0.1, 0.2], [0.3, 0.1]])
-    np.testing.assert_allclose(among_allowed(p_f, 0.1), [[0.25, 0.5], [0.6, 0.2]])
-    assert np.isfinite(among_allowed(np.zeros((1, 2)), 0.0)).all()
+    np.testing.assert_allclose(condition_on_allowed(p_f, 0.1), [[0.25, 0.5], [0.6, 0.2]])
+    assert np.isfinite(condition_on_allowed(np.zeros((1, 2)), 0.0)).all()
 
 
 def test_tokens_that_the_model_does_not_have_are_not_offered_to_streams_of_their_own():
     """A table may name any: it takes logits [K, V] no further than V."""
     logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
-    candidates, p_f = of_all(logits, [[1], [2]], Bigrams(), Settings(candidates=3), None)
+    candidates, p_f = score_logits(logits, [[1], [2]], Bigrams(), Settings(candidates=3), None)
     assert 4 in candidates
     assert candidates.max() < 6
     assert p_f.shape == (2, len(candidates))

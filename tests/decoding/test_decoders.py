@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from spd_lsp.decoding.decoders import DECODERS
-from spd_lsp.decoding.superposed import Start
+from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
 
@@ -24,5 +24,5 @@ def test_the_decoders_are_the_choices_of_the_setting():
 @pytest.mark.parametrize("g", [1, 2, 3])
 def test_superposed_drafts_share_as_many_rows_as_are_set(g):
     chosen = Settings(drafts=3, max_tokens=6, streams=g)
-    found = DECODERS["superposed"](TinyModel(1), Start([1, 2], never), chosen, lambda: None)
+    found = DECODERS["superposed"](TinyModel(1), DecodingRequest([1, 2], never), chosen, lambda: None)
     assert (found.passes, found.rows) == (6, 5 * g)

@@ -12,8 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.decoding.hypotheses import Draft
-from spd_lsp.decoding.multi_stream import Stream, followed, own_share, parted, streams
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.multi_stream import Stream, own_share, regroup, split_streams, superpose_streams
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
@@ -64,7 +64,7 @@ def case(seed, k, tau, stop, asks, rule, ranking, reset_every=0):
         ranking=ranking,
         reset_every=reset_every,
     )
-    return Start(PROMPT, stop, PROMPT, Counts(seed) if asks else None), chosen
+    return DecodingRequest(PROMPT, stop, PROMPT, Counts(seed) if asks else None), chosen
 
 
 def same(found, expected):
@@ -77,7 +77,7 @@ def same(found, expected):
 @given(**CASES, reset_every=st.sampled_from([0, 2, 3]))
 def test_one_stream_is_superposed_decoding(seed, **drawn):
     start, chosen = case(seed, **drawn)
-    found = streams(TinyModel(seed), start, replace(chosen, streams=1), nothing)
+    found = superpose_streams(TinyModel(seed), start, replace(chosen, streams=1), nothing)
     same(found, superpose(TinyModel(seed), start, chosen))
 
 
@@ -89,14 +89,14 @@ def test_as_many_streams_as_drafts_are_beam_search(seed, **drawn):
     assume(
         both or chosen.ranking == "mean"
     )  # else beam search looks at more first tokens that end a draft at once
-    found = streams(TinyModel(seed), start, replace(chosen, streams=chosen.drafts), nothing)
+    found = superpose_streams(TinyModel(seed), start, replace(chosen, streams=chosen.drafts), nothing)
     same(found, beam(TinyModel(seed), start, chosen, nothing))
 
 
 def test_a_reset_goes_on_with_the_best_draft_alone_in_a_row_of_its_own():
     chosen = Settings(drafts=3, streams=2, max_tokens=8, reset_every=3)
     model = TinyModel(5)
-    found = streams(model, Start(PROMPT, never), chosen, nothing)
+    found = superpose_streams(model, DecodingRequest(PROMPT, never), chosen, nothing)
     assert len({draft.ids[:6] for draft in found.best}) == 1
     assert (found.passes, found.rows) == (model.passes, model.rows + 2) == (8, 2 * 5 + 2)
 
@@ -104,7 +104,9 @@ def test_a_reset_goes_on_with_the_best_draft_alone_in_a_row_of_its_own():
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_every_token_takes_one_pass_of_at_most_so_many_rows(most):
     model = TinyModel(2)
-    found = streams(model, Start(PROMPT, never), Settings(drafts=5, streams=most, max_tokens=8), nothing)
+    found = superpose_streams(
+        model, DecodingRequest(PROMPT, never), Settings(drafts=5, streams=most, max_tokens=8), nothing
+    )
     assert found.passes == model.passes == found.longest == 8
     assert found.rows == model.rows == most * 7
 
@@ -127,7 +129,7 @@ class Watched(TinyModel):
 def test_a_draft_goes_on_from_a_row_that_has_read_all_of_it(seed, most):
     model = Watched(seed)
     chosen = Settings(drafts=5, streams=most, max_tokens=8, temperature=3.0)
-    found = streams(model, Start(PROMPT, never), chosen, nothing)
+    found = superpose_streams(model, DecodingRequest(PROMPT, never), chosen, nothing)
     for draft in found.best:
         pasts = model.seen[-1]
         assert any(all(token in read for token, read in zip(draft.ids, past)) for past in pasts)  # noqa: B905
@@ -136,7 +138,7 @@ def test_a_draft_goes_on_from_a_row_that_has_read_all_of_it(seed, most):
 
 def test_drafts_follow_their_parents_and_never_join_across_rows():
     held = [Stream([of(0.5, 4), of(0.1, 5)], 0), Stream([of(0.3, 6)], 1)]
-    found = followed([of(0.2, 6, 7), of(0.19, 5, 7), of(0.18, 4, 7), of(0.1, 6, 8)], held)
+    found = regroup([of(0.2, 6, 7), of(0.19, 5, 7), of(0.18, 4, 7), of(0.1, 6, 8)], held)
     assert [(ids, one.row) for ids, one in zip(ids_of(found), found, strict=True)] == [
         ([(6, 7), (6, 8)], 1),
         ([(5, 7), (4, 7)], 0),
@@ -145,11 +147,11 @@ def test_drafts_follow_their_parents_and_never_join_across_rows():
 
 def test_the_draft_that_gains_most_by_it_is_read_alone():
     together = [Stream([of(0.5, 4), of(0.3, 5), of(0.01, 6)], 0)]
-    assert ids_of(parted(together, 2)) == [[(4,)], [(5,), (6,)]]
-    assert ids_of(parted(together, 9)) == [[(4,)], [(5,)], [(6,)]]
+    assert ids_of(split_streams(together, 2)) == [[(4,)], [(5,), (6,)]]
+    assert ids_of(split_streams(together, 9)) == [[(4,)], [(5,)], [(6,)]]
     unlike = [Stream([of(0.6, 4), of(0.01, 5)], 0), Stream([of(0.3, 6), of(0.29, 7)], 1)]
-    assert ids_of(parted(unlike, 3)) == [[(4,), (5,)], [(6,)], [(7,)]]
-    assert parted(unlike, 1) == unlike  # rows that differ cannot be joined
+    assert ids_of(split_streams(unlike, 3)) == [[(4,), (5,)], [(6,)], [(7,)]]
+    assert split_streams(unlike, 1) == unlike  # rows that differ cannot be joined
 
 
 @given(st.lists(st.floats(-30, 0), min_size=1, max_size=8))

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.candidates import LEAST, LOG_DELTA, LOG_FLOOR
+from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, TINY
 from spd_lsp.decoding.hypotheses import Draft
-from spd_lsp.decoding.multi_stream import streams
-from spd_lsp.decoding.rescoring import rescored
-from spd_lsp.decoding.superposed import FEW, Start, best_first, select, superpose, superposition
+from spd_lsp.decoding.multi_stream import superpose_streams
+from spd_lsp.decoding.rescoring import rescore
+from spd_lsp.decoding.superposed import (
+    OPTIONS_PER_DRAFT,
+    DecodingRequest,
+    best_expansions,
+    select_drafts,
+    superpose,
+    superposition_weights,
+)
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.models.logits import top
 from spd_lsp.models.topk import select_top_k
@@ -44,13 +51,13 @@ class Counts:
     def __call__(self, histories, candidates):
         return np.stack([self.table[history[-1]][candidates] for history in histories])
 
-    def nest(self, histories, candidates, p):
+    def mix(self, histories, candidates, p):
         return 0.5 * p + 0.5 * self(histories, candidates)
 
-    def nested(self, histories, p, n):
+    def mix_top(self, histories, p, n):
         both = np.union1d(top(p, n), self.successors(histories, n))
         candidates = both[p[both] >= 0]
-        return candidates, self.nest(histories, candidates, p[candidates])
+        return candidates, self.mix(histories, candidates, p[candidates])
 
     def successors(self, histories, n):
         return np.unique([np.argsort(-self.table[history[-1]], kind="stable")[:n] for history in histories])
@@ -78,7 +85,7 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
 
     def keep(options):
         live, done = [], []
-        few = 0 if settings.ranking == "mean" else FEW * k
+        few = 0 if settings.ranking == "mean" else OPTIONS_PER_DRAFT * k
         full_at = 0
         for seen, (ids, score) in enumerate(sorted(options.items(), key=lambda item: -item[1])):
             if len(live) == k and seen >= max(few, full_at):
@@ -165,7 +172,7 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
         ranking=ranking,
     )
     counts = None if asked == "nothing" else Counts(seed)
-    found = superpose(model(seed), Start([1, 2, 3], at_stop, [1, 2, 3], counts), settings)
+    found = superpose(model(seed), DecodingRequest([1, 2, 3], at_stop, [1, 2, 3], counts), settings)
     expected = naive(TinyModel(seed), [1, 2, 3], settings, at_stop, [1, 2, 3], counts)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
@@ -174,7 +181,7 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
 @pytest.mark.parametrize("seed", range(10))
 def test_one_draft_without_ngrams_is_greedy_decoding(seed):
     settings = Settings(drafts=1, max_tokens=12, ranking="mean")
-    found = superpose(TinyModel(seed), Start([3, 1], at_stop), settings)
+    found = superpose(TinyModel(seed), DecodingRequest([3, 1], at_stop), settings)
 
     model, expected = TinyModel(seed), []
     logits = model.prefill([3, 1])
@@ -194,7 +201,7 @@ def test_passes_are_the_tokens_of_the_longest_draft_whatever_k_is(k, stop):
         seen.append(len(ids))
         return stop(ids)
 
-    found = superpose(model, Start([1, 2], watched), Settings(drafts=k, max_tokens=10))
+    found = superpose(model, DecodingRequest([1, 2], watched), Settings(drafts=k, max_tokens=10))
     assert model.passes == found.passes == found.longest == max(seen) <= 10
     if stop is never:
         assert found.passes == max(len(draft.ids) for draft in found.best) == 10
@@ -212,12 +219,12 @@ def test_a_cancelled_decoding_stops_within_one_pass(stopped_after):
             raise Stopped
 
     with pytest.raises(Stopped):
-        superpose(model, Start([1, 2], never), Settings(max_tokens=10), check)
+        superpose(model, DecodingRequest([1, 2], never), Settings(max_tokens=10), check)
     assert model.passes == stopped_after
 
 
 def test_the_same_input_gives_the_same_drafts():
-    runs = [superpose(TinyModel(2), Start([5, 6], at_stop), Settings(drafts=5)) for _ in range(2)]
+    runs = [superpose(TinyModel(2), DecodingRequest([5, 6], at_stop), Settings(drafts=5)) for _ in range(2)]
     assert runs[0] == runs[1]
 
 
@@ -225,7 +232,7 @@ def test_the_same_input_gives_the_same_drafts():
 @pytest.mark.parametrize("seed", range(5))
 def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
     settings = Settings(drafts=6, candidates=6, max_tokens=6, interpolation=interpolation)
-    found = superpose(TinyModel(seed), Start([1], at_stop, [1], Counts(seed)), settings)
+    found = superpose(TinyModel(seed), DecodingRequest([1], at_stop, [1], Counts(seed)), settings)
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
 
@@ -239,7 +246,7 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
 
     def first_token(rule):
         settings = Settings(interpolation=rule, drafts=1, candidates=3, max_tokens=1)
-        return superpose(TinyModel(1), Start([1, 2], never, [2], counts), settings).best[0].ids[0]
+        return superpose(TinyModel(1), DecodingRequest([1, 2], never, [2], counts), settings).best[0].ids[0]
 
     assert first_token("linear") == unlikely
     assert first_token("paper") == int(np.argmax(logits))
@@ -247,37 +254,39 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
 
 @pytest.mark.parametrize("rule", ["linear", "paper"])
 def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
-    start = Start([1, 2], never, [2], Counts(3), np.array([11, 12]))
+    start = DecodingRequest([1, 2], never, [2], Counts(3), np.array([11, 12]))
     found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
 
-@pytest.mark.parametrize("decode", [superpose, streams, beam, rescored])
+@pytest.mark.parametrize("decode", [superpose, superpose_streams, beam, rescore])
 @pytest.mark.parametrize("counts", [Counts(3), None])
 def test_what_a_person_has_typed_is_given(decode, counts):
     """One of the tokens that go on from there follows for certain: their probabilities add up to one."""
-    start = Start([1, 2], never, [2], counts, np.array([11, 12, 13]))
+    start = DecodingRequest([1, 2], never, [2], counts, np.array([11, 12, 13]))
     found = decode(TinyModel(), start, Settings(drafts=3, max_tokens=1, candidates=3), lambda: None)
     assert sum(math.exp(draft.score) for draft in found.best) == pytest.approx(1)
 
 
 def test_drafts_begin_with_an_allowed_token_and_still_become_k():
     allowed = np.array([11])
-    found = superpose(TinyModel(), Start([1, 2], never, allowed=allowed), Settings(drafts=3, max_tokens=4))
+    found = superpose(
+        TinyModel(), DecodingRequest([1, 2], never, allowed=allowed), Settings(drafts=3, max_tokens=4)
+    )
     assert len(found.best) == 3
     assert {draft.ids[0] for draft in found.best} == {11}
 
 
 def test_a_reset_goes_on_from_the_best_draft_alone_and_costs_no_extra_pass():
     model = TinyModel(3)
-    found = superpose(model, Start([1, 2], never), Settings(drafts=3, max_tokens=9, reset_every=3))
+    found = superpose(model, DecodingRequest([1, 2], never), Settings(drafts=3, max_tokens=9, reset_every=3))
     assert model.passes == 9
     assert len({draft.ids[:6] for draft in found.best}) == 1  # the last reset was after six tokens
 
 
 def test_after_a_reset_the_model_has_read_the_draft_itself():
     settings = Settings(drafts=3, max_tokens=4, temperature=1.0, reset_every=3)
-    found = superpose(TinyModel(5), Start([1, 2], never), settings)
+    found = superpose(TinyModel(5), DecodingRequest([1, 2], never), settings)
     prefix = found.best[0].ids[:3]
     logits = TinyModel(5).prefill([1, 2, *prefix])
     assert {draft.ids[3] for draft in found.best} == set(np.argsort(-logits)[:3])
@@ -285,7 +294,7 @@ def test_after_a_reset_the_model_has_read_the_draft_itself():
 
 def test_superposition_weighs_drafts_by_their_probability():
     live = [Draft((1,), math.log(0.6)), Draft((2,), math.log(0.2))]
-    assert superposition(live) == pytest.approx([0.75, 0.25])
+    assert superposition_weights(live) == pytest.approx([0.75, 0.25])
 
 
 @pytest.mark.parametrize("allowed", [None, np.array([11])])
@@ -294,7 +303,7 @@ def test_the_papers_formula_too_always_has_k_drafts(allowed):
     counts.table[:] = 0.0
     counts.table[:, 5] = 1.0  # each history knows one token: k drafts would become one
     settings = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
-    found = superpose(TinyModel(), Start([1, 2], never, [2], counts, allowed), settings)
+    found = superpose(TinyModel(), DecodingRequest([1, 2], never, [2], counts, allowed), settings)
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
     assert found.best[0].ids[1:] == (5, 5, 5, 5)
@@ -302,11 +311,13 @@ def test_the_papers_formula_too_always_has_k_drafts(allowed):
 
 def test_nested_drafts_have_finite_scores_where_nothing_is_likely():
     class Nothing(Counts):
-        def nest(self, histories, candidates, p):
+        def mix(self, histories, candidates, p):
             return np.zeros((len(histories), len(candidates)))
 
-    found = superpose(TinyModel(), Start([1, 2], never, [2], Nothing(0)), Settings(drafts=3, max_tokens=2))
-    assert [draft.mean_score for draft in found.best] == pytest.approx([math.log(LEAST)] * 3)
+    found = superpose(
+        TinyModel(), DecodingRequest([1, 2], never, [2], Nothing(0)), Settings(drafts=3, max_tokens=2)
+    )
+    assert [draft.mean_score for draft in found.best] == pytest.approx([math.log(TINY)] * 3)
 
 
 @given(
@@ -316,7 +327,7 @@ def test_nested_drafts_have_finite_scores_where_nothing_is_likely():
 )
 def test_options_come_best_first_and_all_of_them(rows):
     live = [Draft((i,), 0.0) for i in range(len(rows))]
-    found = list(best_first(live, np.arange(100, 130), np.array(rows, dtype=float)))
+    found = list(best_expansions(live, np.arange(100, 130), np.array(rows, dtype=float)))
     expected = sorted(
         (-score, row, 100 + column) for row, scores in enumerate(rows) for column, score in enumerate(scores)
     )
@@ -325,7 +336,7 @@ def test_options_come_best_first_and_all_of_them(rows):
 
 def test_an_option_that_the_model_rules_out_never_follows():
     scores = np.array([[-np.inf, -1.0, -np.inf]])
-    assert [draft.ids for draft in best_first([Draft((9,), 0.0)], np.arange(3), scores)] == [(9, 1)]
+    assert [draft.ids for draft in best_expansions([Draft((9,), 0.0)], np.arange(3), scores)] == [(9, 1)]
 
 
 def test_as_many_options_as_needed_are_made_and_no_more():
@@ -336,8 +347,8 @@ def test_as_many_options_as_needed_are_made_and_no_more():
             made.append(i)
             yield Draft((i,), -float(i))
 
-    start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
-    live, finished = select(options(), start, Settings(drafts=2, ranking="mean"))
+    start = DecodingRequest([], stop=lambda ids: ids[0] in (0, 2, 5))
+    live, finished = select_drafts(options(), start, Settings(drafts=2, ranking="mean"))
     assert [draft.ids for draft in live] == [(1,), (3,)]
     assert [draft.ids for draft in finished] == [(0,), (2,)]
     assert made == [0, 1, 2, 3]
@@ -348,7 +359,9 @@ def test_more_live_drafts_than_shown_find_more_that_finish():
         return ids[-1] % 5 == 0
 
     def run(width):
-        return superpose(TinyModel(4), Start([1, 2], fifths), Settings(drafts=2, max_tokens=8), width=width)
+        return superpose(
+            TinyModel(4), DecodingRequest([1, 2], fifths), Settings(drafts=2, max_tokens=8), width=width
+        )
 
     narrow, wide = run(0), run(6)
     assert run(2) == narrow
@@ -357,7 +370,7 @@ def test_more_live_drafts_than_shown_find_more_that_finish():
 
 
 def test_by_probability_a_few_more_options_are_looked_at_for_ends():
-    start = Start([], stop=lambda ids: ids[0] in (0, 2, 5))
-    live, finished = select((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))
+    start = DecodingRequest([], stop=lambda ids: ids[0] in (0, 2, 5))
+    live, finished = select_drafts((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))
     assert [draft.ids for draft in live] == [(1,), (3,)]
     assert [draft.ids for draft in finished] == [(0,), (2,), (5,)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.superposed import Start
+from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.beam_search import beam, branches
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
@@ -59,7 +59,7 @@ def naive_beam(seed, vocabulary, k, length, stop):
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 6), stop=st.sampled_from([at_three, never]))
 def test_beam_search_equals_a_naive_one_that_reads_every_row_afresh(seed, k, stop):
     chosen = Settings(drafts=k, candidates=10, max_tokens=6, ranking="mean")
-    found = beam(TinyModel(seed, 10), Start(PROMPT, stop), chosen, lambda: None)
+    found = beam(TinyModel(seed, 10), DecodingRequest(PROMPT, stop), chosen, lambda: None)
     expected = naive_beam(seed, 10, k, 6, stop)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
@@ -68,7 +68,7 @@ def test_beam_search_equals_a_naive_one_that_reads_every_row_afresh(seed, k, sto
 @pytest.mark.parametrize("seed", range(5))
 def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all_texts(seed):
     chosen = Settings(drafts=16, candidates=4, max_tokens=3)
-    found = beam(TinyModel(seed, 4), Start(PROMPT, never), chosen, lambda: None)
+    found = beam(TinyModel(seed, 4), DecodingRequest(PROMPT, never), chosen, lambda: None)
     every = {ids: sum(log_p(seed, ids[:at], 4)[ids[at]] for at in range(3)) for ids in product(range(4), repeat=3)}
     assert [draft.ids for draft in found.best] == sorted(every, key=lambda ids: -every[ids])[:16]
 
@@ -84,7 +84,7 @@ def test_by_probability_a_wide_beam_finds_the_likeliest_texts_and_their_whole_pr
         return tuple(i for i in ids if i < 2)
 
     chosen = Settings(drafts=8, candidates=4, max_tokens=4)
-    found = beam(TinyModel(seed, 4), Start(PROMPT, ends, reads=text), chosen, lambda: None)
+    found = beam(TinyModel(seed, 4), DecodingRequest(PROMPT, ends, text_of=text), chosen, lambda: None)
     every = {}
     for length in range(4):
         for ids in product(range(2), repeat=length):
@@ -101,7 +101,9 @@ def test_by_probability_a_wide_beam_finds_the_likeliest_texts_and_their_whole_pr
 @pytest.mark.parametrize("stop", [at_three, never])
 @pytest.mark.parametrize("seed", range(5))
 def test_branches_are_the_likeliest_first_tokens_each_finished_greedily(seed, stop):
-    found = branches(TinyModel(seed, 10), Start(PROMPT, stop), Settings(drafts=3, max_tokens=6), lambda: None)
+    found = branches(
+        TinyModel(seed, 10), DecodingRequest(PROMPT, stop), Settings(drafts=3, max_tokens=6), lambda: None
+    )
     expected = []
     for first in np.argsort(-log_p(seed, (), 10))[:3].tolist():
         ids = (first,)
@@ -115,7 +117,7 @@ def test_branches_are_the_likeliest_first_tokens_each_finished_greedily(seed, st
 
 def test_finished_branches_leave_the_batch():
     model = TinyModel(1, 10)
-    found = branches(model, Start(PROMPT, at_three), Settings(drafts=8, max_tokens=8), lambda: None)
+    found = branches(model, DecodingRequest(PROMPT, at_three), Settings(drafts=8, max_tokens=8), lambda: None)
     assert found.rows == model.rows == sum(len(draft.ids) - 1 for draft in found.best)
     assert found.rows < 8 * (found.passes - 1)
 
@@ -126,7 +128,7 @@ class Bigrams:
     def __call__(self, histories, candidates):
         return np.array([[float(h[-1] == 4 and c == 5) for c in candidates] for h in histories])
 
-    def nest(self, histories, candidates, p):
+    def mix(self, histories, candidates, p):
         known = np.array([[h[-1] == 4] for h in histories])
         return np.where(known, 0.01 * p + 0.99 * self(histories, candidates), p)
 
@@ -136,7 +138,7 @@ class Bigrams:
 
 @pytest.mark.parametrize("decode", [beam, branches])
 def test_ngrams_speak_of_each_row_by_its_own_history(decode):
-    start = Start(PROMPT, never, PROMPT, Bigrams())
+    start = DecodingRequest(PROMPT, never, PROMPT, Bigrams())
     found = decode(TinyModel(2, 10), start, Settings(drafts=10, candidates=3, max_tokens=4), lambda: None)
     after_four = [
         draft.ids[at + 1] for draft in found.best for at in range(len(draft.ids) - 1) if draft.ids[at] == 4

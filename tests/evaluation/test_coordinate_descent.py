@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spd_lsp.completion.tuned_settings import ORDER_WEIGHTS, TUNABLE
+from spd_lsp.completion.tuned_settings import TUNABLE, WEIGHTS_KEY
 from spd_lsp.evaluation.coordinate_descent import COORDINATES, descend, setting_coordinate
 from spd_lsp.settings import Settings
 
@@ -11,7 +11,7 @@ def test_what_is_tried_are_settings():
     for coordinate in COORDINATES:
         for value in coordinate.changes:
             Settings(**{name: one for name, one in value.items() if one is not None and name != "weights"})
-            assert value.keys() <= TUNABLE | {ORDER_WEIGHTS}
+            assert value.keys() <= TUNABLE | {WEIGHTS_KEY}
 
 
 def test_a_walk_goes_uphill_one_coordinate_at_a_time_and_stops_where_nothing_gains():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.superposed import Start
+from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
@@ -20,7 +20,7 @@ def never(ids):
 @every_decoder
 def test_every_decoder_counts_its_passes_and_keeps_to_the_length(name):
     model = TinyModel(1)
-    found = DECODERS[name](model, Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
+    found = DECODERS[name](model, DecodingRequest([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
     assert found.passes == model.passes
     assert 1 <= len(found.best) <= 3
     assert all(len(draft.ids) == 6 for draft in found.best)
@@ -29,7 +29,9 @@ def test_every_decoder_counts_its_passes_and_keeps_to_the_length(name):
 @every_decoder
 def test_every_decoder_gives_the_same_for_the_same(name):
     def run():
-        return DECODERS[name](TinyModel(1), Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
+        return DECODERS[name](
+            TinyModel(1), DecodingRequest([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None
+        )
 
     assert run() == run()
 
@@ -41,7 +43,7 @@ def test_every_decoder_can_be_stopped(name):
 
     model = TinyModel(1)
     with pytest.raises(KeyboardInterrupt):
-        DECODERS[name](model, Start([1, 2], never), Settings(), check)
+        DECODERS[name](model, DecodingRequest([1, 2], never), Settings(), check)
     assert model.passes == 0
 
 
@@ -49,7 +51,7 @@ def test_every_decoder_can_be_stopped(name):
 @pytest.mark.parametrize("rule", ["linear", "paper"])
 def test_every_decoder_begins_with_an_allowed_token(name, rule):
 
-    start = Start([1, 2], never, allowed=np.array([11, 12]))
+    start = DecodingRequest([1, 2], never, allowed=np.array([11, 12]))
     chosen = Settings(drafts=3, max_tokens=4, interpolation=rule)
     found = DECODERS[name](TinyModel(), start, chosen, lambda: None)
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
@@ -57,7 +59,7 @@ def test_every_decoder_begins_with_an_allowed_token(name, rule):
 
 def test_passes_and_positions_of_each():
     found = {
-        name: decode(TinyModel(1), Start([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
+        name: decode(TinyModel(1), DecodingRequest([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
         for name, decode in DECODERS.items()
     }
     assert {name: (drafts.passes, drafts.rows) for name, drafts in found.items()} == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.evaluation.sampling import NucleusOptions, draw, nucleus, nucleus_superposed
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
@@ -30,7 +30,7 @@ def nothing():
 @pytest.mark.parametrize("seed", range(5))
 def test_every_sample_has_the_score_of_its_own_text(seed, stop):
     chosen = Settings(drafts=5, candidates=10, max_tokens=6)
-    found = nucleus(TinyModel(seed, 10), Start(PROMPT, stop), chosen, nothing)
+    found = nucleus(TinyModel(seed, 10), DecodingRequest(PROMPT, stop), chosen, nothing)
     for draft in found.best:
         rows = [log_softmax(TinyModel(seed, 10).prefill([*PROMPT, *draft.ids[:at]])) for at in range(6)]
         own = [row[token] for row, token in zip(rows, draft.ids, strict=False)]
@@ -43,29 +43,31 @@ def test_samples_follow_the_distribution():
     p = np.exp(log_softmax(TinyModel(4, 10).prefill(PROMPT) / 5))
     order = np.argsort(-p)
     kept = order[: int(np.searchsorted(np.cumsum(p[order]), NucleusOptions().top_p)) + 1]
-    found = nucleus(TinyModel(4, 10), Start(PROMPT, never), chosen, nothing)
+    found = nucleus(TinyModel(4, 10), DecodingRequest(PROMPT, never), chosen, nothing)
     assert {draft.ids[0] for draft in found.best} <= set(kept.tolist())
     assert len(found.best) > 1
 
 
 @pytest.mark.parametrize("options", [NucleusOptions(top_p=1e-9), NucleusOptions(temperature=0.01)])
 def test_sampling_from_the_best_alone_is_greedy(options):
-    found = nucleus(TinyModel(3, 10), Start(PROMPT, never), Settings(drafts=4, max_tokens=6), nothing, options)
-    greedy = superpose(TinyModel(3, 10), Start(PROMPT, never), Settings(drafts=1, max_tokens=6))
+    found = nucleus(
+        TinyModel(3, 10), DecodingRequest(PROMPT, never), Settings(drafts=4, max_tokens=6), nothing, options
+    )
+    greedy = superpose(TinyModel(3, 10), DecodingRequest(PROMPT, never), Settings(drafts=1, max_tokens=6))
     assert [draft.ids for draft in found.best] == [greedy.best[0].ids]
 
 
 def test_finished_samples_leave_the_batch():
     model = TinyModel(1, 10)
     chosen = Settings(drafts=8, max_tokens=8, temperature=5.0)
-    found = nucleus(model, Start(PROMPT, at_three), chosen, nothing)
+    found = nucleus(model, DecodingRequest(PROMPT, at_three), chosen, nothing)
     assert found.rows == model.rows < 8 * (found.passes - 1)
 
 
 def test_nucleus_superposed_finishes_each_sample_as_superpose_would():
     chosen = Settings(drafts=1, max_tokens=8)
-    (draft,) = nucleus_superposed(TinyModel(2), Start(PROMPT, never), chosen, nothing).best
-    start = Start(PROMPT, never).after(draft.ids[:3])
+    (draft,) = nucleus_superposed(TinyModel(2), DecodingRequest(PROMPT, never), chosen, nothing).best
+    start = DecodingRequest(PROMPT, never).after(draft.ids[:3])
     rest = superpose(TinyModel(2), start, Settings(drafts=1, max_tokens=5))
     assert draft.ids[3:] == rest.best[0].ids
 

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from spd_lsp.completion.completer import Answer
+from spd_lsp.completion.completer import CompletionResult
 from spd_lsp.completion.postprocess import Completion
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWire
-from spd_lsp.ngrams.document_changes import News
+from spd_lsp.ngrams.document_changes import DocumentChange
 from spd_lsp.settings import Settings
 
 PATIENCE = 60.0  # seconds; a process that starts on a busy machine takes its time
@@ -180,23 +180,23 @@ class FakeCompleter:
         self.taken = 0
         self.ended = 0
         self.answered = 0
-        self.heard: dict[str, News] = {}  # of each document, the newest
+        self.heard: dict[str, DocumentChange] = {}  # of each document, the newest
         self.tidied = 0
         self.ahead: list[tuple[str, int]] = []  # places whose prompts were read before anyone asked
         self.error: Exception | None = None
         self.adopted: list[Settings] = []
 
-    def adopt(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         self.adopted.append(settings)
 
-    def hear(self, news: Mapping[str, News], asked: str = "") -> None:
+    def update_documents(self, news: Mapping[str, DocumentChange], asked: str = "") -> None:
         self.heard.update(news)
 
-    def tidy(self, seconds: float) -> bool:
+    def run_idle_work(self, seconds: float) -> bool:
         self.tidied += 1
         return False
 
-    def read_ahead(self, source: str, cursor: int, language: str | None, check: Any) -> None:
+    def prefetch(self, source: str, cursor: int, language: str | None, check: Any) -> None:
         check()
         self.ahead.append((source, cursor))
         if self.error:
@@ -212,7 +212,7 @@ class FakeCompleter:
         name: str,
         forced: bool,
         check: Any,
-    ) -> Answer:
+    ) -> CompletionResult:
         self.asked.append((source, cursor, language, path, forced))
         try:
             for _ in range(self.steps):
@@ -225,7 +225,7 @@ class FakeCompleter:
             self.ended += 1
         self.answered += 1
         texts = [Completion(text, 0.5 / rank) for rank, text in enumerate(self.texts, 1)]
-        return Answer(texts, passes=self.steps, tokens=self.steps, prompt_tokens=7, seconds=self.seconds)
+        return CompletionResult(texts, passes=self.steps, tokens=self.steps, prompt_tokens=7, seconds=self.seconds)
 
 
 Loader = Callable[[Settings, Callable[[str], None]], Any]

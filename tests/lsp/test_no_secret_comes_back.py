@@ -15,8 +15,8 @@ from ngram_builders.ngrams import ORDER_SHIFT, hash_contexts, token_bits
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from spd_lsp.cli import main
-from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.completion.withholding import REASON
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.completion.withholding import SECRET_REASON
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import COMPLETION, process
@@ -62,14 +62,14 @@ def pieces() -> set[str]:
 
 
 def test_no_walk_through_an_exported_table_says_a_secret(data: Path) -> None:
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     said = [tokens.bytes_of(ids).decode(errors="replace") for ids in walks(Table.open(data / "shop.ngt"), tokens)]
     assert any("return os.popen(url)" in text for text in said), "code can be read back"
     found = {piece for piece in pieces() if any(piece in text for text in said)}
     assert not found
 
 
-def walks(table: Table, tokens: Tokens) -> Iterator[tuple[int, ...]]:
+def walks(table: Table, tokens: ModelTokenizer) -> Iterator[tuple[int, ...]]:
     """What the table lets someone write, from how files begin on: every context once, with what led there."""
     bits = token_bits(tokens.vocab_size)
     records = np.concatenate([run.records for run in table.runs()])
@@ -92,7 +92,7 @@ def walks(table: Table, tokens: Tokens) -> Iterator[tuple[int, ...]]:
 
 
 def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     home = Registry(data).find("shop").path.parent
     with Store(home / FILE, tokens.fingerprint) as store:
         texts = [tokens.bytes_of(ids.tolist()).decode() for ids in store.ids(list(store.known())).values()]
@@ -121,7 +121,7 @@ def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back
     folder.mkdir()
     for number, own in enumerate(("the_only_mention = somewhere", "nobody(else).says()", "x = alone_here")):
         (folder / f"m{number}.py").write_text(f"{CODE}{own}\n")
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     said = []
     for options in ([], ["--min-files", "2"]):
         run(tmp_path / "data", "build-ngrams", str(folder), *options)
@@ -179,5 +179,5 @@ async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(dat
                 offered += [before + item["textEdit"]["newText"] for item in answer["items"]]
                 editor.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
         assert len(offered) > len(lines())
-        assert REASON in reasons
+        assert SECRET_REASON in reasons
         assert not [text for text in offered if any(piece in text for piece in pieces())]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.lsp import prefetch
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
@@ -71,13 +71,13 @@ async def test_what_goes_wrong_costs_no_answer(caplog):
 def test_a_completion_finds_its_prompt_read():
     folder = locate("starter")
     starter = load(folder, "cpu")
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     completer = Completer(starter, tokens, Domains(None, tokens.fingerprint, built_in_domains(folder)), Settings())
     source = "import argparse\n\n" * 90 + "parser = argparse."
     read: list[int] = []
     plain_read = starter.read
     starter.read = lambda ids, cache, **more: read.append(len(ids[0])) or plain_read(ids, cache, **more)
-    completer.read_ahead(source, len(source), "python", lambda: None)
+    completer.prefetch(source, len(source), "python", lambda: None)
     assert sum(read) > 200
     read.clear()
     assert completer.complete(source, len(source), "python").completions

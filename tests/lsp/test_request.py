@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from spd_lsp.completion.completer import Answer
+from spd_lsp.completion.completer import CompletionResult
 from spd_lsp.completion.postprocess import Completion
 from spd_lsp.lsp.request import CompletionRequest, remaining
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
@@ -15,8 +15,10 @@ COMPLETION = "textDocument/completion"
 PREVIOUS = CompletionRequest("x = \ny\n", 4, "python", None, "u", explicit=False)
 
 
-def result_of(*drafts: str) -> Answer:
-    return Answer([Completion(text, 0.5 / rank) for rank, text in enumerate(drafts, 1)], passes=4, tokens=4)
+def result_of(*drafts: str) -> CompletionResult:
+    return CompletionResult(
+        [Completion(text, 0.5 / rank) for rank, text in enumerate(drafts, 1)], passes=4, tokens=4
+    )
 
 
 def after(typed: str, **changes: object) -> CompletionRequest:
@@ -24,7 +26,7 @@ def after(typed: str, **changes: object) -> CompletionRequest:
     return dataclasses.replace(PREVIOUS, **{"source": source, "cursor": 4 + len(typed), **changes})
 
 
-def remaining_texts(result: Answer, request: CompletionRequest) -> list[str]:
+def remaining_texts(result: CompletionResult, request: CompletionRequest) -> list[str]:
     return [draft.text for draft in remaining(PREVIOUS, result, request)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import (
     PATIENCE,
@@ -48,15 +48,15 @@ async def test_documents_are_heard_of_when_they_open_change_and_close():
         await opened(editor, "x = \n")
         editor.open("y = 1\n", OTHER)
         await until(lambda: OTHER in fake.heard)
-        assert fake.heard[OTHER].now.text == "y = 1\n"
-        assert fake.heard[OTHER].now.language == "python"
+        assert fake.heard[OTHER].document.text == "y = 1\n"
+        assert fake.heard[OTHER].document.language == "python"
         editor.send(edit("z", 0, 0, 1, uri=OTHER))
         await editor.request(COMPLETION, at(0, 4))
-        assert fake.heard[OTHER].now.text == "z = 1\n"
+        assert fake.heard[OTHER].document.text == "z = 1\n"
         editor.notify("textDocument/didSave", {"textDocument": {"uri": OTHER}})
         await until(lambda: fake.heard[OTHER].saved)
         editor.notify("textDocument/didClose", {"textDocument": {"uri": OTHER}})
-        await until(lambda: fake.heard[OTHER].now is None)
+        await until(lambda: fake.heard[OTHER].document is None)
 
 
 async def test_secrets_and_languages_that_are_off_are_not_heard_of():
@@ -87,10 +87,10 @@ async def test_a_model_that_was_loaded_again_hears_of_all_documents():
 class Busy(FakeCompleter):
     """There is always more to tidy up."""
 
-    def tidy(self, seconds: float) -> bool:
+    def run_idle_work(self, seconds: float) -> bool:
         assert seconds <= 0.01
         time.sleep(seconds)
-        return bool(super().tidy(seconds)) or True
+        return bool(super().run_idle_work(seconds)) or True
 
 
 async def test_requests_are_answered_while_there_is_always_more_to_tidy_up():
@@ -119,8 +119,8 @@ async def test_nothing_is_tidied_up_while_a_completion_runs():
 class Broken(FakeCompleter):
     """Tidying up fails."""
 
-    def tidy(self, seconds: float) -> bool:
-        super().tidy(seconds)
+    def run_idle_work(self, seconds: float) -> bool:
+        super().run_idle_work(seconds)
         raise ValueError("terces"[::-1])
 
 
@@ -146,7 +146,7 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def data(tmp_path: Path, repository: Path) -> Path:
     """A registry with a table of the repository."""
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     build(
         [repository],
         "mine",

@@ -18,7 +18,7 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, 
 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.lsp.lsp_client import PATIENCE, Editor, at, until
 from tests.ngram_builders.reference import write_texts
 
@@ -33,10 +33,10 @@ from spd_lsp.lsp.transport import serve as listening
 from spd_lsp.lsp import server
 
 class Endless:
-    def hear(self, news, asked=""):
+    def update_documents(self, news, asked=""):
         pass
 
-    def tidy(self, seconds):
+    def run_idle_work(self, seconds):
         return False
 
     def complete(self, *question, name, forced, check):
@@ -196,7 +196,7 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
 ):
     """As a sync tool does with the file of a table that serves."""
     monkeypatch.setenv("SPD_LSP_KERNEL", kernel)
-    tokens, registry = Tokens(STARTER), Registry(tmp_path)
+    tokens, registry = ModelTokenizer(STARTER), Registry(tmp_path)
     ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
 
     def write(path: Path) -> TableSummary:

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.numpy.convert import convert
@@ -45,7 +45,7 @@ def ids_of(length, seed=0):
 
 
 def drafts_of(engine, prompt):
-    start = Start(prompt, stop=lambda ids: len(ids) > 1 and ids[-1] % 5 == 0, history=prompt[-8:])
+    start = DecodingRequest(prompt, stop=lambda ids: len(ids) > 1 and ids[-1] % 5 == 0, history=prompt[-8:])
     return superpose(engine, start, SETTINGS)
 
 

@@ -31,7 +31,7 @@ from transformers import (
     Starcoder2Config,
 )
 
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.load import load
 from spd_lsp.models.numpy.engine import NumpyEngine
 from spd_lsp.settings import Settings
@@ -109,7 +109,7 @@ def plain_logits(network, ids):
 def test_one_draft_is_what_generate_writes_greedily(opened):
     _, network, engine = opened
     ids = ids_of(2 * WINDOW)
-    found = superpose(engine, Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=12))
+    found = superpose(engine, DecodingRequest(ids, lambda ids: False), Settings(drafts=1, max_tokens=12))
     expected = network.generate(
         torch.tensor([ids]), do_sample=False, max_new_tokens=12, eos_token_id=None, pad_token_id=0
     )

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from ngram_builders.errors import UserError
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import PREFILL_CHUNK
 from spd_lsp.models.load import load
 from spd_lsp.models.logits import log_softmax
@@ -190,7 +190,7 @@ def passes(model, work):
 def test_one_draft_is_what_generate_gives_greedily(network):
     ids = ids_of(12)
     found = superpose(
-        TransformersEngine(network), Start(ids, lambda ids: False), Settings(drafts=1, max_tokens=10)
+        TransformersEngine(network), DecodingRequest(ids, lambda ids: False), Settings(drafts=1, max_tokens=10)
     )
     expected = network.generate(
         torch.tensor([ids]), do_sample=False, max_new_tokens=10, eos_token_id=None, pad_token_id=0

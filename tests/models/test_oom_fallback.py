@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.decoding.rescoring import rescored
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.rescoring import rescore
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models import open_checkpoint
 from spd_lsp.models.base import OomFallback
 from spd_lsp.models.batch_scheduler import BatchScheduler
@@ -48,12 +48,12 @@ def prompt(length, seed=0):
 
 
 def drafts_of(engine, ids, decode=superpose):
-    start = Start(ids, stop=lambda found: False, history=ids[-8:])
+    start = DecodingRequest(ids, stop=lambda found: False, history=ids[-8:])
     drafts = engine.run_request(lambda running: decode(running, start, SETTINGS, lambda: None))
     return [draft.ids for draft in drafts.best]
 
 
-@pytest.mark.parametrize("decode", [superpose, rescored])
+@pytest.mark.parametrize("decode", [superpose, rescore])
 @pytest.mark.parametrize("passes", range(0, 9, 2))
 def test_drafts_are_the_same_wherever_memory_runs_out(decoder, passes, decode):
     reports, plain = [], NumpyEngine(decoder)

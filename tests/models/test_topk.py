@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.load import load
 from spd_lsp.models.topk import select_top_k
 from spd_lsp.models.torch.convert import convert
@@ -26,7 +26,7 @@ CODE = [
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(STARTER)
+    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,13 @@ def selecting():
 @pytest.mark.parametrize("tau", [1.0, 0.5])
 def test_the_starters_drafts_are_the_same(tokens, selecting, decoding, tau):
     domains = Domains(None, tokens.fingerprint, {"python": STARTER / "python.ngt"})
-    mixture = None if decoding == "no n-grams" else domains.serving(None, "python")
+    mixture = None if decoding == "no n-grams" else domains.mixture_for(None, "python")
     rule = "paper" if decoding == "paper" else "linear"
     settings = Settings(drafts=3, max_tokens=8, temperature=tau, interpolation=rule)
     whole = load(STARTER, "cpu", lambda text: None)
     for code in CODE:
         ids = tokens.encode(code)
-        start = Start(ids, stop=lambda found: False, history=ids[-16:], interpolation=mixture)
+        start = DecodingRequest(ids, stop=lambda found: False, history=ids[-16:], interpolation=mixture)
         few, all_of_them = superpose(selecting, start, settings), superpose(whole, start, settings)
         assert [draft.ids for draft in few.best] == [draft.ids for draft in all_of_them.best]
         np.testing.assert_allclose(

@@ -4,71 +4,71 @@ from __future__ import annotations
 
 import threading
 
-from spd_lsp.ngrams.document_changes import Inbox, News, Open
+from spd_lsp.ngrams.document_changes import DocumentChange, DocumentChanges, OpenDocument
 
-A = Open("a", None, "python", "x = 1\n")
-B = Open("b", None, "python", "y = 1\n")
+A = OpenDocument("a", None, "python", "x = 1\n")
+B = OpenDocument("b", None, "python", "y = 1\n")
 
 
-def changed(document: Open, text: str) -> Open:
-    return Open(document.name, document.path, document.language, text)
+def changed(document: OpenDocument, text: str) -> OpenDocument:
+    return OpenDocument(document.name, document.path, document.language, text)
 
 
 def test_new_changed_and_closed_documents_are_heard_once():
-    inbox = Inbox()
-    inbox.look([A, B])
-    assert inbox.take() == {"a": News(A, False), "b": News(B, False)}
-    inbox.look([A, B])
-    assert inbox.take() == {}
+    inbox = DocumentChanges()
+    inbox.update([A, B])
+    assert inbox.drain() == {"a": DocumentChange(A, False), "b": DocumentChange(B, False)}
+    inbox.update([A, B])
+    assert inbox.drain() == {}
     newer = changed(A, "x = 2\n")
-    inbox.look([newer])
-    assert inbox.take() == {"a": News(newer, False), "b": News(None, False)}
-    assert inbox.take() == {}
+    inbox.update([newer])
+    assert inbox.drain() == {"a": DocumentChange(newer, False), "b": DocumentChange(None, False)}
+    assert inbox.drain() == {}
 
 
 def test_only_the_newest_state_is_kept():
-    inbox = Inbox()
+    inbox = DocumentChanges()
     for text in ("1", "2", "3"):
-        inbox.look([changed(A, text)])
-    assert [news.now.text for news in inbox.take().values()] == ["3"]
+        inbox.update([changed(A, text)])
+    assert [news.document.text for news in inbox.drain().values()] == ["3"]
 
 
 def test_a_saving_is_not_lost_behind_a_later_change():
-    inbox = Inbox()
-    inbox.look([A])
-    inbox.take()
-    inbox.save("a")
+    inbox = DocumentChanges()
+    inbox.update([A])
+    inbox.drain()
+    inbox.mark_saved("a")
     newer = changed(A, "x = 2\n")
-    inbox.look([newer])
-    assert inbox.take() == {"a": News(newer, True)}
-    inbox.save("nothing that is open")
-    assert inbox.take() == {}
+    inbox.update([newer])
+    assert inbox.drain() == {"a": DocumentChange(newer, True)}
+    inbox.mark_saved("nothing that is open")
+    assert inbox.drain() == {}
 
 
 def test_a_new_listener_hears_everything():
-    inbox = Inbox()
-    inbox.look([A])
-    inbox.take()
-    inbox.forget()
-    inbox.look([A])
-    assert inbox.take() == {"a": News(A, False)}
+    inbox = DocumentChanges()
+    inbox.update([A])
+    inbox.drain()
+    inbox.reset()
+    inbox.update([A])
+    assert inbox.drain() == {"a": DocumentChange(A, False)}
 
 
 def test_two_threads_lose_nothing():
-    inbox, last, done = Inbox(), [""] * 3, threading.Event()
+    inbox, last, done = DocumentChanges(), [""] * 3, threading.Event()
 
     def hear() -> None:
         while True:
             finished = done.is_set()
-            for name, news in inbox.take().items():
-                last[int(name)] = news.now.text
+            for name, news in inbox.drain().items():
+                last[int(name)] = news.document.text
             if finished:
                 return
 
     listener = threading.Thread(target=hear)
     listener.start()
     for number in range(3_000):
-        inbox.look([Open(str(n), None, None, f"{number}") for n in range(3)])
+        inbox.update([OpenDocument(str(n), None, None, f"{number}") for n in range(3)])
     done.set()
     listener.join()
     assert last == ["2999"] * 3

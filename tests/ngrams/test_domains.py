@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.shared_library import KERNEL_VARIABLE
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import file_sync as follow
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
-from spd_lsp.ngrams.document_changes import News, Open
-from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import OPEN_FILES, Domains, Mixture
-from spd_lsp.ngrams.live_index import Live
+from spd_lsp.ngrams.live_index import LiveIndex
 from tests.conftest import STARTER
 
 LINES = (
@@ -34,12 +34,12 @@ LINES = (
     "class A:\n",
     "    def f(self):\n",
 )
-ELSEWHERE = Open("elsewhere", None, None, "-")
+ELSEWHERE = OpenDocument("elsewhere", None, None, "-")
 
 
 @cache
-def tokens() -> Tokens:
-    return Tokens(STARTER)
+def tokens() -> ModelTokenizer:
+    return ModelTokenizer(STARTER)
 
 
 def teach(root: Path, registry: Registry) -> None:
@@ -55,27 +55,29 @@ def teach(root: Path, registry: Registry) -> None:
 
 
 def living(registry: Registry, rebuilder: Rebuilder | None = None) -> Domains:
-    live = Live(Retokeniser(tokens()), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
+    live = LiveIndex(
+        IncrementalTokenizer(tokens()), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size
+    )
     return Domains(registry, tokens().fingerprint, {}, live, rebuilder)
 
 
-def opened(path: Path, text: str) -> Open:
-    return Open(path.as_uri(), path, "python", text)
+def opened(path: Path, text: str) -> OpenDocument:
+    return OpenDocument(path.as_uri(), path, "python", text)
 
 
 def show(domains: Domains, path: Path, text: str) -> None:
     assert domains.live
     one = opened(path, text)
-    domains.live.hear({one.name: News(one, False)})
+    domains.live.update_documents({one.name: DocumentChange(one, False)})
 
 
 def settle(domains: Domains) -> None:
-    while domains.tidy(1.0):
+    while domains.run_idle_work(1.0):
         pass
 
 
 def serving(domains: Domains, file: Path) -> Mixture:
-    found = domains.serving(file, "python")
+    found = domains.mixture_for(file, "python")
     assert found is not None
     return found
 
@@ -131,9 +133,9 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
         elif kind == "delete" and domains.live and not domains.live.is_open(str(file)):
             file.unlink(missing_ok=True)
         elif domains.live:
-            domains.live.attend(opened(file, new), chance.randrange(len(new)))
+            domains.live.set_active(opened(file, new), chance.randrange(len(new)))
     assert domains.live
-    domains.live.attend(ELSEWHERE, 0)  # no line is left out
+    domains.live.set_active(ELSEWHERE, 0)  # no line is left out
     for name, buffer in list(domains.live.buffers.items()):
         if buffer.opened.path:
             buffer.opened.path.write_text(buffer.opened.text)
@@ -173,7 +175,7 @@ def test_open_files_of_no_domain_stand_beside_the_domains(registry: Registry, ro
     settle(domains)
     assert serving(domains, root / "a.py").names == ("mine", OPEN_FILES)
     assert serving(domains, tmp_path / "more.py").names == (OPEN_FILES,)
-    assert domains.serving(tmp_path / "more.go", "go") is None
+    assert domains.mixture_for(tmp_path / "more.go", "go") is None
 
 
 def test_without_a_record_of_its_files_a_table_serves_as_it_was_built(registry: Registry, root: Path):

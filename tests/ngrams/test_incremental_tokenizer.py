@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 import spd_lsp
-from spd_lsp.completion.tokenizer import Tokens, byte_level_piece
-from spd_lsp.ngrams.incremental_tokenizer import AGREE, Retokeniser
+from spd_lsp.completion.tokenizer import ModelTokenizer, byte_level_piece
+from spd_lsp.ngrams.incremental_tokenizer import MIN_AGREEING_TOKENS, IncrementalTokenizer
 from tests.conftest import STARTER
 
 SOURCES = [path.read_text(encoding="utf-8") for path in sorted(Path(spd_lsp.__file__).parent.glob("*.py"))]
@@ -57,7 +57,7 @@ class Learned:
         return list(self.tokenizer.encode(text).ids)
 
 
-class Shouting(Tokens):
+class Shouting(ModelTokenizer):
     """A tokenizer that changes what it reads, so that ids do not spell the text."""
 
     def encode(self, text: str) -> list[int]:
@@ -70,14 +70,14 @@ def by_rule(pattern: str) -> pre_tokenizers.PreTokenizer:
 
 
 @cache
-def retokeniser(name: str) -> Retokeniser:
+def retokeniser(name: str) -> IncrementalTokenizer:
     if name == "starter":
-        return Retokeniser(Tokens(STARTER))
+        return IncrementalTokenizer(ModelTokenizer(STARTER))
     if name == "shouting":
-        return Retokeniser(Shouting(STARTER))
+        return IncrementalTokenizer(Shouting(STARTER))
     if name == "gpt-2":
-        return Retokeniser(Learned(pre_tokenizers.ByteLevel(add_prefix_space=False)))
-    return Retokeniser(Learned(by_rule(GPT4 if name == "gpt-4" else r"\n")))
+        return IncrementalTokenizer(Learned(pre_tokenizers.ByteLevel(add_prefix_space=False)))
+    return IncrementalTokenizer(Learned(by_rule(GPT4 if name == "gpt-4" else r"\n")))
 
 
 FAMILIES = ("starter", "gpt-2", "gpt-4", "lines", "shouting")
@@ -149,7 +149,7 @@ def test_around_a_hole_only_whole_tokens_stay(start: int, length: int) -> None:
     spelled = [b"".join(encoder.tokenizer.pieces[i] for i in ids.tolist()) for ids in (before, after)]
     assert data[:start].startswith(spelled[0]) and data[end:].endswith(spelled[1])
     rest = len(encoded.ids) - len(before) - len(after)
-    assert rest * 30 + AGREE >= len(data) - len(spelled[0]) - len(spelled[1])
+    assert rest * 30 + MIN_AGREEING_TOKENS >= len(data) - len(spelled[0]) - len(spelled[1])
     assert sum(map(len, spelled)) + rest <= len(data)
 
 

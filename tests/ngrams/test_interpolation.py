@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
-from spd_lsp.ngrams.interpolation import LAMBDAS, ROWS, Domains, Mixture, last_tokens
+from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, PAPER_LAMBDAS, Domains, Mixture, last_tokens
 from tests.ngram_builders.reference import write_texts
 
 VOCABULARY = 12
@@ -51,7 +51,7 @@ def naive_p(tables, history, token):
             if seen:
                 said += weight * ngrams[(*context, token)] / seen
                 heard += weight
-        total += LAMBDAS[n - 2] * said / heard if heard else 0.0
+        total += PAPER_LAMBDAS[n - 2] * said / heard if heard else 0.0
     return total
 
 
@@ -70,28 +70,28 @@ def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first,
 def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
     p = mixture([[1, 2, 3, 4, 5]], np.array([6, 7]))
-    assert p[0] == pytest.approx([LAMBDAS.sum(), 0.0])
+    assert p[0] == pytest.approx([PAPER_LAMBDAS.sum(), 0.0])
 
 
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
-    p = mixture.nest([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
-    known = sum(ROWS[4])
+    p = mixture.mix([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
+    known = sum(ORDER_WEIGHTS[4])
     assert p[0] == pytest.approx([0.1 * (1 - known) + known, 0.2 * (1 - known)])
-    bigram = ROWS[0][0]
+    bigram = ORDER_WEIGHTS[0][0]
     assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
 
 
 def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), rows=((0.5,),))
-    assert mixture.nest([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
+    assert mixture.mix([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
 
 
 def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     p = np.full(VOCABULARY, 1 / VOCABULARY)
-    assert mixture.nest([[1, 2], [5, 5], [7]], np.arange(VOCABULARY), p).sum(axis=1) == pytest.approx(1.0)
+    assert mixture.mix([[1, 2], [5, 5], [7]], np.arange(VOCABULARY), p).sum(axis=1) == pytest.approx(1.0)
 
 
 def test_successors_are_what_followed_the_longest_known_context(tmp_path):
@@ -107,11 +107,11 @@ def test_both_sides_in_one_call_are_what_the_single_calls_say(tmp_path):
     p = np.linspace(0, 0.2, VOCABULARY)
     p[3] = -1
     histories = [[1, 2], [5, 5], [7]]
-    ids, p_f = mixture.nested(histories, p, 2)
+    ids, p_f = mixture.mix_top(histories, p, 2)
     theirs = mixture.successors(histories, 2)
     assert 3 in theirs
     assert ids.tolist() == sorted({VOCABULARY - 2, VOCABULARY - 1, *theirs.tolist()} - {3})
-    np.testing.assert_allclose(p_f, mixture.nest(histories, ids, p[ids]), rtol=1e-6)
+    np.testing.assert_allclose(p_f, mixture.mix(histories, ids, p[ids]), rtol=1e-6)
 
 
 def test_short_histories_are_padded():
@@ -125,8 +125,8 @@ def test_without_any_table_there_is_nothing_to_ask(tmp_path):
 def test_the_built_in_domain_serves_its_language_only(tmp_path):
     table_of(tmp_path, [[1, 2, 3]], "python")
     domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
-    assert domains.serving(tmp_path / "a.py", "python").names == ("python",)
-    assert domains.serving(tmp_path / "a.go", "go") is None
+    assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python",)
+    assert domains.mixture_for(tmp_path / "a.go", "go") is None
 
 
 def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
@@ -147,7 +147,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     registry.assign_workspace(tmp_path, [("mine", 0.5)])
     monkeypatch.setattr(Registry, "domains_for", overtaken)
     domains = Domains(Registry(registry.folder), "f", {})
-    mixture = domains.serving(tmp_path / "a.py", "python")
+    mixture = domains.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert domains.problems == []
 
@@ -164,21 +164,21 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
         table_of(tmp_path, [[1, 2]], "python")
     domains = Domains(registry, "f", {"python": path} if built_in else {})
     whole = path.read_bytes()
-    assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+    assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
     path.write_bytes(whole[:-64])
     for _ in range(2):
-        assert domains.serving(tmp_path / "a.py", "python") is None
+        assert domains.mixture_for(tmp_path / "a.py", "python") is None
     assert len(domains.problems) == 1
     assert f"it has {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
     path.write_bytes(whole)
-    assert domains.serving(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+    assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
 
 
 def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
     table_of(tmp_path, [[1, 2, 3]], "python", fingerprint="other")
     domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
-    assert domains.serving(None, "python") is None
-    assert domains.serving(None, "python") is None
+    assert domains.mixture_for(None, "python") is None
+    assert domains.mixture_for(None, "python") is None
     assert len(domains.problems) == 1
     assert "was built with tokenizer other" in domains.problems[0]
 
@@ -196,10 +196,10 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
     install("shop-g", "g", roots=[tmp_path / "shop"])
     install("till-g", "g", roots=[tmp_path / "till"])
     domains = Domains(registry, "f", {}, model="/models/f")
-    assert domains.serving(tmp_path / "shop" / "a.py", "python").names == ("shop",)
+    assert domains.mixture_for(tmp_path / "shop" / "a.py", "python").names == ("shop",)
     assert domains.problems == []
     for _ in range(2):
-        assert domains.serving(tmp_path / "till" / "a.py", "python") is None
+        assert domains.mixture_for(tmp_path / "till" / "a.py", "python") is None
     assert domains.problems == [
         "n-gram table till-g was built for g, and f has other tokens; "
         f"run: spd-lsp build-ngrams {tmp_path / 'till'} --model /models/f"
@@ -212,34 +212,34 @@ def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
     registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
     registry.assign_workspace(tmp_path, [("python", 0.5)])
     domains = Domains(registry, "f", {"python": tmp_path / "python.ngt"})
-    assert domains.serving(tmp_path / "a.py", "python").names == ("python", "python (built in)")
+    assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
 
 
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
     by_order, _ = mixture.by_order(histories, candidates)
-    plain = mixture.nest(histories, candidates, p)
-    doubled = mixture.believed(2.0, 6).nest(histories, candidates, p)
-    rows = mixture.rows[2]
+    plain = mixture.mix(histories, candidates, p)
+    doubled = mixture.adjusted(2.0, 6).mix(histories, candidates, p)
+    rows = mixture.order_weights[2]
     said = rows @ by_order[0] / rows.sum()  # of n-grams alone
     odds = rows.sum() / (1 - rows.sum())
     assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))
     assert doubled[0] == pytest.approx((p + 2 * odds * said) / (1 + 2 * odds))
     assert doubled[1] == pytest.approx(p)  # of an unseen context nobody knows more
-    assert mixture.believed(0.0, 6).nest(histories, candidates, p)[0] == pytest.approx(p)
-    assert mixture.believed(1.0, 6) is mixture
+    assert mixture.adjusted(0.0, 6).mix(histories, candidates, p)[0] == pytest.approx(p)
+    assert mixture.adjusted(1.0, 6) is mixture
 
 
 def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
-    bigrams = mixture.believed(1.0, 2)
+    bigrams = mixture.adjusted(1.0, 2)
     _, heard = mixture.by_order([[1, 2]], np.array([3]))
     _, fewer = bigrams.by_order([[1, 2]], np.array([3]))
     assert heard[0, :3].tolist() == [1, 1, 0]
     assert fewer[0, :3].tolist() == [1, 0, 0]
     assert bigrams.successors([[4, 1]], 5).tolist() == [2]
     p = np.full(mixture.query.pools[0][0].vocab_size, 0.01, dtype=np.float32)
-    ids, mixed = bigrams.nested([[9, 2]], p, 3)
-    assert mixed == pytest.approx(bigrams.nest([[9, 2]], ids, p[ids]))
-    assert mixture.nested([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same
+    ids, mixed = bigrams.mix_top([[9, 2]], p, 3)
+    assert mixed == pytest.approx(bigrams.mix([[9, 2]], ids, p[ids]))
+    assert mixture.mix_top([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same

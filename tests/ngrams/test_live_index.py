@@ -19,13 +19,13 @@ from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.writer import build_columns
-from spd_lsp.completion.context import plain
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.context import normalize_newlines
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import live_index as module
-from spd_lsp.ngrams.document_changes import News, Open
-from spd_lsp.ngrams.file_sync import digest_of
-from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
-from spd_lsp.ngrams.live_index import Live, line_around
+from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
+from spd_lsp.ngrams.file_sync import text_digest
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+from spd_lsp.ngrams.live_index import LiveIndex, line_around
 from tests.conftest import STARTER
 from tests.planted import lines, private_key
 
@@ -37,17 +37,17 @@ LINES = (
 
 
 @cache
-def tokens() -> Tokens:
-    return Tokens(STARTER)
+def tokens() -> ModelTokenizer:
+    return ModelTokenizer(STARTER)
 
 
 @cache
-def retokeniser() -> Retokeniser:
-    return Retokeniser(tokens())
+def retokeniser() -> IncrementalTokenizer:
+    return IncrementalTokenizer(tokens())
 
 
-def live_over(*followed: tuple[Domain, Any]) -> Live:
-    live = Live(retokeniser(), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
+def live_over(*followed: tuple[Domain, Any]) -> LiveIndex:
+    live = LiveIndex(retokeniser(), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
     for domain, contents in followed:
         live.columns(domain, lambda contents=contents: contents)  # type: ignore[misc]
     return live
@@ -64,7 +64,7 @@ class Snapshot:
         for path in paths:
             text, fault = decode_source(path.read_bytes())
             if fault is None:
-                digest, status = digest_of(text.encode()), path.stat()
+                digest, status = text_digest(text.encode()), path.stat()
                 self.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
                 self.texts[digest] = text
                 self.known[digest] = np.array(tokens().encode(text))
@@ -84,11 +84,11 @@ def count(texts: Iterable[str]) -> Run:
     return count_streams(streams, orders=ORDERS, vocab_size=tokens().vocab_size)
 
 
-def held(live: Live, domain: str = "mine") -> Run:
+def held(live: LiveIndex, domain: str = "mine") -> Run:
     return merge(live.followed[domain].ledger.overlay.levels)
 
 
-def loose(live: Live, language: str = "python") -> Run:
+def loose(live: LiveIndex, language: str = "python") -> Run:
     ledgers = [ledger for kin, ledger in live.loose.items() if language in kin]
     return merge([run for ledger in ledgers for run in ledger.overlay.levels])
 
@@ -97,29 +97,29 @@ def same(first: Run, second: Run) -> bool:
     return first.records.tolist() == second.records.tolist() and first.counts.tolist() == second.counts.tolist()
 
 
-def opened(path: Path, text: str, language: str | None = "python") -> Open:
-    return Open(path.as_uri(), path, language, text)
+def opened(path: Path, text: str, language: str | None = "python") -> OpenDocument:
+    return OpenDocument(path.as_uri(), path, language, text)
 
 
-def show(live: Live, path: Path, text: str, *, saved: bool = False, **more: Any) -> None:
+def show(live: LiveIndex, path: Path, text: str, *, saved: bool = False, **more: Any) -> None:
     """The editor says that a document reads so."""
     one = opened(path, text, **more)
-    live.hear({one.name: News(one, saved)})
+    live.update_documents({one.name: DocumentChange(one, saved)})
     settle(live)
 
 
-def close(live: Live, path: Path) -> None:
-    live.hear({path.as_uri(): News(None, False)})
+def close(live: LiveIndex, path: Path) -> None:
+    live.update_documents({path.as_uri(): DocumentChange(None, False)})
     settle(live)
 
 
-def settle(live: Live) -> None:
+def settle(live: LiveIndex) -> None:
     """Let the work between requests be done, but no scan that is not due."""
-    while live.tidy(1.0):
+    while live.run_idle_work(1.0):
         pass
 
 
-def rescan(live: Live) -> None:
+def rescan(live: LiveIndex) -> None:
     """Look at the disk now."""
     for name in live.due:
         live.due[name] = 0.0
@@ -153,10 +153,10 @@ class Desk:
     def tell(self, path: Path, text: str, saved: bool = False) -> None:
         self.open.setdefault(path, []).append(text)
         if self.chance.random() < 0.3:
-            plain_text, cursor = plain(text, self.chance.randrange(len(text) + 1))
-            self.live.attend(opened(path, plain_text), cursor)
+            plain_text, cursor = normalize_newlines(text, self.chance.randrange(len(text) + 1))
+            self.live.set_active(opened(path, plain_text), cursor)
         else:
-            self.live.hear({path.as_uri(): News(opened(path, text), saved)})
+            self.live.update_documents({path.as_uri(): DocumentChange(opened(path, text), saved)})
 
     def step(self) -> None:
         """Something happens."""
@@ -179,13 +179,13 @@ class Desk:
             self.tell(path, self.open[path][-1], saved=True)
         elif kind == "close" and path in self.open:
             del self.open[path]
-            self.live.hear({path.as_uri(): News(None, False)})
+            self.live.update_documents({path.as_uri(): DocumentChange(None, False)})
         elif kind == "disk" and path not in self.open:
             self.change_on_disk(path, there)
         elif kind == "scan":
             rescan(self.live)
         else:
-            self.live.tidy(0.0)
+            self.live.run_idle_work(0.0)
 
     def change_on_disk(self, path: Path, there: list[Path]) -> None:
         """Another program makes, changes, copies, renames or deletes a file."""
@@ -216,7 +216,7 @@ def test_after_any_edits_table_and_overlay_count_what_is_there(
     desk = Desk(tmp_path_factory.mktemp("desk"), random.Random(seed))
     for _ in range(steps):
         desk.step()
-    desk.live.attend(opened(desk.root / "elsewhere.txt", "-", language=None), 0)  # no line is left out
+    desk.live.set_active(opened(desk.root / "elsewhere.txt", "-", language=None), 0)  # no line is left out
     rescan(desk.live)
     together = merge([count(desk.base.texts.values()), held(desk.live)])
     assert same(together, count(desk.now()))
@@ -233,11 +233,11 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def live(repository: Path) -> Live:
+def live(repository: Path) -> LiveIndex:
     return following(repository)
 
 
-def following(root: Path, **recipe: str) -> Live:
+def following(root: Path, **recipe: str) -> LiveIndex:
     live = live_over((domain_of(root, **recipe), Snapshot(sorted(root.glob("*.py")))))
     settle(live)
     return live
@@ -248,7 +248,7 @@ def difference(now: Iterable[str], before: Iterable[str]) -> Run:
     return merge([count(now), Run(taken.records, -taken.counts)])
 
 
-def test_an_unsaved_change_counts_and_is_forgotten_when_the_document_closes(live: Live, repository: Path):
+def test_an_unsaved_change_counts_and_is_forgotten_when_the_document_closes(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     text = file.read_text()
     show(live, file, text + "y = unheard_of\n")
@@ -257,7 +257,7 @@ def test_an_unsaved_change_counts_and_is_forgotten_when_the_document_closes(live
     assert not len(held(live))
 
 
-def test_what_was_saved_stays_when_the_document_closes(live: Live, repository: Path):
+def test_what_was_saved_stays_when_the_document_closes(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     old, new = file.read_text(), file.read_text() + "y = unheard_of\n"
     show(live, file, new)
@@ -267,7 +267,7 @@ def test_what_was_saved_stays_when_the_document_closes(live: Live, repository: P
     assert same(held(live), difference([new], [old]))
 
 
-def test_a_restart_knows_what_was_saved_and_nothing_else(live: Live, repository: Path):
+def test_a_restart_knows_what_was_saved_and_nothing_else(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     contents = Snapshot(sorted(repository.glob("*.py")))
     old, new = file.read_text(), file.read_text() + "y = unheard_of\n"
@@ -279,7 +279,7 @@ def test_a_restart_knows_what_was_saved_and_nothing_else(live: Live, repository:
     assert same(held(again), difference([new], [old]))
 
 
-def test_deleted_text_is_forgotten(live: Live, repository: Path):
+def test_deleted_text_is_forgotten(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     text = file.read_text()
     show(live, file, text + "y = unheard_of\n")
@@ -287,10 +287,10 @@ def test_deleted_text_is_forgotten(live: Live, repository: Path):
     assert not len(held(live))
 
 
-def test_the_line_with_the_cursor_is_not_counted(live: Live, repository: Path):
+def test_the_line_with_the_cursor_is_not_counted(live: LiveIndex, repository: Path):
     file = repository / "c.py"
     text = "import os\nprint(os.sep)\nprint(os.name)\n"
-    live.attend(opened(file, text), text.index("sep"))
+    live.set_active(opened(file, text), text.index("sep"))
     ids = tokens().encode("import os"), tokens().encode(text)
     line_end = len(tokens().encode("import os\n"))
     after = tokens().encode(text)[len(tokens().encode("import os\nprint(os.sep)")) + 1 :]
@@ -299,32 +299,32 @@ def test_the_line_with_the_cursor_is_not_counted(live: Live, repository: Path):
     assert same(loose(live), count_streams(expected, orders=ORDERS, vocab_size=tokens().vocab_size))
 
 
-def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: Live, monkeypatch: Any):
+def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: LiveIndex, monkeypatch: Any):
     file, text = Path("/elsewhere/e.py"), "import os\n\nimport sys\n"
-    live.attend(opened(file, text), 10)
+    live.set_active(opened(file, text), 10)
     calls: list[str] = []
     real = live.retokeniser.again
     monkeypatch.setattr(live.retokeniser, "again", lambda old, new: (calls.append(new), real(old, new))[1])
     before = loose(live)
     for end in range(1, 8):
-        live.attend(opened(file, text[:10] + "import re"[:end] + text[10:]), 10 + end)
+        live.set_active(opened(file, text[:10] + "import re"[:end] + text[10:]), 10 + end)
     assert calls == []
     assert loose(live).records is before.records
     whole = text[:10] + "import re\n" + text[10:]
-    live.attend(opened(file, whole), 20)
+    live.set_active(opened(file, whole), 20)
     assert len(calls) == 1
     assert len(loose(live)) > len(before)
 
 
-def test_the_line_counts_once_the_cursor_is_in_another_document(live: Live):
+def test_the_line_counts_once_the_cursor_is_in_another_document(live: LiveIndex):
     first, second = Path("/elsewhere/e.py"), Path("/elsewhere/f.py")
-    live.attend(opened(first, "import os\n"), 4)
+    live.set_active(opened(first, "import os\n"), 4)
     assert not len(loose(live))
-    live.attend(opened(second, "x"), 1)
+    live.set_active(opened(second, "x"), 1)
     assert same(loose(live), count(["import os\n"]))
 
 
-def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: Live):
+def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: LiveIndex):
     show(live, Path("/elsewhere/e.ts"), "let x = 1;\n", language="typescript")
     assert live.open_files("javascript")
     assert not live.open_files("python")
@@ -333,7 +333,7 @@ def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: Live)
     assert not live.open_files("typescript")
 
 
-def test_a_new_file_moves_from_the_open_files_to_its_domain_with_the_first_save(live: Live, repository: Path):
+def test_a_new_file_moves_from_the_open_files_to_its_domain_with_the_first_save(live: LiveIndex, repository: Path):
     file, text = repository / "new.py", "import os\n"
     show(live, file, text)
     assert same(loose(live), count([text])) and not len(held(live))
@@ -361,7 +361,7 @@ def test_files_of_another_language_than_the_domain_s_are_not_its_own(repository:
         ("empty.py", ""),
     ],
 )
-def test_secrets_and_what_nobody_wrote_are_never_counted(live: Live, repository: Path, name: str, text: str):
+def test_secrets_and_what_nobody_wrote_are_never_counted(live: LiveIndex, repository: Path, name: str, text: str):
     for folder in (repository, Path("/elsewhere")):
         show(live, folder / name, text)
     assert not live.loose
@@ -369,17 +369,19 @@ def test_secrets_and_what_nobody_wrote_are_never_counted(live: Live, repository:
 
 
 @pytest.mark.parametrize("what", lines())
-def test_a_secret_that_is_typed_is_never_counted_and_what_is_around_it_is(live: Live, repository: Path, what: str):
+def test_a_secret_that_is_typed_is_never_counted_and_what_is_around_it_is(
+    live: LiveIndex, repository: Path, what: str
+):
     file = repository / "a.py"
     line, secret = lines()[what]
     line = line.strip()
     above, below = file.read_text() + "x = 1\n", "\ny = still_heard\n"
     for end in range(1, len(line) + 1):  # while the cursor is on its line, nothing of it is counted
-        live.attend(opened(file, above + line[:end] + below), len(above) + end)
+        live.set_active(opened(file, above + line[:end] + below), len(above) + end)
         settle(live)
         assert spoken(live, file) == above + below[1:]
     for place in (len(above) - 3, len(above + line) + 3):  # and then that there is such a line, above or below
-        live.attend(opened(file, above + line + below), place)
+        live.set_active(opened(file, above + line + below), place)
         settle(live)
         masked = above + MARK + below
         start, end = line_around(masked, place if place < len(above) else len(above) + 4)
@@ -389,7 +391,7 @@ def test_a_secret_that_is_typed_is_never_counted_and_what_is_around_it_is(live: 
     assert not any(secret.encode() in buffer.encoded.data for buffer in live.buffers.values() if buffer.encoded)
 
 
-def spoken(live: Live, file: Path) -> str:
+def spoken(live: LiveIndex, file: Path) -> str:
     """What is counted of a document."""
     document = live.buffers[file.as_uri()].document
     assert document is not None
@@ -405,18 +407,18 @@ def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path
     assert live.outgrown() == [domain]
 
 
-def test_an_accepted_line_with_a_secret_is_not_counted(live: Live, repository: Path):
+def test_an_accepted_line_with_a_secret_is_not_counted(live: LiveIndex, repository: Path):
     line, _ = lines()["password"]
     start, accepted = line.split(" = ")
     file = repository / "a.py"
     text = file.read_text()
-    live.attend(opened(file, text + start), len(text + start))
-    live.offered(opened(file, text + start), len(text + start), [" = " + accepted])
-    live.attend(opened(file, text + line), len(text + line))
+    live.set_active(opened(file, text + start), len(text + start))
+    live.record_offer(opened(file, text + start), len(text + start), [" = " + accepted])
+    live.set_active(opened(file, text + line), len(text + line))
     assert not live.accepted
 
 
-def test_a_private_key_pasted_into_a_file_is_not_counted_line_by_line(live: Live, repository: Path):
+def test_a_private_key_pasted_into_a_file_is_not_counted_line_by_line(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     key = private_key()
     text = file.read_text() + f"KEY = '''{key}'''\ny = still_heard\n"
@@ -425,7 +427,7 @@ def test_a_private_key_pasted_into_a_file_is_not_counted_line_by_line(live: Live
     assert same(held(live), difference([masked], [file.read_text()]))
 
 
-def test_ignored_files_are_not_their_domain_s(live: Live, repository: Path):
+def test_ignored_files_are_not_their_domain_s(live: LiveIndex, repository: Path):
     (repository / ".gitignore").write_text("b.py\nscratch*.py\n")
     text = (repository / "b.py").read_text()
     (repository / "scratch1.py").write_text("s = 1\n")
@@ -433,43 +435,43 @@ def test_ignored_files_are_not_their_domain_s(live: Live, repository: Path):
     assert same(held(live), difference([], [text]))
 
 
-def test_a_folder_that_cannot_be_listed_loses_nothing(live: Live, repository: Path, monkeypatch: Any):
+def test_a_folder_that_cannot_be_listed_loses_nothing(live: LiveIndex, repository: Path, monkeypatch: Any):
     monkeypatch.setattr("spd_lsp.ngrams.file_sync.walk", lambda *_: iter([(str(repository), "unreadable")]))
     rescan(live)
     assert not len(held(live))
 
 
-def test_a_long_document_is_read_between_requests(live: Live, monkeypatch: Any):
+def test_a_long_document_is_read_between_requests(live: LiveIndex, monkeypatch: Any):
     file = Path("/elsewhere/long.py")
     text = "".join(f"value_{i} = compute({i})\n" for i in range(2_000))
-    live.attend(opened(file, text), len(text))
+    live.set_active(opened(file, text), len(text))
     assert not live.open_files("python")
     steps = 0
-    while live.tidy(0.0):
+    while live.run_idle_work(0.0):
         steps += 1
     assert steps >= len(text) // 16_000
-    live.attend(opened(Path("/elsewhere/f.py"), "x"), 1)
+    live.set_active(opened(Path("/elsewhere/f.py"), "x"), 1)
     assert same(loose(live), count([text]))
 
 
-def test_a_document_that_closed_while_it_was_read_is_not_counted(live: Live):
+def test_a_document_that_closed_while_it_was_read_is_not_counted(live: LiveIndex):
     file = Path("/elsewhere/long.py")
-    live.attend(opened(file, "x = 1\n" * 10_000), 0)
-    live.tidy(0.0)
+    live.set_active(opened(file, "x = 1\n" * 10_000), 0)
+    live.run_idle_work(0.0)
     close(live, file)
     assert not live.open_files("python")
 
 
-def test_a_document_that_changed_while_it_was_read_is_counted_as_it_is_now(live: Live):
+def test_a_document_that_changed_while_it_was_read_is_counted_as_it_is_now(live: LiveIndex):
     file, text = Path("/elsewhere/long.py"), "x = [1, 2]\n" * 5_000
-    live.attend(opened(file, text), len(text))
-    live.tidy(0.0)
-    live.attend(opened(file, text + "y = 2\n"), 0)
+    live.set_active(opened(file, text), len(text))
+    live.run_idle_work(0.0)
+    live.set_active(opened(file, text + "y = 2\n"), 0)
     show(live, file, "z = 3\n" + text)
     assert same(loose(live), count(["z = 3\n" + text]))
 
 
-def test_what_the_table_knows_is_not_encoded_again(live: Live, repository: Path, monkeypatch: Any):
+def test_what_the_table_knows_is_not_encoded_again(live: LiveIndex, repository: Path, monkeypatch: Any):
     read: list[int] = []
     real = tokens().encode
     monkeypatch.setattr(tokens(), "encode", lambda text: (read.append(len(text)), real(text))[1])
@@ -481,70 +483,70 @@ def test_what_the_table_knows_is_not_encoded_again(live: Live, repository: Path,
     assert sum(read) < 500
 
 
-def test_what_was_accepted_counts_once_more_until_it_is_deleted_or_its_document_closes(live: Live):
+def test_what_was_accepted_counts_once_more_until_it_is_deleted_or_its_document_closes(live: LiveIndex):
     file, text = Path("/elsewhere/e.py"), "import os\nos.se\n"
     line = count_streams(
         [np.array(tokens().encode("\nos.sep.join"))], orders=ORDERS, vocab_size=tokens().vocab_size
     )
     for end in ("delete", "close"):
         one = opened(file, text)
-        live.attend(one, 15)
+        live.set_active(one, 15)
         without = loose(live)
-        live.offered(one, 15, ["p.join", "parator"])
-        live.attend(opened(file, text[:15] + "p.join" + text[15:]), 21)
+        live.record_offer(one, 15, ["p.join", "parator"])
+        live.set_active(opened(file, text[:15] + "p.join" + text[15:]), 21)
         assert same(merge([loose(live), Run(without.records, -without.counts)]), line)
         if end == "delete":
-            live.attend(opened(file, text), 15)
+            live.set_active(opened(file, text), 15)
             assert same(loose(live), without)
         else:
             close(live, file)
             assert not live.accepted and not len(loose(live))
 
 
-def test_an_empty_file_is_its_domain_s_as_soon_as_something_is_typed(live: Live, repository: Path):
+def test_an_empty_file_is_its_domain_s_as_soon_as_something_is_typed(live: LiveIndex, repository: Path):
     (repository / "new.py").write_text("")
     show(live, repository / "new.py", "import os\n")
     assert same(held(live), count(["import os\n"]))
 
 
 @pytest.mark.parametrize("typed", ["p.joi", "p.join()", "x.join", "pp.join"])
-def test_other_text_than_what_was_offered_is_not_accepted(live: Live, typed: str):
+def test_other_text_than_what_was_offered_is_not_accepted(live: LiveIndex, typed: str):
     file, text = Path("/elsewhere/e.py"), "import os\nos.se\n"
-    live.attend(opened(file, text), 15)
-    live.offered(opened(file, text), 15, ["p.join", "p.join(parts)"])
-    live.attend(opened(file, text[:15] + typed + text[15:]), 15 + len(typed))
+    live.set_active(opened(file, text), 15)
+    live.record_offer(opened(file, text), 15, ["p.join", "p.join(parts)"])
+    live.set_active(opened(file, text[:15] + typed + text[15:]), 15 + len(typed))
     assert not live.accepted
 
 
-def test_accepted_lines_are_bounded(live: Live, monkeypatch: Any):
+def test_accepted_lines_are_bounded(live: LiveIndex, monkeypatch: Any):
     monkeypatch.setattr(module, "ACCEPTED", 3)
     file, text = Path("/elsewhere/e.py"), ""
     for number in range(5):
-        live.attend(opened(file, text), len(text))
-        live.offered(opened(file, text), len(text), [f"x = {number}"])
+        live.set_active(opened(file, text), len(text))
+        live.record_offer(opened(file, text), len(text), [f"x = {number}"])
         text += f"x = {number}"
-        live.attend(opened(file, text), len(text))
+        live.set_active(opened(file, text), len(text))
         text += "\n"
     assert [one.text.strip() for one in live.accepted] == ["x = 2", "x = 3", "x = 4"]
 
 
-def test_acceptance_makes_the_same_go_on_more_likely(live: Live):
+def test_acceptance_makes_the_same_go_on_more_likely(live: LiveIndex):
     file = Path("/elsewhere/e.py")
     text = "os.path\nos.sep\nos.path\nos.\n"
     cursor = len(text) - 1
-    live.attend(opened(file, text), cursor)
+    live.set_active(opened(file, text), cursor)
     context = np.array([tokens().encode("\nos.")[-1:]])
     choice = np.array(tokens().encode("os.sep")[-1:])
     from ngram_builders.table.query import Query
 
     before = Query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
-    live.offered(opened(file, text), cursor, ["sep"])
-    live.attend(opened(file, text[:cursor] + "sep\n"), cursor + 3)
+    live.record_offer(opened(file, text), cursor, ["sep"])
+    live.set_active(opened(file, text[:cursor] + "sep\n"), cursor + 3)
     after = Query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
     assert (before, after) == (pytest.approx(1 / 3), pytest.approx(2 / 4))
 
 
-def test_a_table_built_anew_starts_a_new_overlay_with_what_is_still_unsaved(live: Live, repository: Path):
+def test_a_table_built_anew_starts_a_new_overlay_with_what_is_still_unsaved(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     old, new = file.read_text(), file.read_text() + "y = 1\n"
     file.write_text(new)
@@ -563,7 +565,7 @@ def test_a_table_of_which_nothing_more_is_known_has_no_overlay_and_its_buffers_a
     assert same(loose(live), count(["x = 1\n"]))
 
 
-def test_a_domain_that_was_removed_is_let_go(live: Live, repository: Path):
+def test_a_domain_that_was_removed_is_let_go(live: LiveIndex, repository: Path):
     show(live, repository / "a.py", "x = 1\n")
     live.keep([])
     assert not live.followed
@@ -596,12 +598,12 @@ def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(re
     assert one.ledger.overlay.size > size
 
 
-def test_a_scan_pauses_after_each_changed_file(live: Live, repository: Path):
+def test_a_scan_pauses_after_each_changed_file(live: LiveIndex, repository: Path):
     for number in range(30):
         (repository / f"n{number}.py").write_text(f"v = {number}\n")
     live.due["mine"] = 0.0
     pauses = 0
-    while live.tidy(0.0):
+    while live.run_idle_work(0.0):
         pauses += 1
     assert pauses >= 30
 
@@ -618,7 +620,7 @@ def test_lines_end_at_line_feeds_only():
     ]
 
 
-def test_columns_are_what_the_query_takes(live: Live):
+def test_columns_are_what_the_query_takes(live: LiveIndex):
     show(live, Path("/elsewhere/e.py"), "import os\n")
     run = count(["import os\n"])
     for mine, theirs in zip(live.open_files("python"), [build_columns(run, tokens().vocab_size)], strict=True):
@@ -630,7 +632,7 @@ def test_a_file_of_other_line_ends_says_nothing_new_when_it_is_opened(tmp_path: 
     (tmp_path / "a.py").write_bytes(text.encode())
     live = following(tmp_path)
     show(live, tmp_path / "a.py", text)
-    live.attend(opened(Path("/elsewhere.py"), "x"), 0)
+    live.set_active(opened(Path("/elsewhere.py"), "x"), 0)
     assert not len(held(live))
 
 
@@ -639,7 +641,7 @@ def test_what_a_table_counted_with_other_line_ends_is_taken_back(tmp_path: Path)
     text, path = "import os\r\nprint(os.sep)\r\n", tmp_path / "a.py"
     path.write_bytes(text.encode())
     contents = Snapshot([])
-    digest, status = digest_of(text.encode()), path.stat()
+    digest, status = text_digest(text.encode()), path.stat()
     contents.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
     ids = contents.known[digest] = np.array(tokens().encode(text))
     live = live_over((domain_of(tmp_path), contents))

@@ -7,7 +7,7 @@ import pytest
 
 from ngram_builders.ngrams import ORDERS, count_streams
 from ngram_builders.table.writer import build_columns
-from spd_lsp.ngrams.weight_fitting import FEWEST, judge, read_beside
+from spd_lsp.ngrams.weight_fitting import MIN_FIT_TOKENS, fit_weights, observe_documents
 
 VOCABULARY = 500
 
@@ -33,7 +33,7 @@ def streams(documents, phrases=80, seed=0):
 
 def fitted(model, documents, **options):
     table = build_columns(count_streams(documents, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)
-    return judge([*read_beside(model, [[table]], [0.7], documents, ORDERS, **options)])
+    return fit_weights([*observe_documents(model, [[table]], [0.7], documents, ORDERS, **options)])
 
 
 def share_of_ngrams(found):
@@ -70,7 +70,7 @@ def test_the_model_reads_no_more_than_was_asked_for():
 
 def test_too_little_text_gives_no_weights():
     assert fitted(Oracle(0.1), streams(1)) is None
-    assert len(streams(1)[0]) < FEWEST
+    assert len(streams(1)[0]) < MIN_FIT_TOKENS
 
 
 def test_progress_ends_at_its_total():

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training.lengths import Lengths, leads_on, measure_lengths, measure_reach
 from spd_lsp.training.tokenizer import learn_tokenizer, save_tokenizer
 
 CODE = "value = self.size\n" * 50
 
 
-def tokens_of(folder: Path, merges: str) -> Tokens:
+def tokens_of(folder: Path, merges: str) -> ModelTokenizer:
     save_tokenizer(learn_tokenizer([CODE], 400, merges), folder / merges, 48)
-    return Tokens(folder / merges)
+    return ModelTokenizer(folder / merges)
 
 
 def test_bytes_lines_and_tokens_are_counted(tokenizer_folder: Path) -> None:
-    tokens = Tokens(tokenizer_folder)
+    tokens = ModelTokenizer(tokenizer_folder)
     found = measure_lengths(["x = 1\n\ny = 'é'\n"], tokens)
     assert found == Lengths(16, 2, len(tokens.encode("x = 1\n\ny = 'é'\n")))
 

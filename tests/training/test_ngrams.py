@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.table.query import Query
 from ngram_builders.table.reader import Table
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training.ngrams import encode_packages, tally, write_domain
 
 DOCUMENT = st.lists(st.integers(5, 8), max_size=12).map(lambda ids: np.array([*ids, 0], dtype=np.uint16))
@@ -21,8 +21,8 @@ LEAST = {2: (2, 3), 3: (2, 2)}
 
 
 @pytest.fixture(scope="session")
-def tokens(tokenizer_folder: Path) -> Tokens:
-    return Tokens(tokenizer_folder)
+def tokens(tokenizer_folder: Path) -> ModelTokenizer:
+    return ModelTokenizer(tokenizer_folder)
 
 
 def naive(
@@ -42,7 +42,9 @@ def naive(
 
 
 @given(packages=PACKAGES, order=st.integers(2, 4))
-def test_a_tally_is_what_a_loop_counts(tokens: Tokens, packages: list[list[np.ndarray]], order: int) -> None:
+def test_a_tally_is_what_a_loop_counts(
+    tokens: ModelTokenizer, packages: list[list[np.ndarray]], order: int
+) -> None:
     counts, sharing = naive(packages, order)
     found = tally(packages, order, tokens)
     assert sorted(zip(found.counts.tolist(), found.packages.tolist(), strict=True)) == sorted(
@@ -52,7 +54,7 @@ def test_a_tally_is_what_a_loop_counts(tokens: Tokens, packages: list[list[np.nd
 
 @given(packages=PACKAGES)
 def test_the_table_answers_as_a_loop_over_all_packages(
-    tokens: Tokens, packages: list[list[np.ndarray]], tmp_path_factory: pytest.TempPathFactory
+    tokens: ModelTokenizer, packages: list[list[np.ndarray]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("domain") / "python.ngt"
     write_domain(packages, tokens, path, LEAST)
@@ -69,14 +71,14 @@ def test_the_table_answers_as_a_loop_over_all_packages(
             assert p[0, order - 2, 0] == pytest.approx(number / totals[ngram[:-1]] if kept else 0.0)
 
 
-def test_the_same_ids_give_the_same_bytes(tokens: Tokens, tmp_path: Path) -> None:
+def test_the_same_ids_give_the_same_bytes(tokens: ModelTokenizer, tmp_path: Path) -> None:
     packages = [[np.array([5, 6, 7, 0], dtype=np.uint16)]] * 3
     for name in ("a.ngt", "b.ngt"):
         write_domain(packages, tokens, tmp_path / name, {2: (2, 1)})
     assert (tmp_path / "a.ngt").read_bytes() == (tmp_path / "b.ngt").read_bytes()
 
 
-def test_only_the_wanted_files_are_encoded(tokens: Tokens, tmp_path: Path) -> None:
+def test_only_the_wanted_files_are_encoded(tokens: ModelTokenizer, tmp_path: Path) -> None:
     for name in ("one/a.py", "one/b.py", "two/c.py", "two/d.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")

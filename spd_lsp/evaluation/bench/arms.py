@@ -21,7 +21,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import Histories, Interpolation
-from spd_lsp.decoding.superposed import Start
+from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.moments import Moment, Run, now
 from spd_lsp.evaluation.decoders import DECODERS
@@ -131,17 +131,17 @@ class WatchedInterpolation:
         """As the n-grams say."""
         return self.note(lambda: self.interpolation(histories, candidates))
 
-    def nest(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
+    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """As the n-grams say."""
-        return self.note(lambda: self.interpolation.nest(histories, candidates, p))
+        return self.note(lambda: self.interpolation.mix(histories, candidates, p))
 
     def successors(self, histories: Histories, n: int) -> Ids:
         """As the n-grams say."""
         return self.note(lambda: self.interpolation.successors(histories, n))
 
-    def nested(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+    def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
         """As the n-grams say."""
-        return self.note(lambda: self.interpolation.nested(histories, p, n))
+        return self.note(lambda: self.interpolation.mix_top(histories, p, n))
 
     def note(self, work: Callable[[], Answer]) -> Answer:
         """Do it with a clock."""
@@ -167,7 +167,7 @@ def decode(name: str, contest: Contest, k: int) -> Run:
     ngrams = None
     if name in _WITH_NGRAMS and contest.interpolation is not None:
         ngrams = WatchedInterpolation(contest.interpolation, model)
-    start = Start(contest.prompt, never, contest.prompt[-HISTORY:], ngrams)
+    start = DecodingRequest(contest.prompt, never, contest.prompt[-HISTORY:], ngrams)
     settings = Settings(drafts=k, max_tokens=contest.tokens)
     began = now()
     drafts = DECODERS[name](model, start, settings, lambda: None)

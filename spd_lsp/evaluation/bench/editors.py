@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from spd_lsp.decoding.superposed import Start
+from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, never
 from spd_lsp.evaluation.bench.moments import Moment, now
 from spd_lsp.evaluation.bench.prefixes import TYPED
@@ -86,6 +86,6 @@ def typing(ids: Sequence[int], editor: int, number: int) -> Iterator[list[int]]:
 
 def answer(seat: Engine, prompt: list[int], name: str, contest: Contest) -> None:
     """One completion."""
-    start = Start(prompt, never, prompt[-HISTORY:], contest.interpolation)
+    start = DecodingRequest(prompt, never, prompt[-HISTORY:], contest.interpolation)
     settings = Settings(drafts=1 if name == "greedy" else DRAFTS, max_tokens=contest.tokens)
     DECODERS[name](seat, start, settings, lambda: None)

@@ -31,7 +31,7 @@ from spd_lsp.evaluation.bench.moments import Moment, Run
 from spd_lsp.evaluation.bench.prefixes import TYPED, read_again
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
     from spd_lsp.ngrams.interpolation import Mixture
 
@@ -76,9 +76,9 @@ class Found:
 
 def hold(asked: Asked, report: Report) -> Found:
     """Load everything, measure everything."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
-    tokens = Tokens(asked.folder)
+    tokens = ModelTokenizer(asked.folder)
     contest = prepare(asked, tokens, parts=("engine", "transformers", "reading"))
     assert contest.model is not None
     assert contest.reader is not None
@@ -106,7 +106,7 @@ def hold(asked: Asked, report: Report) -> Found:
     return found
 
 
-def prepare(asked: Asked, tokens: Tokens, parts: Sequence[str]) -> Contest:
+def prepare(asked: Asked, tokens: ModelTokenizer, parts: Sequence[str]) -> Contest:
     """Load what these parts need: `engine`, `transformers`, `reading`."""
     from spd_lsp.models.load import load as load_model
 
@@ -199,7 +199,7 @@ def weight_bytes(network: Any) -> int:
     return sum(one.numel() * one.element_size() for one in weights.values())
 
 
-def own_code(folder: Path, tokens: Tokens) -> Mixture:
+def own_code(folder: Path, tokens: ModelTokenizer) -> Mixture:
     """N-grams of this package's own code, with the table that comes with the model if one does."""
     import numpy as np
 
@@ -248,11 +248,11 @@ def _weigh(asked: Asked, found: Found, report: Report) -> None:
 
 def memory_of(asked: Asked, key: Key) -> tuple[int, int]:
     """Bytes that a process holds with the model loaded, and at most while a contender runs."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
     theirs = key[0].startswith("transformers")
     parts = [] if key[0] == LLAMA_CPP else ["transformers" if theirs else "engine"]
-    contest = prepare(asked, Tokens(asked.folder), parts)
+    contest = prepare(asked, ModelTokenizer(asked.folder), parts)
     if key[0] == LLAMA_CPP:
         contest.llama_cpp = _open_llama_cpp(asked, len(contest.prompt))
     forget_peak()

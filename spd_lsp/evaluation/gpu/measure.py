@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spd_lsp.decoding.superposed import Start
+from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bench.arms import HISTORY, Contest, forget, never, run
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.gpu.subject import Subject
@@ -266,6 +266,6 @@ def serve(subject: Subject, asked: Asked, editors: int, decoder: str) -> Served:
 def answer(seat: Engine, prompt: Sequence[int], decoder: str, subject: Subject, tokens: int) -> None:
     """One request: superposed drafts with n-grams, others without."""
     ngrams = subject.interpolation if decoder == "superposed" else None
-    start = Start(prompt, never, prompt[-HISTORY:], ngrams)
+    start = DecodingRequest(prompt, never, prompt[-HISTORY:], ngrams)
     drafts = 1 if decoder == "greedy" else _DRAFTS
     DECODERS[decoder](seat, start, Settings(drafts=drafts, max_tokens=tokens), lambda: None)

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfi
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, count_streams, stream
 from ngram_builders.table.writer import build_columns
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.bench.session import weight_bytes
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.hub import locate
@@ -110,7 +110,7 @@ def compile_steps(engine: Any) -> None:
 
 def _own_code(vocabulary: int, length: int) -> tuple[tuple[int, ...], Mixture]:
     """A prompt from this package's code, and n-grams of all of it, by ids that the vocabulary holds."""
-    tokens = Tokens(locate("starter"))
+    tokens = ModelTokenizer(locate("starter"))
     sources = sorted(Path(__file__).parents[2].rglob("*.py"))
     encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sources])
     texts = [np.array(ids, dtype=np.int64) % vocabulary for ids in encoded]

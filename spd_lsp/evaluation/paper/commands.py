@@ -48,7 +48,7 @@ def _number(flag: str, default: int, low: int, high: int | None, meaning: str) -
 
 
 _EXAMPLES = _number("--examples", 40, 1, None, "Held-out passages of each repository.")
-_PREFIX = _number("--prefix", 128, 8, None, "Tokens that the model reads before the continuation.")
+_PREFIX = _number("--prefix", 128, 8, None, "ModelTokenizer that the model reads before the continuation.")
 _DRAFTS = _number("-k drafts", 3, 1, 16, "Drafts.")
 
 
@@ -83,11 +83,11 @@ _ON_CODE = (_REPOS, _EXAMPLES, _PREFIX)
 )
 def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix: int, **chosen: Any) -> None:
     """Cosine between a superposed run and its separate drafts, by timestep and layer (figures 3 and 16)."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
     folder, seed = locate(model, tell), chosen["seed"]
     splits = split_repositories(
-        repos, Tokens(folder), examples=chosen["examples"], before=prefix, after=steps, seed=seed
+        repos, ModelTokenizer(folder), examples=chosen["examples"], before=prefix, after=steps, seed=seed
     )
 
     from spd_lsp.evaluation.paper.linearity import open_network, trace_passages
@@ -222,7 +222,7 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **chosen: A
     TASKS is a .jsonl or .jsonl.gz file. Programs run without network access and write access where the system
     supports it; elsewhere they are refused without --weak-sandbox.
     """
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper import sandbox
     from spd_lsp.evaluation.paper.infilling import TaskSolver, read_tasks, summarise
     from spd_lsp.evaluation.quality.arm_runner import ArmRunner
@@ -235,7 +235,7 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **chosen: A
     arms = parse_arms(chosen["arms"].split(","), chosen["priors"].split(","))
     guards = sandbox.require_guards(chosen["weak_sandbox"])
     folder = locate(model, tell)
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     built_in = built_in_columns(folder, model, tokens)
     mixtures = {
         "none": None,
@@ -263,13 +263,13 @@ def questions(file: Path, model: str, drafts: int, tokens: int, **chosen: Any) -
 
     Needs a large model: one made for code knows few answers.
     """
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper.questions import measure, read_questions, summarise
     from spd_lsp.models.load import load
 
     read = read_questions(file, chosen["limit"], chosen["seed"])
     folder = locate(model, tell)
-    encoder = Tokens(folder)
+    encoder = ModelTokenizer(folder)
     network = load(folder, chosen["device"])
     measured = [
         measure(network, encoder, question, k=drafts, max_tokens=tokens) for question in track(read, "answering")

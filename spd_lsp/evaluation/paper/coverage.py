@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.evaluation.bootstrap import mean_intervals
 from spd_lsp.evaluation.paper.drafting import DEFAULTS, NUCLEUS, DraftWriter, nucleus_samples
 from spd_lsp.evaluation.paper.passages import Passage
@@ -29,14 +29,14 @@ _SUFFIXES = {"": False, ", linear n-grams": True}
 Ids = tuple[int, ...]
 
 
-def rest_of_line(tokens: Tokens, passage: Passage, limit: int) -> str | None:
+def rest_of_line(tokens: ModelTokenizer, passage: Passage, limit: int) -> str | None:
     """What follows up to the end of the line, or None if that is nothing or longer than so many tokens."""
     text = tokens.bytes_of(passage.continuation(limit)).decode(errors="ignore")
     line, newline, _ = text.partition("\n")
     return line.rstrip() if newline and line.strip() else None
 
 
-def first_line(tokens: Tokens, ids: Sequence[int]) -> str:
+def first_line(tokens: ModelTokenizer, ids: Sequence[int]) -> str:
     """The text that a draft adds to the line."""
     return tokens.bytes_of(ids).decode(errors="ignore").partition("\n")[0].rstrip()
 
@@ -68,7 +68,7 @@ def measure(
         start = replace(
             writer.start(passage, prefix, ngrams=ngrams),
             stop=lambda ids: _ends_line(writer.tokens, ids),
-            reads=lambda ids: first_line(writer.tokens, ids),
+            text_of=lambda ids: first_line(writer.tokens, ids),
         )
         finish = _finisher(writer, start, tokens)
         settings = replace(NUCLEUS, drafts=max(budgets), max_tokens=tokens)
@@ -84,20 +84,22 @@ def measure(
     return results
 
 
-def _finisher(writer: DraftWriter, start: Start, tokens: int) -> Callable[[Ids, int], tuple[list[Ids], int]]:
+def _finisher(
+    writer: DraftWriter, start: DecodingRequest, tokens: int
+) -> Callable[[Ids, int], tuple[list[Ids], int]]:
     """A function that finishes a sample's beginning with k drafts and counts the passes, each beginning once."""
 
     @cache
     def finish(beginning: Ids, k: int) -> tuple[list[Ids], int]:
         settings = replace(DEFAULTS, drafts=k, max_tokens=tokens - _SAMPLED_TOKENS)
-        drafts = superpose(writer.model, start.after(beginning), settings)
+        drafts = superpose(writer.model, start.continued_by(beginning), settings)
         # The first pass reads the last drawn token, as the sample's own next pass would.
         return [(*beginning, *draft.ids) for draft in drafts.best], _SAMPLED_TOKENS + drafts.passes
 
     return finish
 
 
-def _ends_line(tokens: Tokens, ids: Sequence[int]) -> bool:
+def _ends_line(tokens: ModelTokenizer, ids: Sequence[int]) -> bool:
     """Whether a draft has ended its line or its text."""
     return tokens.ends(ids[-1]) or b"\n" in tokens.bytes_of(ids[-1:])
 

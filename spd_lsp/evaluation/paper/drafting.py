@@ -13,13 +13,13 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from ngram_builders.table.format import Columns
-from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.superposed import Drafts, Model, Start
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 from spd_lsp.evaluation.quality.arm_runner import UniformModel
 from spd_lsp.evaluation.sampling import sample
-from spd_lsp.ngrams.interpolation import LONGEST, Mixture
+from spd_lsp.ngrams.interpolation import MAX_CONTEXT, Mixture
 from spd_lsp.settings import Settings
 
 # Appendix B; 9 candidates in its code.
@@ -75,36 +75,36 @@ class DraftWriter:
     """A model that continues passages by any method."""
 
     model: DraftReader
-    tokens: Tokens
+    tokens: ModelTokenizer
     mixtures: dict[str, Mixture]  # repository -> the n-grams of its other files
     uniform: UniformModel = field(init=False)
 
     def __post_init__(self) -> None:
         self.uniform = UniformModel(self.tokens.vocab_size)
 
-    def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> Start:
+    def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> DecodingRequest:
         """The decoder's input at a passage; drafts end at their length only."""
         ids = passage.prefix(prefix)
         mixture = self.mixtures.get(passage.repository) if ngrams else None
-        return Start(ids, lambda ids: False, ids[-LONGEST:], mixture)
+        return DecodingRequest(ids, lambda ids: False, ids[-MAX_CONTEXT:], mixture)
 
-    def write(self, method: Method, passage: Passage, *, k: int, prefix: int, tokens: int) -> Drafts:
+    def write(self, method: Method, passage: Passage, *, k: int, prefix: int, tokens: int) -> DecodingResult:
         """Write k drafts of so many tokens, best first; samples in the order drawn."""
         start, settings = self.start(passage, prefix, ngrams=method.ngrams), method.settings_for(k, tokens)
         return decode(self.uniform if method.without_model else self.model, method, start, settings)
 
 
-def decode(model: Model, method: Method, start: Start, settings: Settings) -> Drafts:
+def decode(model: Model, method: Method, start: DecodingRequest, settings: Settings) -> DecodingResult:
     """Decode by a method; nucleus returns every sample, the same text as often as it was drawn."""
     if method.decoder == "nucleus":
         return nucleus_samples(model, start, settings)
     return DECODERS[method.decoder](model, start, settings, lambda: None)
 
 
-def nucleus_samples(model: Model, start: Start, settings: Settings) -> Drafts:
+def nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
     """k independent samples: a mean over them is the expectation for one sample."""
     drawn, batch = sample(model, start, settings, lambda: None)
-    return Drafts(drawn, batch.passes, max(len(draft.ids) for draft in drawn), rows=batch.rows)
+    return DecodingResult(drawn, batch.passes, max(len(draft.ids) for draft in drawn), rows=batch.rows)
 
 
 def mixtures_by_repository(
@@ -125,10 +125,12 @@ class Judge:
     """A model that scores drafts by how likely it finds them, with its own tokenizer."""
 
     model: DraftReader
-    tokens: Tokens
+    tokens: ModelTokenizer
     same_tokenizer: bool  # as the drafts'
 
-    def nats(self, drafted: Tokens, prefix: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    def nats(
+        self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
+    ) -> list[Floats]:
         """-log p of each token of each draft; with another tokenizer, of the draft's text in its own tokens."""
         prompt, texts = list(prefix), [list(draft) for draft in drafts]
         if not self.same_tokenizer:
@@ -137,7 +139,7 @@ class Judge:
         return [-logp for logp in self.model.score_drafts(texts)]
 
     def translate(
-        self, drafted: Tokens, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
+        self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
     ) -> tuple[list[int], list[list[int]]]:
         """Prefix and drafts in the judge's tokens; the tokens before the first difference are the shared prompt.
 
@@ -159,10 +161,10 @@ def nats_with_ngrams(nats: Floats, mixture: Mixture | None, prefix: Sequence[int
     """The same judge with n-grams: -log of the linear mixture at each token. [T] -> [T]"""
     if mixture is None:
         return nats
-    history = list(prefix[-LONGEST:])
+    history = list(prefix[-MAX_CONTEXT:])
     p = np.exp(-nats)
     mixed = [
-        float(mixture.nest([[*history, *draft[:t]]], np.array([token]), p[t : t + 1])[0, 0])
+        float(mixture.mix([[*history, *draft[:t]]], np.array([token]), p[t : t + 1])[0, 0])
         for t, token in enumerate(draft)
     ]
     return np.asarray(-np.log(np.array(mixed)))

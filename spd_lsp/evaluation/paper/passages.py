@@ -22,7 +22,7 @@ from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.format import Columns
 from ngram_builders.table.writer import build_columns
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 
 Item = TypeVar("Item")
 
@@ -67,7 +67,7 @@ class RepositorySplit:
 
 
 def split_repository(
-    folder: Path, tokens: Tokens, *, examples: int, before: int, after: int, seed: int = 0
+    folder: Path, tokens: ModelTokenizer, *, examples: int, before: int, after: int, seed: int = 0
 ) -> RepositorySplit:
     """Draw passages with so many tokens before and after them, evenly from the held-out files.
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import Tokens
-from spd_lsp.decoding.superposed import Model, Start
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.evaluation.bootstrap import mean_intervals
 from spd_lsp.evaluation.paper.coverage import coverage
 from spd_lsp.evaluation.paper.drafting import DEFAULTS, NUCLEUS, PAPER, Method, decode
@@ -88,11 +88,11 @@ def is_right(draft: str, question: ShortQuestion) -> bool:
 
 
 def measure(
-    model: Model, tokens: Tokens, question: ShortQuestion, *, k: int, max_tokens: int
+    model: Model, tokens: ModelTokenizer, question: ShortQuestion, *, k: int, max_tokens: int
 ) -> dict[str, list[float]]:
     """P@1 ... P@k by method: whether one of the first n drafts is right; of samples, the expectation."""
     prompt = [*tokens.opening, *tokens.encode(_PROMPT.format(question=question.text.rstrip("?") + "?"))]
-    start = Start(prompt, lambda ids: _ends_answer(tokens, ids), prompt)
+    start = DecodingRequest(prompt, lambda ids: _ends_answer(tokens, ids), prompt)
     results = {}
     for method in QUESTION_METHODS:
         drafts = decode(model, method, start, method.settings_for(k, max_tokens)).best
@@ -104,7 +104,7 @@ def measure(
     return results
 
 
-def _ends_answer(tokens: Tokens, ids: Sequence[int]) -> bool:
+def _ends_answer(tokens: ModelTokenizer, ids: Sequence[int]) -> bool:
     """Whether a draft has ended its line with something on it, or its text."""
     text = tokens.bytes_of(ids).decode(errors="ignore")
     return tokens.ends(ids[-1]) or "\n" in text.lstrip()

@@ -86,7 +86,7 @@ def write_with_sampled_resets(
     ids: tuple[int, ...] = ()
     while len(ids) < tokens:
         part = replace(settings, max_tokens=min(every, tokens - len(ids)))
-        drafts = superpose(writer.model, start.after(ids) if ids else start, part).best
+        drafts = superpose(writer.model, start.continued_by(ids) if ids else start, part).best
         ids += drafts[int(rng.integers(len(drafts)))].ids
     return list(ids)
 

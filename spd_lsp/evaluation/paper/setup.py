@@ -18,7 +18,7 @@ from spd_lsp.progress import track
 
 if TYPE_CHECKING:
     from ngram_builders.table.format import Columns
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper.drafting import DraftWriter, Judge
     from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 
@@ -46,10 +46,10 @@ def prepare(
     repos: Sequence[Path], model: str, device: str, *, examples: int, before: int, after: int, seed: int
 ) -> ExperimentSetup:
     """Draw passages, count the other files, and load the model."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
     folder = locate(model, tell)
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     splits = split_repositories(repos, tokens, examples=examples, before=before, after=after, seed=seed)
     built_in = built_in_columns(folder, model, tokens)
 
@@ -74,7 +74,7 @@ def prepare(
 
 
 def split_repositories(
-    repos: Sequence[Path], tokens: Tokens, *, examples: int, before: int, after: int, seed: int
+    repos: Sequence[Path], tokens: ModelTokenizer, *, examples: int, before: int, after: int, seed: int
 ) -> list[RepositorySplit]:
     """Draw the passages of all repositories."""
     from spd_lsp.evaluation.paper.passages import split_repository
@@ -85,7 +85,7 @@ def split_repositories(
     ]
 
 
-def built_in_columns(folder: Path, model: str, tokens: Tokens) -> list[tuple[Columns, float]]:
+def built_in_columns(folder: Path, model: str, tokens: ModelTokenizer) -> list[tuple[Columns, float]]:
     """The Python counts shipped with the starter, with their weight; none for other models."""
     from ngram_builders.table.reader import Table
     from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
@@ -100,14 +100,14 @@ def built_in_columns(folder: Path, model: str, tokens: Tokens) -> list[tuple[Col
 
 def load_judge(judge: str, model: str, device: str, setup: ExperimentSetup) -> Judge:
     """Load the judge model; by default the model that writes judges."""
-    from spd_lsp.completion.tokenizer import Tokens
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper.drafting import Judge
     from spd_lsp.models.load import load
 
     if judge in ("", model):
         return Judge(setup.writer.model, setup.writer.tokens, same_tokenizer=True)
     folder = locate(judge, tell)
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     same = tokens.fingerprint == setup.writer.tokens.fingerprint
     return Judge(load(folder, device), tokens, same_tokenizer=same)
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.completion.completer import HISTORY, BoundedModel, Completer
-from spd_lsp.completion.context import trim
-from spd_lsp.completion.postprocess import Place, rank, shown
-from spd_lsp.completion.tokenizer import Prompt, Tokens
-from spd_lsp.decoding.hypotheses import worth
-from spd_lsp.decoding.superposed import Drafts, Model, Start
+from spd_lsp.completion.completer import MAX_HISTORY, Completer, CompletionModel
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.postprocess import Place, rank_completions, visible_text
+from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
+from spd_lsp.decoding.hypotheses import ranking_score
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.sampling import NucleusOptions, nucleus
-from spd_lsp.ngrams.interpolation import Domains, Mixture, believed
+from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.settings import Settings
 
 
@@ -107,7 +107,7 @@ class ArmResult:
 class ArmRunner:
     """A model and its tokenizer, completing with any arm."""
 
-    def __init__(self, model: BoundedModel, tokens: Tokens, settings: Settings) -> None:
+    def __init__(self, model: CompletionModel, tokens: ModelTokenizer, settings: Settings) -> None:
         self.model = model
         self.uniform = UniformModel(tokens.vocab_size)
         self.tokens = tokens
@@ -119,7 +119,9 @@ class ArmRunner:
 
         A line is completed, or with the indentation of a `block` all lines up to one that is indented less.
         """
-        view = trim(source, cursor, language, self.completer.room, self.tokens.count, forced=True)
+        view = build_context(
+            source, cursor, language, self.completer.context_budget, self.tokens.count, forced=True
+        )
         indent = view.indent if block is None else block
         place = Place("line" if block is None else "block", indent, view.after, view.left)
         return ArmRequest(self.tokens.prompt(view.before, view.after), place)
@@ -134,12 +136,12 @@ class ArmRunner:
         """Complete with one arm; decoding, n-gram look-ups and ranking are timed."""
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        drafts = self._decode(arm, self._start(request, believed(mixture, settings)), settings)
+        drafts = self._decode(arm, self._start(request, adjusted(mixture, settings)), settings)
         scored = [
-            (self.completer.text(draft.ids, request.prompt), worth(draft, settings.ranking))
+            (self.completer.draft_text(draft.ids, request.prompt), ranking_score(draft, settings.ranking))
             for draft in [*drafts.best, *drafts.spare]
         ]
-        completions = rank(scored, request.place)[: settings.drafts]
+        completions = rank_completions(scored, request.place)[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
             [completion.text for completion in completions],
@@ -151,7 +153,7 @@ class ArmRunner:
             cpu_ms=cpu * 1000,
         )
 
-    def _decode(self, arm: Arm, start: Start, settings: Settings) -> Drafts:
+    def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
         model: Model = self.uniform if kind.without_model else self.model
         if kind.unmixed:
@@ -163,13 +165,13 @@ class ArmRunner:
             return nucleus(model, start, settings, _never_cancelled, sampling)
         return DECODERS[arm.decoder](model, start, settings, _never_cancelled)
 
-    def _start(self, request: ArmRequest, mixture: Mixture | None) -> Start:
+    def _start(self, request: ArmRequest, mixture: Mixture | None) -> DecodingRequest:
         prompt = request.prompt
-        return Start(
+        return DecodingRequest(
             prompt.ids,
-            stop=lambda ids: self.completer.finished(ids, prompt, request.place),
-            history=[self.tokens.end_of_text, *prompt.history][-HISTORY:],
+            stop=lambda ids: self.completer.is_finished(ids, prompt, request.place),
+            history=[self.tokens.end_of_text, *prompt.history][-MAX_HISTORY:],
             interpolation=mixture,
             allowed=prompt.allowed,
-            reads=lambda ids: shown(self.completer.text(ids, prompt), request.place),
+            text_of=lambda ids: visible_text(self.completer.draft_text(ids, prompt), request.place),
         )

@@ -14,7 +14,7 @@ import numpy as np
 from tree_sitter import Node
 
 from ngram_builders.arrays import U8
-from spd_lsp.completion.languages import LANGUAGES, Language, TooHard, parse
+from spd_lsp.completion.languages import LANGUAGES, Language, ParserBudgetExceeded, parse
 from spd_lsp.completion.syntax_outline import is_documentation
 
 CODE, STRING, COMMENT, SKIPPED = 0, 1, 2, 3  # the kind of a character; SKIPPED: imports and documentation
@@ -66,7 +66,7 @@ def _kinds_of(text: str, language: Language) -> U8:
     """The kind of each character. -> [characters]"""
     source = np.frombuffer(text.encode("utf-8", "replace"), dtype=np.uint8)
     kinds = np.zeros(len(source), dtype=np.uint8)  # by bytes, as in the tree
-    with suppress(TooHard):  # then all of it counts as code
+    with suppress(ParserBudgetExceeded):  # then all of it counts as code
         for node, kind in _non_code_nodes(parse(language, text).root_node, language):
             kinds[node.start_byte : node.end_byte] = kind
     by_character: U8 = kinds[(source & 0xC0) != 0x80]

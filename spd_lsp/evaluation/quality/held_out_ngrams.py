@@ -24,10 +24,10 @@ from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import build_columns
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
 from spd_lsp.evaluation.quality.similarity import NEAR_DUPLICATE, identifiers, jaccard
-from spd_lsp.ngrams.incremental_tokenizer import Retokeniser
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
 Prior = Literal["none", "built-in", "repository", "repository+file"]
@@ -38,9 +38,9 @@ LINE_SEEN = ("in another file", "in the same file", "new")
 class PackageNgrams:
     """The counts of a whole package, and the built-in tables."""
 
-    def __init__(self, package: PackageFiles, tokens: Tokens, built_in: dict[str, Path]) -> None:
+    def __init__(self, package: PackageFiles, tokens: ModelTokenizer, built_in: dict[str, Path]) -> None:
         self.tokens = tokens
-        self.incremental = Retokeniser(tokens)
+        self.incremental = IncrementalTokenizer(tokens)
         self.files = package.files
         encoded = tokens.encode_batch([file.text for file in package.files])
         self.streams = [stream(ids, tokens.end_of_text) for ids in encoded]
@@ -104,7 +104,7 @@ class HeldOutNgrams:
             return None
         names, columns, weights = zip(*pools, strict=True)
         mixture = Mixture(columns, weights, names)
-        return mixture.weighed(self.order_weights) if self.order_weights else mixture
+        return mixture.with_order_weights(self.order_weights) if self.order_weights else mixture
 
     def _streams_around(self, example: Example, right: bool) -> list[Ints]:
         """The file's ids without the example's line, in two pieces, as the server counts an open document."""

@@ -23,7 +23,7 @@ from ngram_builders.ngrams import ORDERS, stream
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.table.query import Query
 from ngram_builders.table.reader import Table
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import PackageFiles
 from spd_lsp.evaluation.quality.similarity import (
     NEAR_DUPLICATE,
@@ -60,7 +60,7 @@ class LeakCheck:
 
 def check_leaks(
     packages: Sequence[PackageFiles],
-    tokens: Tokens,
+    tokens: ModelTokenizer,
     model: Path,
     training: Sequence[Path],
     report: Report = lambda done, total: None,
@@ -99,7 +99,7 @@ def normalised_name(name: str) -> str:
 
 
 def _check_corpus(
-    packages: Sequence[PackageFiles], tokens: Tokens, training: Sequence[Path], report: Report
+    packages: Sequence[PackageFiles], tokens: ModelTokenizer, training: Sequence[Path], report: Report
 ) -> Iterator[LeakCheck]:
     """Compare every file with every training file: digests, identifiers, windows of tokens."""
     windows = [_package_windows(package, tokens) for package in packages]
@@ -135,13 +135,13 @@ def _check_files(check: str, package: PackageFiles, names: Sequence[str], scope:
     return LeakCheck(check, package.name, "leak" if leak else "ok", text)
 
 
-def _package_windows(package: PackageFiles, tokens: Tokens) -> U64:
+def _package_windows(package: PackageFiles, tokens: ModelTokenizer) -> U64:
     """The windows of all files of a package that are varied enough. -> [W]"""
     ids = _encode([file.text for file in package.files], tokens)
     return window_hashes(ids)[varied_windows(ids, _MIN_DISTINCT_IDS)]
 
 
-def _encode(texts: Sequence[str], tokens: Tokens) -> list[npt.NDArray[np.int64]]:
+def _encode(texts: Sequence[str], tokens: ModelTokenizer) -> list[npt.NDArray[np.int64]]:
     """The ids of texts without their comments."""
     return [np.array(ids, dtype=np.int64) for ids in tokens.encode_batch([without_comments(t) for t in texts])]
 
@@ -170,7 +170,7 @@ def _is_near_duplicate(own: frozenset[str], others: Sequence[frozenset[str]]) ->
     return any(low <= len(other) <= high and jaccard(own, other) >= NEAR_DUPLICATE for other in others)
 
 
-def _check_table(packages: Sequence[PackageFiles], tokens: Tokens, path: Path) -> Iterator[LeakCheck]:
+def _check_table(packages: Sequence[PackageFiles], tokens: ModelTokenizer, path: Path) -> Iterator[LeakCheck]:
     """The share of contexts of the longest order that a table knows.
 
     A table keeps what many packages write, so it knows unrelated code in part: there is no limit.
@@ -189,7 +189,7 @@ def _check_table(packages: Sequence[PackageFiles], tokens: Tokens, path: Path) -
         yield LeakCheck(f"contexts in {path.name}", package.name, "told", text)
 
 
-def _sample_contexts(package: PackageFiles, tokens: Tokens) -> npt.NDArray[np.int64]:
+def _sample_contexts(package: PackageFiles, tokens: ModelTokenizer) -> npt.NDArray[np.int64]:
     """Contexts at random positions of a package's files. -> [at most _SAMPLED_CONTEXTS, _CONTEXT_TOKENS]"""
     encoded = tokens.encode_batch([file.text for file in package.files])
     ids = np.concatenate([stream(one, tokens.end_of_text) for one in encoded])

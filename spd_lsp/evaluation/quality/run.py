@@ -20,7 +20,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
 from spd_lsp.evaluation.quality.arms import Arm
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
@@ -59,7 +59,7 @@ class QualityRun:
     options: RunOptions
     packages: Sequence[PackageFiles]
     examples: Sequence[Example]
-    tokens: Tokens
+    tokens: ModelTokenizer
     folder: Path  # of the model
     leak_checks: Sequence[LeakCheck]
     store: ResultStore
@@ -189,7 +189,7 @@ def open_run(
     """Sample examples, refuse leaks, load the model."""
     examples = sample_examples(packages, options.seed, options.files, options.language)
     folder = locate(options.model, tell)
-    tokens = Tokens(folder)
+    tokens = ModelTokenizer(folder)
     store = ResultStore(options.out, _facts_of(options, packages, folder))
     checks = _refuse_leaks(packages, tokens, folder, options.training, store, report) if refuse_leaks else ()
     settings = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
@@ -216,7 +216,7 @@ def _facts_of(options: RunOptions, packages: Sequence[PackageFiles], folder: Pat
 
 def _refuse_leaks(
     packages: Sequence[PackageFiles],
-    tokens: Tokens,
+    tokens: ModelTokenizer,
     folder: Path,
     training: Sequence[Path],
     store: ResultStore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.bench.arms import ARMS, LLAMA_CPP, SINGLE, Contest, contenders, run
 from spd_lsp.evaluation.bench.machine import MOST, WeightReader
 from spd_lsp.evaluation.bench.session import Asked, own_code, prepare, weight_bytes, with_llama_cpp
@@ -18,7 +18,7 @@ TOKENS = 4
 @pytest.fixture(scope="module")
 def contest() -> Contest:
     asked = Asked(STARTER, "starter", "cpu", TEXT, (1, 3), TOKENS, 1, 1, False)
-    found = prepare(asked, Tokens(STARTER), ["engine", "transformers", "reading"])
+    found = prepare(asked, ModelTokenizer(STARTER), ["engine", "transformers", "reading"])
     found.llama_cpp, said = with_llama_cpp(found, asked)
     assert ("4 of 4 tokens" if found.llama_cpp else "pip install") in said
     return found
@@ -100,7 +100,7 @@ def test_input_embeddings_that_serve_nothing_else_are_not_read_for_a_token():
 
 
 def test_ngrams_know_this_packages_own_code():
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     mixture = own_code(STARTER, tokens)
     ids = tokens.encode("from spd_lsp.settings import Settings, UserError")
     assert mixture([ids[:-1]], np.array(ids[-1:]))[0, 0] > 0

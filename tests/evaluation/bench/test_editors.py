@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.bench.editors import ASKING, REQUESTS, serve, typing
 from spd_lsp.evaluation.bench.prefixes import TYPED
 from spd_lsp.evaluation.bench.session import Asked, prepare
@@ -31,7 +31,7 @@ def test_editors_have_different_texts():
 @pytest.mark.slow
 def test_all_are_answered_and_read_together():
     asked = Asked(STARTER, "starter", "cpu", "x = len(items)\n" * 40, (3,), 3, 1, 1, False)
-    contest = prepare(asked, Tokens(STARTER), ["engine"])
+    contest = prepare(asked, ModelTokenizer(STARTER), ["engine"])
     told = []
     found = serve(contest, (1, 4), 2, lambda what, done, all_: told.append((done, all_)))
     assert set(found) == {(name, count) for name in ASKING for count in (1, 4)}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.coverage import FINISHES, coverage, first_line, measure, rest_of_line, summarise
 from spd_lsp.evaluation.paper.drafting import DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
@@ -20,8 +20,8 @@ CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        re
 
 
 @pytest.fixture(scope="module")
-def tokens() -> Tokens:
-    return Tokens(STARTER)
+def tokens() -> ModelTokenizer:
+    return ModelTokenizer(STARTER)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=7), st.data())
@@ -31,7 +31,7 @@ def test_coverage_is_the_mean_over_all_choices(right: list[bool], data: st.DataO
     assert coverage(sum(right), len(right), n) == pytest.approx(sum(chosen) / len(chosen))
 
 
-def test_what_follows_on_the_line(tokens: Tokens) -> None:
+def test_what_follows_on_the_line(tokens: ModelTokenizer) -> None:
     at = len(tokens.encode(CODE[: CODE.index("as file")]))
     passage = Passage("r", "f.py", tuple(tokens.encode(CODE)), at)
     line = rest_of_line(tokens, passage, 24)
@@ -41,7 +41,7 @@ def test_what_follows_on_the_line(tokens: Tokens) -> None:
     assert first_line(tokens, tokens.encode(" as file:  \n        return")) == " as file:"
 
 
-def test_samples_and_their_finishes_cost_alike(tokens: Tokens) -> None:
+def test_samples_and_their_finishes_cost_alike(tokens: ModelTokenizer) -> None:
     at = len(tokens.encode(CODE[: CODE.index("as file")]))
     passage = Passage("r", "f.py", tuple(tokens.encode(CODE)), at)
     writer = DraftWriter(load(STARTER, "cpu"), tokens, {})

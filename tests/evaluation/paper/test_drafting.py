@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.drafting import (
     METHODS,
     PAPER,
@@ -32,25 +32,25 @@ CODE = (
 
 
 @pytest.fixture(scope="module")
-def tokens() -> Tokens:
-    return Tokens(STARTER)
+def tokens() -> ModelTokenizer:
+    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")
-def passages(tokens: Tokens) -> list[Passage]:
+def passages(tokens: ModelTokenizer) -> list[Passage]:
     ids = tuple(tokens.encode(CODE * 4))
     return [Passage("shop", "order.py", ids, at) for at in (40, 60)]
 
 
 @pytest.fixture(scope="module")
-def writer(tokens: Tokens, passages: list[Passage]) -> DraftWriter:
+def writer(tokens: ModelTokenizer, passages: list[Passage]) -> DraftWriter:
     from ngram_builders.ngrams import stream
 
     split = RepositorySplit("shop", passages, [stream(tokens.encode(CODE), tokens.end_of_text)])
     return DraftWriter(load(STARTER, "cpu"), tokens, mixtures_by_repository([split], tokens.vocab_size))
 
 
-def letters(folder: Path) -> Tokens:
+def letters(folder: Path) -> ModelTokenizer:
     """A tokenizer that knows bytes only."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -60,7 +60,7 @@ def letters(folder: Path) -> Tokens:
     raw.decoder = decoders.ByteLevel()
     raw.add_special_tokens(["<|endoftext|>"])
     (folder / "tokenizer.json").write_text(raw.to_str())
-    return Tokens(folder)
+    return ModelTokenizer(folder)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -75,7 +75,9 @@ def test_the_paper_asks_at_its_own_numbers() -> None:
     assert (PAPER.alpha, PAPER.temperature, PAPER.interpolation) == (0.54, 0.06, "paper")
 
 
-def test_ngrams_alone_follow_the_counts(writer: DraftWriter, passages: list[Passage], tokens: Tokens) -> None:
+def test_ngrams_alone_follow_the_counts(
+    writer: DraftWriter, passages: list[Passage], tokens: ModelTokenizer
+) -> None:
     method = next(method for method in METHODS if method.without_model)
     at = len(tokens.encode(CODE + "def total(order,"))
     passage = Passage("shop", "order.py", tuple(tokens.encode(CODE * 2)), at)
@@ -93,7 +95,9 @@ def test_a_judge_reads_each_draft_after_the_same_prefix(writer: DraftWriter, pas
     assert among == pytest.approx(alone, abs=1e-3)
 
 
-def test_another_tokenizer_reads_the_same_text(writer: DraftWriter, tokens: Tokens, tmp_path: Path) -> None:
+def test_another_tokenizer_reads_the_same_text(
+    writer: DraftWriter, tokens: ModelTokenizer, tmp_path: Path
+) -> None:
     other = letters(tmp_path)
     judge = Judge(writer.model, other, same_tokenizer=False)
     prefix, drafts = tokens.encode("x = pri"), [tokens.encode("nt(a)"), tokens.encode("ce + tax")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.infilling import InfillingTask, TaskSolver, is_python, read_tasks, summarise
 from spd_lsp.evaluation.paper.sandbox import run_sandboxed
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner
@@ -35,7 +35,7 @@ def task() -> InfillingTask:
 
 @pytest.fixture(scope="module")
 def runner() -> ArmRunner:
-    return ArmRunner(load(STARTER, "cpu"), Tokens(STARTER), Settings(drafts=3))
+    return ArmRunner(load(STARTER, "cpu"), ModelTokenizer(STARTER), Settings(drafts=3))
 
 
 def test_files_are_read_packed_or_not(tmp_path: Path, task: InfillingTask) -> None:

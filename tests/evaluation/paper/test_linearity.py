@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, trace_passage, trace_passages
 from spd_lsp.evaluation.paper.linearity_report import summarise
 from spd_lsp.evaluation.report_writer import write
@@ -29,7 +29,7 @@ def network():
 
 @pytest.fixture(scope="module")
 def prompts() -> list[list[int]]:
-    tokens = Tokens(STARTER)
+    tokens = ModelTokenizer(STARTER)
     return [tokens.encode(CODE), tokens.encode(OTHER)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.questions import (
     QUESTION_METHODS,
     ShortQuestion,
@@ -30,7 +30,7 @@ HUB = {"question": "Which city?", "answer": {"value": "Rome", "aliases": ["Roma"
 class Scripted:
     """Says one answer and, a little less likely, other first tokens."""
 
-    def __init__(self, tokens: Tokens, answer: str) -> None:
+    def __init__(self, tokens: ModelTokenizer, answer: str) -> None:
         self.ids = tokens.encode(answer)
         self.vocab_size = tokens.vocab_size
         self.after = 0
@@ -53,8 +53,8 @@ class Scripted:
 
 
 @pytest.fixture(scope="module")
-def tokens() -> Tokens:
-    return Tokens(STARTER)
+def tokens() -> ModelTokenizer:
+    return ModelTokenizer(STARTER)
 
 
 def test_all_formats_are_read(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_answers_are_compared_as_the_benchmarks_do() -> None:
     assert not is_right(" ", ShortQuestion("who", ("The",)))  # nothing said is nothing right
 
 
-def test_a_model_that_knows_the_answer_is_right_by_every_way(tokens: Tokens) -> None:
+def test_a_model_that_knows_the_answer_is_right_by_every_way(tokens: ModelTokenizer) -> None:
     question = ShortQuestion("who wrote it", ("The Beatles",))
     found = measure(Scripted(tokens, " the Beatles\n"), tokens, question, k=3, max_tokens=12)
     assert found.keys() == {method.name for method in QUESTION_METHODS}
@@ -93,6 +93,6 @@ def test_a_model_that_knows_the_answer_is_right_by_every_way(tokens: Tokens) -> 
     assert not any(any(values) for values in wrong.values())
 
 
-def test_the_report_has_a_row_for_each_way(tokens: Tokens) -> None:
+def test_the_report_has_a_row_for_each_way(tokens: ModelTokenizer) -> None:
     rows = [{"SPD": [0.0, 1.0, 1.0]}, {"SPD": [0.0, 0.0, 1.0]}]
     assert "| SPD | 0.00 (0.00 to 0.00) | 50.00" in summarise(rows, {"model": "m"}, 3).markdown()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import superpose
 from spd_lsp.evaluation.paper.drafting import DEFAULTS, DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
@@ -20,7 +20,7 @@ CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        re
 
 @pytest.fixture(scope="module")
 def writer() -> DraftWriter:
-    return DraftWriter(load(STARTER, "cpu"), Tokens(STARTER), {})
+    return DraftWriter(load(STARTER, "cpu"), ModelTokenizer(STARTER), {})
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_each_stretch_is_one_of_the_drafts_that_begin_there(writer: DraftWriter,
     assert len(found) == 12
     start = writer.start(passage, 24, ngrams=True)
     for at, length in ((0, 5), (5, 5), (10, 2)):
-        begun = start.after(tuple(found[:at])) if at else start
+        begun = start.continued_by(tuple(found[:at])) if at else start
         drafts = superpose(writer.model, begun, replace(DEFAULTS, drafts=3, max_tokens=length)).best
         assert tuple(found[at : at + length]) in {draft.ids for draft in drafts}
 

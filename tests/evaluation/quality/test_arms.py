@@ -7,8 +7,8 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.context import trim
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner, UnmixedModel
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, parse_arm, parse_arms
 from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
@@ -21,7 +21,7 @@ from tests.conftest import STARTER
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(STARTER)
+    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
         reply = runner.complete(parse_arm(f"{kind}@repository+file"), request, mixture)
         product = Completer(model, tokens, Fixed(mixture), Settings(decoder=kind))
         answer = product.complete(text, example.at, "python", forced=True)
-        if trim(text, example.at, "python", 1000, tokens.count, forced=True).shape == "line":
+        if build_context(text, example.at, "python", 1000, tokens.count, forced=True).shape == "line":
             assert reply.drafts == [completion.text for completion in answer.completions]
             assert (reply.passes, reply.tokens) == (answer.passes, answer.tokens)
         assert reply.rows >= reply.passes - 1

@@ -7,7 +7,7 @@ import pytest
 
 from ngram_builders.ngrams import ORDERS, count_streams, stream
 from ngram_builders.table.writer import build_columns
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
 from spd_lsp.models.checkpoint.hub import built_in_domains
@@ -17,7 +17,7 @@ from tests.conftest import STARTER
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(STARTER)
+    return ModelTokenizer(STARTER)
 
 
 def table_of(texts, tokens):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import Tokens
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import read_packages
 from spd_lsp.evaluation.quality.leaks import check_leaks, normalised_name
 from spd_lsp.evaluation.quality.similarity import code_digest, identifiers, jaccard, varied_windows, window_hashes
@@ -17,7 +17,7 @@ from tests.conftest import STARTER
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(STARTER)
+    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture

@@ -79,10 +79,10 @@ from spd_lsp.lsp.transport import serve as listening
 from spd_lsp.lsp import server
 
 class Endless:
-    def hear(self, news, asked=""):
+    def update_documents(self, news, asked=""):
         pass
 
-    def tidy(self, seconds):
+    def run_idle_work(self, seconds):
         return False
 
     def complete(self, *question, name, forced, check):

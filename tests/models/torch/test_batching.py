@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.decoding.superposed import Start, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.topk import TopKRequest, unpack_top_k
@@ -40,7 +40,7 @@ def engine(request, network):
 
 
 def drafts_of(engine, prompt):
-    start = Start(prompt, stop=lambda ids: len(ids) > 1 and ids[-1] % 5 == 0, history=prompt[-8:])
+    start = DecodingRequest(prompt, stop=lambda ids: len(ids) > 1 and ids[-1] % 5 == 0, history=prompt[-8:])
     return [draft.ids for draft in superpose(engine, start, SETTINGS).best]
 
 

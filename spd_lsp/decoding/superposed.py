@@ -80,16 +80,16 @@ class DecodingRequest:
     history: Sequence[int] = ()  # the text before the drafts, as n-grams see it
     interpolation: Interpolation | None = None
     allowed: Ids | None = None  # ids a draft may begin with, or None for any
-    reads: TextOf = tuple  # what a person sees of a draft: among finished ones those that read the same are one
+    text_of: TextOf = tuple  # what a person sees of a draft: among finished ones those that read the same are one
 
-    def after(self, ids: tuple[int, ...]) -> DecodingRequest:
+    def continued_by(self, ids: tuple[int, ...]) -> DecodingRequest:
         """The same with some of the draft written already."""
         return DecodingRequest(
             [*self.prompt, *ids],
             lambda more: self.stop((*ids, *more)),
             [*self.history, *ids],
             self.interpolation,
-            text_of=lambda more: self.reads((*ids, *more)),
+            text_of=lambda more: self.text_of((*ids, *more)),
         )
 
 

@@ -119,7 +119,7 @@ def how_used(name: str, source: str) -> str:
     return used.pop() if len(used) == 1 else "search"
 
 
-EXPRESSIONS = list(expressions())
+EXPRESSIONS = list({(one.pattern, one.method): one for one in expressions()}.values())  # each once
 
 
 def alphabet_of(pattern: re.Pattern[Any]) -> list[str]:
@@ -184,6 +184,7 @@ def slow(expression: Expression) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda one: one.place)
 def test_an_expression_is_linear_in_any_text(expression: Expression) -> None:
     assert slow(expression) is None

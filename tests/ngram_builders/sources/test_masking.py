@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
-from pathlib import Path
 
 import pytest
 
-from ngram_builders.sources import secret_rules
 from ngram_builders.sources.masking import MARK, find_masked_lines, find_secret_lines, find_secrets, mask
 from ngram_builders.sources.secret_formats import FORMATS
 from tests.planted import ALPHANUMERIC, BASE64, HEX, letters, lines, private_key
-from tests.test_patterns import Expression, how_used, slow
 
 
 @pytest.mark.parametrize("what", lines())
@@ -150,22 +146,6 @@ def duration(text: str) -> float:
     started = time.process_time()
     find_secrets(text)
     return time.process_time() - started
-
-
-PATTERNS = {name: value for name, value in vars(secret_rules).items() if isinstance(value, re.Pattern)}
-SOURCE = Path(secret_rules.__file__).read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PATTERNS)
-def test_every_pattern_that_is_put_together_is_linear_in_any_text(name: str) -> None:
-    assert slow(Expression(name, PATTERNS[name], how_used(name, SOURCE))) is None
-
-
-@pytest.mark.parametrize("number", range(len(FORMATS)))
-def test_the_pattern_of_every_service_is_linear_in_any_text(number: int) -> None:
-    name, _, pattern = secret_rules.COMPILED[number]
-    assert slow(Expression(name, pattern, "finditer")) is None
 
 
 def test_a_secret_of_letters_by_chance_without_a_name_is_found() -> None:

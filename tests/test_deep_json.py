@@ -73,6 +73,7 @@ def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:
     assert read_tuned(tmp_path, "starter") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_a_deep_model_folder_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
     shutil.copy(STARTER / "tokenizer.json", tmp_path)

@@ -73,6 +73,7 @@ def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, 
     assert said.stdout == f"{tmp_path / 'installed' / 'ngram_builders' / 'table' / 'kernel.py'} \n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
@@ -90,6 +91,7 @@ def test_without_a_kernel_the_wheel_is_pure_and_the_build_says_why(tmp_path, env
     assert re.search(f"n-gram kernel: not compiled, queries will be slower: .*{reason}", said)
 
 
+@pytest.mark.slow
 def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
     path, _ = build("sdist", tmp_path)
     with tarfile.open(path) as archive:

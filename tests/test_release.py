@@ -14,13 +14,13 @@ from tests.test_package import build
 
 ROOT = Path(__file__).parent.parent
 EXTENSION = ROOT / "editors" / "vscode"
-WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").iterdir()}
 HASHED = (ROOT / ".github" / "build-requirements.txt").read_text(encoding="utf-8")
 
 
 def test_the_workflow_is_yaml_and_publishes_only_what_was_built():
     yaml = pytest.importorskip("yaml")
-    jobs = yaml.safe_load(WORKFLOW)["jobs"]
+    jobs = yaml.safe_load(WORKFLOWS["release.yml"])["jobs"]
     assert jobs["publish"]["needs"] == "build"
     assert "contents" not in {right for right, may in jobs["build"]["permissions"].items() if may != "read"}
 
@@ -41,20 +41,33 @@ def test_the_hatchling_of_a_release_is_the_tested_one():
     assert f"hatchling=={pins['hatchling']} " in HASHED
 
 
-def test_actions_are_pinned_by_commit_and_jobs_name_their_rights():
-    used = re.findall(r"uses: (\S+)", WORKFLOW)
+def test_the_tools_of_a_release_come_by_hash():
+    assert "--require-hashes" in WORKFLOWS["release.yml"]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_actions_are_pinned_by_commit_and_jobs_name_their_rights(name):
+    workflow = WORKFLOWS[name]
+    used = re.findall(r"uses: (\S+)", workflow)
     assert used and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", one) for one in used)
-    assert "\npermissions: {}\n" in WORKFLOW
-    assert WORKFLOW.count("runs-on:") == WORKFLOW.count("    permissions:\n")
-    assert "--require-hashes" in WORKFLOW
+    assert "\npermissions: {}\n" in workflow
+    assert workflow.count("runs-on:") == workflow.count("    permissions:\n")
 
 
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="needs actionlint: pip install --group workflows")
+def test_actionlint_finds_nothing():
+    done = subprocess.run(["actionlint"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sdist", "wheel"])
 def test_the_same_sources_give_the_same_archive(tmp_path, target):
     first, second = (build(target, tmp_path / name)[0].read_bytes() for name in ("first", "second"))
     assert first == second
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (shutil.which("npm") and (EXTENSION / "node_modules").is_dir()), reason="needs `npm ci` in editors/vscode"
 )

@@ -80,6 +80,7 @@ async def test_a_server_completes_and_imports_nothing_of_the_opened_folder(
     assert trap.sprung == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "variables", "without"), [STARTS[0], STARTS[2]])
 async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
     tmp_path: Path, command: list[str], variables: dict[str, str], without: tuple[str, ...]
@@ -105,6 +106,7 @@ async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
     assert trap.sprung == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--engine", "datatrove", "--workers", "1"]])
 @pytest.mark.parametrize("command", [pytest.param(PROGRAM, marks=installed, id="spd-lsp"), MODULE])
 def test_a_command_in_a_strangers_clone_imports_nothing_of_it(

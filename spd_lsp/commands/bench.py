@@ -1,4 +1,4 @@
-"""The command `bench`: how long drafts take on this machine, beside other ways to write them."""
+"""The command `bench`: how long drafts take on this machine, beside other decoders and libraries."""
 
 from __future__ import annotations
 
@@ -10,71 +10,86 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.progress import progress
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-MOST_DRAFTS, MOST_EDITORS = 16, 128
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_MAX_DRAFTS, _MAX_EDITORS = 16, 128
 
 
 @click.command("bench")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id.")
+@click.option("--shape", default="", metavar="S", help="Random weights instead: 0.5b, 1.5b, 7b (Qwen2.5) or tiny.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
 @click.option("-k", "drafts", default="1,3,5,8", show_default=True, metavar="K,K", help="Numbers of drafts.")
 @click.option(
     "--prompt-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Text whose end is the prompt, 512 tokens of it (default: code of this package).",
+    help="Text whose last 512 tokens are the prompt (default: code of this package).",
 )
 @click.option("--tokens", type=click.IntRange(2, 256), default=16, show_default=True, help="Tokens of each draft.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rounds.")
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="For all contenders.")
-@click.option("--editors", default="", metavar="N,N", help="Also time so many editors that ask at once: 1,8,32.")
-@click.option("--memory/--no-memory", default=True, help="Weigh contenders in processes of their own.")
+@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Of all contenders.")
+@click.option("--requests", default="", metavar="N,N", help="Also time a pass of so many requests: 1,8,32.")
+@click.option("--editors", default="", metavar="N,N", help="Also time so many editors at once: 1,8,32.")
+@click.option("--memory/--no-memory", default=True, help="Measure memory, each contender in its own process.")
 @click.option(
     "--out",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write it to a file: .md, .json or .png; may be repeated.",
+    help="Also write a .md, .json or .png file; may be repeated.",
 )
 def bench(
     model: str,
+    shape: str,
     device: str,
     drafts: str,
     prompt_file: Path | None,
     tokens: int,
     repeat: int,
     threads: int,
+    requests: str,
     editors: str,
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
-    """Time superposed decoding beside greedy, nucleus and beam search, here and in transformers.
+    """Time superposed decoding beside greedy, nucleus and beam search, here and in transformers and llama.cpp.
 
-    One run, round by round, with medians and quartiles. Let the machine rest meanwhile.
+    All run in turn, round by round; medians and quartiles are printed. Use an idle machine.
     Example: spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
     """
-    for name in THREADS:  # read when the libraries are loaded, which is below
+    for name in THREAD_VARIABLES:  # read when the libraries are loaded, which is below
         os.environ[name] = str(threads)
     from spd_lsp.completion import completer
-    from spd_lsp.evaluation.bench.report import report_of
-    from spd_lsp.evaluation.bench.session import Asked, hold
+    from spd_lsp.evaluation.bench.report import bench_report
+    from spd_lsp.evaluation.bench.run import run_bench
+    from spd_lsp.evaluation.bench.setup import BenchOptions
     from spd_lsp.evaluation.report_writer import check_target, save
-    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.checkpoint.hub import STARTER, locate
 
     for path in out:
         check_target(path)
-    ks = parse_numbers(drafts, "-k", MOST_DRAFTS)
-    at_once = parse_numbers(editors, "--editors", MOST_EDITORS) if editors else ()
-    text = (prompt_file or Path(completer.__file__)).read_text(encoding="utf-8", errors="replace")
-    asked = Asked(locate(model), model, device, text, ks, tokens, repeat, threads, memory, at_once)
+    options = BenchOptions(
+        folder=locate(STARTER if shape else model),
+        model=model,
+        device=device,
+        text=(prompt_file or Path(completer.__file__)).read_text(encoding="utf-8", errors="replace"),
+        ks=parse_numbers(drafts, "-k", _MAX_DRAFTS),
+        tokens=tokens,
+        repeat=repeat,
+        threads=threads,
+        memory=memory,
+        editors=parse_numbers(editors, "--editors", _MAX_EDITORS) if editors else (),
+        shape=shape,
+        requests=parse_numbers(requests, "--requests", _MAX_EDITORS) if requests else (),
+    )
     with progress() as report:
-        found = report_of(hold(asked, report))
+        finished = bench_report(run_bench(options, report))
     for path in out:
-        save(found, path)
-    click.echo(found.markdown(), nl=False)
+        save(finished, path)
+    click.echo(finished.markdown(), nl=False)
 
 
-def parse_numbers(text: str, option: str, most: int) -> tuple[int, ...]:
-    """Example: `3,1,8` -> (1, 3, 8)."""
+def parse_numbers(text: str, option: str, maximum: int) -> tuple[int, ...]:
+    """Example: `3,1,8` -> (1, 3, 8)"""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and 1 <= int(part) <= most for part in parts):
-        raise UserError(f"expected {option} with numbers from 1 to {most} such as 1,3,8, found {text!r}")
+    if not all(part.isdigit() and 1 <= int(part) <= maximum for part in parts):
+        raise UserError(f"{option} takes numbers from 1 to {maximum}, such as 1,3,8, not {text!r}")
     return tuple(sorted(set(map(int, parts))))

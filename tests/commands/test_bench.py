@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
-from spd_lsp.commands.bench import THREADS, parse_numbers
+from spd_lsp.commands.bench import THREAD_VARIABLES, parse_numbers
 
 
 @pytest.fixture(autouse=True)
 def threads_as_they_were(monkeypatch):
-    for name in THREADS:
+    for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, os.environ.get(name, "1"))
 
 
@@ -57,13 +57,23 @@ def test_a_small_run_has_every_part(tmp_path):
 def test_memory_is_taken_in_a_process_of_its_own(tmp_path):
     if not sys.platform.startswith("linux"):
         pytest.skip("held memory is read from /proc")
-    from spd_lsp.evaluation.bench.session import Asked, memory_of
+    from spd_lsp.evaluation.bench.run import memory_of
+    from spd_lsp.evaluation.bench.setup import BenchOptions
     from tests.conftest import STARTER
 
     held, peak = memory_of(
-        Asked(STARTER, "starter", "cpu", "x = 1\n" * 40, (2,), 2, 1, 1, True), ("superposed", 2)
+        BenchOptions(STARTER, "starter", "cpu", "x = 1\n" * 40, (2,), 2, 1, 1, True), ("superposed", 2)
     )
     assert peak >= held > 50_000_000
+
+
+@pytest.mark.slow
+def test_random_weights_of_a_shape_take_the_place_of_a_model():
+    sizes = ["-k", "2", "--tokens", "3", "--repeat", "1", "--requests", "1,4", "--no-memory"]
+    result = CliRunner().invoke(main, ["bench", "--shape", "tiny", *sizes], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "random weights of shape tiny" in result.output
+    assert "limit / device" in result.output
 
 
 @pytest.mark.parametrize(("text", "ks"), [("3", (3,)), ("8,1, 3,3", (1, 3, 8))])
@@ -73,7 +83,7 @@ def test_numbers_of_drafts_are_sorted_and_distinct(text, ks):
 
 @pytest.mark.parametrize("text", ["", "0", "17", "3;5", "three", "1,,2"])
 def test_other_numbers_of_drafts_are_refused(text):
-    with pytest.raises(UserError, match="expected -k"):
+    with pytest.raises(UserError, match="-k takes numbers from 1 to 16"):
         parse_numbers(text, "-k", 16)
 
 

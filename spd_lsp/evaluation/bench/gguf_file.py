@@ -1,8 +1,4 @@
-"""A model's folder as one file that llama.cpp reads: the same weights under other names, and no tokenizer.
-
-Comes in: a folder with config.json and safetensors. Goes out: a GGUF file. Texts are ids
-here, so it holds no words.
-"""
+"""Write a model folder as a GGUF file for llama.cpp: the same weights under other names, and no tokenizer."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 
-# What llama.cpp calls a kind of model, and whether it wants the two halves that a rotation turns side by side.
-_KINDS = {
+# llama.cpp's name of an architecture, and whether it stores the two halves of a rotation side by side.
+_ARCHITECTURES = {
     "llama": ("llama", True),
     "mistral": ("llama", True),
     "qwen2": ("qwen2", False),
@@ -37,31 +33,31 @@ _IN_LAYER = {
 }
 
 
-class Unlike(Exception):
-    """llama.cpp is not asked to load such a model here; says why."""
+class Unsupported(Exception):
+    """llama.cpp cannot be compared here; says why."""
 
 
-def write(folder: Path, path: Path) -> str:
-    """Write the GGUF file; the precision of its matrices is returned: half if they are stored so, else single."""
+def write_gguf(folder: Path, path: Path) -> str:
+    """Write the GGUF file. -> the precision of its matrices: half if they are stored so, else single"""
     from gguf import GGUFWriter
 
     from spd_lsp.models.checkpoint.model_config import read_config
 
     config = read_config(folder)
-    if config.model_type not in _KINDS:
-        raise Unlike(f"a model of type {config.model_type}; {', '.join(_KINDS)} are compared")
+    if config.model_type not in _ARCHITECTURES:
+        raise Unsupported(f"a model of type {config.model_type}; {', '.join(_ARCHITECTURES)} are compared")
     rotation = config.rope_parameters
     if rotation["rope_type"] != "default":
-        raise Unlike(f"positions of type {rotation['rope_type']}")
-    kind, side_by_side = _KINDS[config.model_type]
+        raise Unsupported(f"positions of type {rotation['rope_type']}")
+    kind, side_by_side = _ARCHITECTURES[config.model_type]
     writer = GGUFWriter(path, kind)
     _describe(writer, config, rotation["rope_theta"])
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     precision = "float32"
     for name, weight in _stored(folder):
-        named = renamed(name)
-        if side_by_side and (turned := heads.get(named.split(".")[-2])):
-            weight = pairs_together(weight, turned)
+        named = gguf_name(name)
+        if side_by_side and (n_heads := heads.get(named.split(".")[-2])):
+            weight = interleave_halves(weight, n_heads)
         if weight.ndim == 2:
             precision = str(weight.dtype)
         writer.add_tensor(named, np.ascontiguousarray(weight if weight.ndim == 2 else weight.astype(np.float32)))
@@ -73,7 +69,7 @@ def write(folder: Path, path: Path) -> str:
 
 
 def _describe(writer: Any, config: Any, theta: float) -> None:
-    """Write the shape."""
+    """Write the hyperparameters."""
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -91,7 +87,7 @@ def _describe(writer: Any, config: Any, theta: float) -> None:
 
 
 def _stored(folder: Path) -> Iterator[tuple[str, Floats]]:
-    """All parameters; bfloat16 becomes float32, which holds it exactly."""
+    """All parameters; bfloat16 becomes float32, which represents it exactly."""
     import torch
     from safetensors import safe_open
 
@@ -102,7 +98,7 @@ def _stored(folder: Path) -> Iterator[tuple[str, Floats]]:
                 yield name, (tensor if tensor.dtype == torch.float16 else tensor.float()).numpy()
 
 
-def renamed(name: str) -> str:
+def gguf_name(name: str) -> str:
     """Example: `model.layers.3.mlp.up_proj.weight` -> `blk.3.ffn_up.weight`."""
     stem, _, kind = name.rpartition(".")
     if stem in _WHOLE:
@@ -110,10 +106,10 @@ def renamed(name: str) -> str:
     parts = stem.split(".")
     if parts[:2] == ["model", "layers"] and (inside := ".".join(parts[3:])) in _IN_LAYER:
         return f"blk.{parts[2]}.{_IN_LAYER[inside]}.{kind}"
-    raise Unlike(f"a parameter {name}")
+    raise Unsupported(f"a parameter {name}")
 
 
-def pairs_together(weight: Floats, heads: int) -> Floats:
+def interleave_halves(weight: Floats, heads: int) -> Floats:
     """The outputs of each head as first, middle, second, middle + 1 ...; [H * W, I] or [H * W] -> the same."""
     halves = weight.reshape(heads, 2, -1, *weight.shape[1:])  # [H, 2, W / 2, ...]
     turned: Floats = halves.swapaxes(1, 2).reshape(weight.shape)

@@ -1,10 +1,10 @@
-"""llama.cpp with the same weights, for comparison: k rows of a batch after one prompt, driven from here.
+"""llama.cpp with the same weights: k rows of a batch after one prompt.
 
-The package `xllamacpp` brings the compiled library. Its functions are called directly, so that no server,
-tokenizer or sampler is timed along. Structures that go by value are taken as the library fills them in, and only
-fields whose place is certain are changed; a library that lays them out otherwise is not used.
+The package `xllamacpp` ships the compiled library. Its functions are called directly, so that no server, tokenizer
+or sampler is timed. Structures passed by value are taken as the library fills them in, and only fields whose
+offset is verified are changed; a library with another layout is not used.
 
-Legend: V vocabulary, k rows.
+Dimensions: V vocabulary, k rows.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.evaluation.bench.gguf_file import Unlike, write
+from spd_lsp.evaluation.bench.gguf_file import Unsupported, write_gguf
 
 _SIZES = struct.Struct("4I")  # how a context's settings begin: positions, batch, part of a batch, rows
-AS_FILLED_IN = (512, 2048, 512, 1)
+DEFAULT_SIZES = (512, 2048, 512, 1)
 FLAGS, UNIFIED = slice(136, 142), 141  # the last of these six: all rows in one cache, where a prompt is kept once
-_FLAGS_AS_FILLED_IN = bytes((0, 1, 1, 1, 1, 0))
+_DEFAULT_FLAGS = bytes((0, 1, 1, 1, 1, 0))
 _ERROR = 4  # the level of a message
 
 
-class Settings(ctypes.Structure):
-    """Room for a structure whose fields are the library's own business."""
+class OpaqueSettings(ctypes.Structure):
+    """A structure whose layout is internal to the library."""
 
-    _fields_ = (("room", c_uint8 * 512),)
+    _fields_ = (("bytes", c_uint8 * 512),)
 
 
-class Batch(ctypes.Structure):
+class LlamaBatch(ctypes.Structure):
     """`llama_batch`: tokens, their positions, the rows they belong to, and whose logits are wanted."""
 
     _fields_ = (
@@ -53,15 +53,15 @@ class Batch(ctypes.Structure):
 
 Listener = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "llama_model_default_params": (Settings, []),
-    "llama_context_default_params": (Settings, []),
-    "llama_model_load_from_file": (c_void_p, [c_char_p, Settings]),
-    "llama_init_from_model": (c_void_p, [c_void_p, Settings]),
-    "llama_batch_init": (Batch, [c_int32, c_int32, c_int32]),
-    "llama_batch_free": (None, [Batch]),
+    "llama_model_default_params": (OpaqueSettings, []),
+    "llama_context_default_params": (OpaqueSettings, []),
+    "llama_model_load_from_file": (c_void_p, [c_char_p, OpaqueSettings]),
+    "llama_init_from_model": (c_void_p, [c_void_p, OpaqueSettings]),
+    "llama_batch_init": (LlamaBatch, [c_int32, c_int32, c_int32]),
+    "llama_batch_free": (None, [LlamaBatch]),
     "llama_free": (None, [c_void_p]),
     "llama_model_free": (None, [c_void_p]),
-    "llama_decode": (c_int32, [c_void_p, Batch]),
+    "llama_decode": (c_int32, [c_void_p, LlamaBatch]),
     "llama_get_memory": (c_void_p, [c_void_p]),
     "llama_memory_clear": (None, [c_void_p, c_bool]),
     "llama_memory_seq_cp": (None, [c_void_p, c_int32, c_int32, c_int32, c_int32]),
@@ -75,54 +75,54 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 silence = Listener(lambda level, text, data: None)  # held here: the library keeps a pointer to it
 
 
-def library() -> Any:
-    """The compiled library, its functions declared; raises `Unlike` where it is missing or laid out otherwise."""
+def _load_library() -> Any:
+    """Load the compiled library and declare its functions; raise `Unsupported` if it is missing or different."""
     try:
         import gguf  # noqa: F401
         import xllamacpp.xllamacpp as package
     except ImportError as error:
-        raise Unlike("not installed; pip install 'spd-lsp[bench-llama]' to have it") from error
-    found = ctypes.CDLL(package.__file__)
+        raise Unsupported("not installed; pip install 'spd-lsp[bench-llama]' to have it") from error
+    library = ctypes.CDLL(package.__file__)
     for name, (answer, given) in _SIGNATURES.items():
-        if not hasattr(found, name):
-            raise Unlike(f"{version('xllamacpp')} has no {name}")
-        function = getattr(found, name)
+        if not hasattr(library, name):
+            raise Unsupported(f"{version('xllamacpp')} has no {name}")
+        function = getattr(library, name)
         function.restype, function.argtypes = answer, given
-    return found
+    return library
 
 
 class LlamaCpp:
     """A model in llama.cpp: a prompt is read once, then k rows go on from it, one pass for a token of each."""
 
     def __init__(self, folder: Path, rows: int, positions: int, threads: int) -> None:
-        """`positions`: of the prompt and all drafts together. Raises `Unlike` for what it does not load."""
-        self.library = library()
+        """`positions`: of the prompt and all drafts together. Raises `Unsupported` for what it does not load."""
+        self.library = _load_library()
         self.library.llama_log_set(silence, None)
         with TemporaryDirectory(ignore_cleanup_errors=True) as made:
             path = Path(made) / "model.gguf"
-            self.precision = write(folder, path)
+            self.precision = write_gguf(folder, path)
             model = self.library.llama_model_load_from_file(
                 str(path).encode(), self.library.llama_model_default_params()
             )
         if not model:
-            raise Unlike("does not load this model")
+            raise Unsupported("does not load this model")
         context = self.library.llama_init_from_model(model, self.settings(rows, positions))
         self.context, self.size = context, max(positions, rows)
         self.batch: Any = self.library.llama_batch_init(self.size, 0, 1)
         self.width = int(self.library.llama_vocab_n_tokens(self.library.llama_model_get_vocab(model)))
         self.memory = self.library.llama_get_memory(context)
         self.library.llama_set_n_threads(context, threads, threads)
-        weakref.finalize(self, release, self.library, self.batch, context, model)
+        weakref.finalize(self, _release, self.library, self.batch, context, model)
 
-    def settings(self, rows: int, positions: int) -> Settings:
+    def settings(self, rows: int, positions: int) -> OpaqueSettings:
         """A context's settings: so many positions in one cache that all rows share, read in one batch."""
-        found: Settings = self.library.llama_context_default_params()
-        room = bytearray(bytes(found.room))
-        if _SIZES.unpack_from(room) != AS_FILLED_IN or bytes(room[FLAGS]) != _FLAGS_AS_FILLED_IN:
-            raise Unlike(f"{version('xllamacpp')} lays out its settings in another way than is known here")
-        _SIZES.pack_into(room, 0, positions, max(positions, AS_FILLED_IN[1]), AS_FILLED_IN[2], rows)
-        room[UNIFIED] = 1
-        return Settings.from_buffer_copy(bytes(room))
+        defaults: OpaqueSettings = self.library.llama_context_default_params()
+        buffer = bytearray(bytes(defaults.bytes))
+        if _SIZES.unpack_from(buffer) != DEFAULT_SIZES or bytes(buffer[FLAGS]) != _DEFAULT_FLAGS:
+            raise Unsupported(f"{version('xllamacpp')} has another layout of its settings")
+        _SIZES.pack_into(buffer, 0, positions, max(positions, DEFAULT_SIZES[1]), DEFAULT_SIZES[2], rows)
+        buffer[UNIFIED] = 1
+        return OpaqueSettings.from_buffer_copy(bytes(buffer))
 
     def __str__(self) -> str:
         """What it is, for a report."""
@@ -150,13 +150,13 @@ class LlamaCpp:
         return np.stack([self.logits(row) for row in range(len(tokens))])
 
     def put(self, place: int, token: int, position: int, row: int, *, wanted: bool) -> None:
-        """Fill a place of the batch."""
+        """Fill a slot of the batch."""
         self.batch.token[place], self.batch.pos[place] = token, position
         self.batch.n_seq_id[place], self.batch.logits[place] = 1, wanted
         self.batch.seq_id[place][0] = row
 
     def decode(self, size: int) -> None:
-        """Read the first places of the batch."""
+        """Read the first slots of the batch."""
         self.batch.n_tokens = size
         if status := self.library.llama_decode(self.context, self.batch):
             raise RuntimeError(f"llama_decode ended with {status}")
@@ -167,22 +167,22 @@ class LlamaCpp:
 
     def drafts(self, prompt: Sequence[int], k: int, tokens: int, begun: Callable[[], Any]) -> Ids:
         """The k likeliest first tokens, each continued greedily: [k, tokens]; `begun` hears of the first."""
-        found = [likeliest(self.prefill(prompt, k), k)]
+        steps = [top_tokens(self.prefill(prompt, k), k)]
         begun()
         for done in range(tokens - 1):
-            found.append(self.step(found[-1], len(prompt) + done).argmax(axis=1))
-        return np.stack(found, axis=1)
+            steps.append(self.step(steps[-1], len(prompt) + done).argmax(axis=1))
+        return np.stack(steps, axis=1)
 
 
-def likeliest(logits: Floats, k: int) -> Ids:
+def top_tokens(logits: Floats, k: int) -> Ids:
     """The k likeliest tokens, best first. [V] -> [k]."""
-    found = np.argpartition(-logits, k)[:k]
-    ordered: Ids = found[np.argsort(-logits[found])]
+    top = np.argpartition(-logits, k)[:k]
+    ordered: Ids = top[np.argsort(-logits[top])]
     return ordered
 
 
-def release(found: Any, batch: Batch, context: int, model: int) -> None:
-    """Give everything back."""
-    found.llama_batch_free(batch)
-    found.llama_free(context)
-    found.llama_model_free(model)
+def _release(library: Any, batch: LlamaBatch, context: int, model: int) -> None:
+    """Free everything."""
+    library.llama_batch_free(batch)
+    library.llama_free(context)
+    library.llama_model_free(model)

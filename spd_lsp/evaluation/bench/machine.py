@@ -1,4 +1,4 @@
-"""The machine under the numbers: its name, how fast it reads weights, and how much memory a contender takes."""
+"""The machine: its name, how fast it reads weights, and how much memory a process uses."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 
 _WIDTH = 1024  # of the matrix that stands for a model's weights
-MOST = 1 << 28  # bytes of it, far more than processors keep; it is read several times for a larger model
-_PROCESSOR = "model name"
+MAX_MATRIX_BYTES = 1 << 28  # far more than caches hold; for a larger model it is read several times
 
 
-def describe(device: str) -> dict[str, str]:
-    """What a reader must know to compare numbers with others'."""
+def describe_machine(device: str) -> dict[str, str]:
+    """What it takes to compare numbers with those of other machines."""
     import torch
     import transformers
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     facts = {
-        "processor": f"{processor()}, {cores} cores",
+        "processor": f"{_processor_name()}, {cores} cores",
         "threads": f"{torch.get_num_threads()} (torch), {os.environ.get('OMP_NUM_THREADS', 'not set')} (BLAS)",
         "system": f"{platform.system()} {platform.release()}",
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
@@ -38,18 +37,18 @@ def describe(device: str) -> dict[str, str]:
     return facts
 
 
-def processor() -> str:
+def _processor_name() -> str:
     """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith(_PROCESSOR))
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.processor() or platform.machine())
 
 
-def load() -> str:
-    """How many processes wanted to run in the last minute, where the system says."""
+def load_average() -> str:
+    """The load average of the last minute, where the system has one."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
@@ -65,29 +64,29 @@ class WeightReader:
 
         self.size = size
         self.device = torch.device(device)
-        self.times = -(-size // MOST)
+        self.times = -(-size // MAX_MATRIX_BYTES)
         rows = max(1, size // (4 * _WIDTH * self.times))
         self.matrix = torch.ones((rows, _WIDTH), device=self.device)
         self.vector = torch.ones(_WIDTH, device=self.device)
-        self.multiply = self.fastest()
+        self.multiply = self._fastest()
 
-    def fastest(self) -> Callable[[], Any]:
+    def _fastest(self) -> Callable[[], Any]:
         """A product of matrix and vector by torch, or by NumPy where that is faster."""
         import time
 
         import torch
 
-        ways: list[Callable[[], Any]] = [lambda: torch.mv(self.matrix, self.vector)]
+        products: list[Callable[[], Any]] = [lambda: torch.mv(self.matrix, self.vector)]
         if self.device.type == "cpu":
             matrix, vector = self.matrix.numpy(), self.vector.numpy()
-            ways.append(lambda: matrix @ vector)
+            products.append(lambda: matrix @ vector)
 
-        def seconds(way: Callable[[], Any]) -> float:
+        def seconds(product: Callable[[], Any]) -> float:
             started = time.process_time()
-            way()
+            product()
             return time.process_time() - started
 
-        return min(ways, key=lambda way: min(seconds(way) for _ in range(5)))
+        return min(products, key=lambda product: min(seconds(product) for _ in range(5)))
 
     def read(self) -> None:
         """Read as many bytes as the weights take."""
@@ -99,30 +98,30 @@ class WeightReader:
             torch.cuda.synchronize()
 
 
-def apart(task: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a task in a fresh process, whose memory is its own."""
+def run_in_fresh_process(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a task in a new process, which has its memory to itself."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
         return processes.submit(task, *arguments).result()
 
 
 def peak_bytes() -> int:
-    """The most memory that this process ever held."""
-    return status("VmHWM") or _most_held()
+    """The peak memory of this process."""
+    return _status_bytes("VmHWM") or _accounted_peak()
 
 
-def forget_peak() -> None:
-    """Let the peak be what is held now, where the system offers that."""
+def reset_peak() -> None:
+    """Reset the peak to the current memory, where the system supports it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def held_bytes() -> int:
-    """The memory that this process holds, 0 where the system does not say."""
-    return status("VmRSS")
+    """The resident memory of this process, 0 where the system does not say."""
+    return _status_bytes("VmRSS")
 
 
-def status(field: str) -> int:
-    """A number of bytes from what Linux says of this process, 0 elsewhere."""
+def _status_bytes(field: str) -> int:
+    """A field of /proc/self/status, 0 on other systems than Linux."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -130,8 +129,8 @@ def status(field: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)
 
 
-def _most_held() -> int:
-    """The peak by the system's accounting, which may count what the parent held at the start."""
+def _accounted_peak() -> int:
+    """The peak by the system's accounting, which may include what the parent held at the start."""
     try:
         import resource
     except ImportError:  # Windows

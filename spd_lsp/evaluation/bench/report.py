@@ -1,34 +1,40 @@
-"""What a session found -> a report. Measures nothing.
+"""The report of `spd-lsp bench`.
 
-Processor time decides, since neighbours cannot take it; on a GPU, where it says little, the wall clock does.
+On a CPU, processor time decides, since other processes cannot take it; on a GPU the wall clock does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
-from spd_lsp.evaluation.bench.arms import LLAMA_CPP, SINGLE
+from spd_lsp.evaluation.bench.clocks import Clocks, Spread, ms_per_token, ratio
+from spd_lsp.evaluation.bench.contenders import LLAMA_CPP, SINGLE
 from spd_lsp.evaluation.bench.editors import DRAFTS
-from spd_lsp.evaluation.bench.moments import Moment, Spread, per_token, ratio
 from spd_lsp.evaluation.bench.prefixes import COLD
-from spd_lsp.evaluation.bench.session import Found, Key
+from spd_lsp.evaluation.bench.run import BenchResults, Key
 from spd_lsp.evaluation.bootstrap import Interval
-from spd_lsp.evaluation.report_writer import Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Panel, Point, Report, Table
+
+Clock = Callable[[Clocks], float]
+Rows = list[list[str]]
 
 NO_DIFFERENCE = "no difference shown"
-_TAKEN = (
-    "Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in an order that changed. "
-    "The prompt was read with an empty cache each time. A token: {clock} for one more token of all k drafts. "
-    "Beside greedy: the median ratio within a round; where 1 lies between its quartiles, no difference is shown. "
-    "Superposed drafts ask n-grams, the others do not; verifying them at the end is shared among their tokens. "
-    "llama.cpp is called as a library: k rows that share the prompt, with keys and values in half precision."
-)
-_SHARED = (
-    "Editors that ask at once, each as soon as it is answered, after five more typed tokens. What waits is "
-    "read in one pass, of one row for superposed drafts and of k for others; all ask n-grams. The same clock:"
-)
-NAMES = {
+_TOKENS = """\
+Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in a random order. The prompt
+was read with an empty cache each time. A token: {clock} for one more token of all k drafts. Times greedy: the
+median ratio within a round; where 1 lies between its quartiles, no difference is shown. Superposed drafts look
+up n-grams, the others do not; rescoring is divided among the tokens. llama.cpp is called as a library: k rows
+that share the prompt, with keys and values in half precision."""
+_STEPS = """\
+A pass with one superposed position of each request, wall clock. The limit is the time to read the weights and the
+keys and values of each request's prompt once, by the fastest way seen. Top logits: only those that decoding needs
+reach the host."""
+_EDITORS = """\
+Editors that send requests at once, each as soon as it has its answer, after five more typed tokens. Waiting
+requests share a pass, of one row for superposed drafts and k for others; all look up n-grams. The same clock:"""
+_NAMES = {
     "superposed": "superposed decoding",
     "rescored": "superposed, then rescored",
     "greedy": "greedy, one draft",
@@ -43,206 +49,216 @@ NAMES = {
 }
 
 
-def wall(moment: Moment) -> float:
-    """Its wall clock."""
-    return moment.wall
+def _wall(clocks: Clocks) -> float:
+    return clocks.wall
 
 
-def cpu(moment: Moment) -> float:
-    """Its processor time."""
-    return moment.cpu
+def _cpu(clocks: Clocks) -> float:
+    return clocks.cpu
 
 
-def _clock_of(found: Found) -> Callable[[Moment], float]:
-    """The clock that decides."""
-    return cpu if found.machine["device"].startswith("cpu") else wall
-
-
-def report_of(found: Found) -> Report:
-    """Tables, what they were taken from, and all rounds."""
-    clock = _clock_of(found)
-    kind = "processor time of all threads" if clock is cpu else "wall clock"
+def bench_report(results: BenchResults) -> Report:
+    """Tables, the figure, the circumstances, and all rounds."""
+    clock = _cpu if results.machine["device"].startswith("cpu") else _wall
+    kind = "processor time of all threads" if clock is _cpu else "wall clock"
     tables = {
-        _TAKEN.format(rounds=found.asked["rounds"], clock=kind): _tokens_table(found, clock),
-        "How many times as long as superposed decoding with the same k:": _ratio_table(found, clock),
-        "Where this project's decoders spend their time, and the limit of the machine:": _share_table(
-            found, clock
+        _TOKENS.format(rounds=results.asked["rounds"], clock=kind): _token_rows(results, clock),
+        "Times superposed decoding with the same k:": _ratio_rows(results, clock),
+        "Where this project's decoders spend their time, and the limit of the machine:": _share_rows(
+            results, clock
         ),
-        "A prompt read again, by what changed since the last request:": _prefix_table(found, clock),
+        "A prompt read again, by what changed since the last request:": _prefix_rows(results, clock),
     }
-    if found.served:
-        tables[_SHARED] = _editors_table(found, clock)
-    if found.peaks:
-        tables["Memory, each in a process of its own:"] = _memory_table(found)
-    return Report(
-        "bench",
-        "Drafts per model pass, timed",
-        facts(found),
-        [Table(caption, head, rows) for caption, (head, *rows) in tables.items()],
-        rounds(found),
-        [_panel(found)],
-    )
+    if results.steps:
+        tables[_STEPS] = _step_rows(results)
+    if results.served:
+        tables[_EDITORS] = _editor_rows(results, clock)
+    if results.peaks:
+        tables["Memory, each in a process of its own:"] = _memory_rows(results)
+    parts = [Table(caption, head, rows) for caption, (head, *rows) in tables.items()]
+    panel = Panel("k, drafts written at once", f"ms of {kind} for a token of all drafts", _series(results, clock))
+    return Report("bench", "Drafts per model pass, timed", _facts(results), parts, _data(results), [panel])
 
 
-def facts(found: Found) -> dict[str, str]:
-    """The circumstances, in words."""
-    before, after = found.load
-    return {
-        "model": f"{found.asked['model']}, {found.weights / 1e6:,.1f} MB of weights a token",
-        "engine": found.asked["engine"],
-        "llama.cpp": found.asked["llama.cpp"],
-        "asked": f"{found.asked['tokens']} tokens after a prompt of {found.prompt}",
-        **found.machine,
-        "load": f"{before} processes wanted to run before, {after} after",
+def _facts(results: BenchResults) -> dict[str, str]:
+    """The circumstances."""
+    before, after = results.load
+    facts = {
+        "model": f"{results.asked['model']}, {results.weights / 1e6:,.1f} MB of weights a token",
+        "engine": results.asked["engine"],
+        "llama.cpp": results.asked["llama.cpp"],
+        "drafts": f"{results.asked['tokens']} tokens after a prompt of {results.prompt}",
+        **results.machine,
+        "load average": f"{before} before, {after} after",
     }
+    if results.bandwidth:
+        rates = (f"{rate / 1e9:,.0f} GB/s by {name}" for name, rate in results.bandwidth.items())
+        facts["bandwidth"] = ", ".join(rates)
+    return facts
 
 
-def title(key: Key) -> str:
-    """Example: ("beam", 3) -> beam search, batched, k = 3."""
+def _title(key: Key) -> str:
+    """Example: ("beam", 3) -> `beam search, batched, k = 3`"""
     name, k = key
-    return NAMES[name] if name in SINGLE else f"{NAMES[name]}, k = {k}"
+    return _NAMES[name] if name in SINGLE else f"{_NAMES[name]}, k = {k}"
 
 
-def _tokens_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _token_rows(results: BenchResults, clock: Clock) -> Rows:
     """A row for each contender."""
-    head = ["", "a token, ms", "wall clock, ms", "beside greedy", "first token, ms", "all drafts, ms"]
+    head = ["", "a token, ms", "wall clock, ms", "times greedy", "first token, ms", "all drafts, ms"]
     rows = [[*head, "passes", "positions read"]]
-    base = per_token(found.runs["greedy", 1], clock)
-    for key, runs in found.runs.items():
-        ended = [1e3 * clock(run.first + run.rest) for run in runs]
+    greedy = ms_per_token(results.runs["greedy", 1], clock)
+    for key, timings in results.runs.items():
+        own = ms_per_token(timings, clock)
+        first = [1e3 * clock(timing.first) for timing in timings]
+        whole = [1e3 * clock(timing.first + timing.rest) for timing in timings]
+        is_draft = key[0] != "reading"
         rows.append(
             [
-                title(key),
-                milliseconds(per_token(runs, clock)),
-                milliseconds(per_token(runs, wall)),
-                "" if key[0] == "greedy" else times(ratio(per_token(runs, clock), base)),
-                milliseconds([1e3 * clock(run.first) for run in runs]) if key[0] != "reading" else "",
-                milliseconds(ended) if key[0] != "reading" else "",
-                f"{runs[0].passes or ''}",
-                f"{runs[0].rows or ''}",
+                _title(key),
+                milliseconds(own),
+                milliseconds(ms_per_token(timings, _wall)),
+                "" if key[0] == "greedy" else times(ratio(own, greedy)),
+                milliseconds(first) if is_draft else "",
+                milliseconds(whole) if is_draft else "",
+                f"{timings[0].passes or ''}",
+                f"{timings[0].rows or ''}",
             ]
         )
     return rows
 
 
-def _ratio_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _ratio_rows(results: BenchResults, clock: Clock) -> Rows:
     """A row for each batched contender, a column for each k."""
-    ks = sorted({k for name, k in found.runs if name == "superposed"})
-    names = list(dict.fromkeys(name for name, _ in found.runs if name not in (*SINGLE, "superposed")))
+    ks = sorted({k for name, k in results.runs if name == "superposed"})
+    names = dict.fromkeys(name for name, _ in results.runs if name not in (*SINGLE, "superposed"))
+    per_token = {key: ms_per_token(timings, clock) for key, timings in results.runs.items()}
     rows = [["", *(f"k = {k}" for k in ks)]]
     for name in names:
         cells = [
-            times(ratio(per_token(found.runs[name, k], clock), per_token(found.runs["superposed", k], clock)))
-            if (name, k) in found.runs
-            else ""
+            times(ratio(per_token[name, k], per_token["superposed", k])) if (name, k) in per_token else ""
             for k in ks
         ]
-        rows.append([NAMES[name], *cells])
+        rows.append([_NAMES[name], *cells])
     return rows
 
 
-def _share_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
-    """What a token is made of in this project's decoders, and how near to the limit it is."""
-    limit = per_token(found.runs["reading", 1], clock)
-    speed = found.weights / Spread.of(limit).median / 1e6
-    rows = [["", "n-gram look-ups", "choosing drafts", "model", f"beside reading the weights ({speed:.1f} GB/s)"]]
-    for key, runs in found.runs.items():
-        if not all(run.model.wall for run in runs):
+def _share_rows(results: BenchResults, clock: Clock) -> Rows:
+    """A row for each decoder of this project, and the speed of reading."""
+    limit = ms_per_token(results.runs["reading", 1], clock)
+    rate = results.weights / (Spread.of(limit).median / 1e3) / 1e9
+    head = [
+        "",
+        "n-gram look-ups",
+        "choosing tokens",
+        "model passes",
+        f"times reading the weights at {rate:.1f} GB/s",
+    ]
+    rows = [head]
+    for key, timings in results.runs.items():
+        if not all(timing.model.wall for timing in timings):
             continue
-        whole = [clock(run.rest) for run in runs]
-        ngrams = [clock(run.ngrams) / all_ for run, all_ in zip(runs, whole, strict=True)]
-        model = [clock(run.model) / all_ for run, all_ in zip(runs, whole, strict=True)]
-        chosen = [1 - a - b for a, b in zip(ngrams, model, strict=True)]
-        near = times(ratio(per_token(runs, clock), limit))
-        rows.append([title(key), *map(_percent, (ngrams, chosen, model)), near])
+        ngrams, model = (
+            [clock(part) / clock(timing.rest) for part, timing in zip(parts, timings, strict=True)]
+            for parts in ([t.ngrams for t in timings], [t.model for t in timings])
+        )
+        choosing = [1 - a - b for a, b in zip(ngrams, model, strict=True)]
+        shares = [f"{median(values):.1%}" for values in (ngrams, choosing, model)]
+        rows.append([_title(key), *shares, times(ratio(ms_per_token(timings, clock), limit))])
     return rows
 
 
-def _prefix_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _prefix_rows(results: BenchResults, clock: Clock) -> Rows:
     """A row for each kind of edit."""
-    taken = {name: [1e3 * clock(moment) for moment in moments] for name, moments in found.prefixes.items()}
-    rows = [["", "ms", "cheaper than cold"]]
-    for name, values in sorted(taken.items(), key=lambda item: -Spread.of(item[1]).median):
-        rows.append([name, milliseconds(values), "" if name == COLD else times(ratio(taken[COLD], values))])
+    ms = {name: [1e3 * clock(one) for one in timings] for name, timings in results.prefixes.items()}
+    rows = [["", "ms", "times faster than cold"]]
+    for name, values in sorted(ms.items(), key=lambda item: -median(item[1])):
+        rows.append([name, milliseconds(values), "" if name == COLD else times(ratio(ms[COLD], values))])
     return rows
 
 
-def _editors_table(found: Found, clock: Callable[[Moment], float]) -> list[list[str]]:
+def _step_rows(results: BenchResults) -> Rows:
+    """A row for each number of requests."""
+    rows = [["requests", "all logits, ms", "top logits, ms", "device alone, ms", "limit, ms", "limit / device"]]
+    for step in results.steps:
+        limit = step.bytes / max(results.bandwidth.values())
+        columns = (step.all_logits, step.top_logits, step.device)
+        cells = [milliseconds([1e3 * s for s in seconds]) if seconds else "" for seconds in columns]
+        share = f"{limit / median(step.device):.0%}" if step.device else ""
+        rows.append([f"{step.requests}", *cells, f"{1e3 * limit:.3g}", share])
+    return rows
+
+
+def _editor_rows(results: BenchResults, clock: Clock) -> Rows:
     """A row for each number of editors and decoder."""
-    rows = [["editors", "drafts by", "ms a completion", "completions a second", "beside superposed", "in a pass"]]
-    each = {key: [1e3 * clock(one.taken) / one.completions for one in all_] for key, all_ in found.served.items()}
-    for (name, editors), values in each.items():
+    rows = [
+        ["editors", "decoder", "ms a completion", "completions a second", "times superposed", "requests a pass"]
+    ]
+    ms = {
+        key: [1e3 * clock(one.time) / one.completions for one in rounds] for key, rounds in results.served.items()
+    }
+    for (name, editors), values in ms.items():
         rows.append(
             [
                 f"{editors}",
-                "greedy, one draft" if name == "greedy" else f"{NAMES[name]}, k = {DRAFTS}",
+                "greedy, one draft" if name == "greedy" else f"{_NAMES[name]}, k = {DRAFTS}",
                 milliseconds(values),
-                f"{1e3 / Spread.of(values).median:.0f}",
-                "" if name == "superposed" else times(ratio(values, each["superposed", editors])),
-                f"{Spread.of([one.together for one in found.served[name, editors]]).median:.1f}",
+                f"{1e3 / median(values):.0f}",
+                "" if name == "superposed" else times(ratio(values, ms["superposed", editors])),
+                f"{median([one.requests_per_pass for one in results.served[name, editors]]):.1f}",
             ]
         )
     return rows
 
 
-def _memory_table(found: Found) -> list[list[str]]:
-    """A row for each contender that was weighed."""
+def _memory_rows(results: BenchResults) -> Rows:
+    """A row for each contender that was measured."""
     rows = [["", "with the model loaded, MB", "more at most, MB"]]
-    for key, (held, peak) in found.peaks.items():
-        rows.append([title(key), f"{held / 1e6:,.0f}", f"{max(0, peak - held) / 1e6:,.0f}"])
+    for key, (held, peak) in results.peaks.items():
+        rows.append([_title(key), f"{held / 1e6:,.0f}", f"{max(0, peak - held) / 1e6:,.0f}"])
     return rows
 
 
 def milliseconds(values: Sequence[float]) -> str:
-    """Example: [1.0, 2.0, 3.0] -> 2.00 (1.50 to 2.50)."""
-    found = Spread.of(values)
-    digits = 1 if found.median >= 100 else 2 if found.median >= 1 else 3
-    return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+    """Example: [1.0, 2.0, 3.0] -> `2.00 (1.50 to 2.50)`"""
+    spread = Spread.of(values)
+    digits = 1 if spread.median >= 100 else 2 if spread.median >= 1 else 3
+    return f"{spread.median:.{digits}f} ({spread.low:.{digits}f} to {spread.high:.{digits}f})"
 
 
-def times(found: Spread) -> str:
+def times(spread: Spread) -> str:
     """A ratio with its quartiles, if it shows a difference."""
-    if not found.differs:
+    if not spread.differs:
         return NO_DIFFERENCE
-    digits = 0 if found.median >= 100 else 1 if found.median >= 10 else 2
-    return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+    digits = 0 if spread.median >= 100 else 1 if spread.median >= 10 else 2
+    return f"{spread.median:.{digits}f} ({spread.low:.{digits}f} to {spread.high:.{digits}f})"
 
 
-def _percent(values: Sequence[float]) -> str:
-    """A share."""
-    return f"{Spread.of(values).median:.1%}"
-
-
-def rounds(found: Found) -> dict[str, Any]:
+def _data(results: BenchResults) -> dict[str, Any]:
     """All numbers: seconds and bytes."""
     return {
-        "asked": found.asked,
-        "machine": found.machine,
-        "load": found.load,
-        "weights": found.weights,
-        "prompt": found.prompt,
-        "runs": [{"name": name, "k": k, "rounds": runs} for (name, k), runs in found.runs.items()],
-        "prefixes": found.prefixes,
-        "served": [
-            {"name": name, "editors": editors, "rounds": served}
-            for (name, editors), served in found.served.items()
-        ],
+        "asked": results.asked,
+        "machine": results.machine,
+        "load": results.load,
+        "weights": results.weights,
+        "prompt": results.prompt,
+        "runs": [{"name": name, "k": k, "rounds": timings} for (name, k), timings in results.runs.items()],
+        "prefixes": results.prefixes,
+        "bandwidth": results.bandwidth,
+        "steps": results.steps,
+        "served": [{"name": name, "editors": n, "rounds": rounds} for (name, n), rounds in results.served.items()],
         "peaks": [
-            {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in found.peaks.items()
+            {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in results.peaks.items()
         ],
     }
 
 
-def _panel(found: Found) -> Panel:
+def _series(results: BenchResults, clock: Clock) -> dict[str, list[Point]]:
     """Time of a token by k, with quartiles; contenders that write one draft are level lines."""
-    clock = _clock_of(found)
-    ks = sorted({k for _, k in found.runs})
-    series: dict[str, list[tuple[float | str, Interval]]] = {}
-    for name in dict.fromkeys(name for name, _ in found.runs):
-        for k in ks:
-            key = (name, 1 if name in SINGLE else k)
-            if key in found.runs:
-                spread = Spread.of(per_token(found.runs[key], clock))
-                series.setdefault(NAMES[name], []).append((k, Interval(spread.median, spread.low, spread.high)))
-    what = "processor time" if clock is cpu else "wall clock"
-    return Panel("k, drafts written at once", f"ms of {what} for a token of all drafts", series)
+    series: dict[str, list[Point]] = {}
+    for k in sorted({k for _, k in results.runs}):
+        for name in dict.fromkeys(name for name, _ in results.runs):
+            if timings := results.runs.get((name, 1 if name in SINGLE else k)):
+                spread = Spread.of(ms_per_token(timings, clock))
+                series.setdefault(_NAMES[name], []).append((k, Interval(spread.median, spread.low, spread.high)))
+    return series

@@ -29,7 +29,7 @@ from spd_lsp.models.torch.padded_batch import PaddedBatch, PassShape, SequenceGr
 _MAX_SHORT_READ = 8  # tokens of a sequence that are read with others' steps: what is typed between two requests
 MIN_MIXED = 16  # K of captured steps, more than the usual number of drafts; doubled where it is not enough
 _MIN_EXTRA, _MIN_K = 256, 32  # X and R of captured steps, likewise
-BATCH_SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)  # B of captured steps
+_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)  # B of captured steps
 # Not cuDNN's, which prepares each new length for longer than it then takes.
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _ONE = np.ones(1, np.float32)
@@ -154,7 +154,7 @@ class TorchEngine(Engine):
         past = padded_length(max(sequence.length for sequence in sequences) + length)
         rows = len(sequences)
         if recurs:
-            rows = next((size for size in BATCH_SIZES if size >= rows), -(-rows // 32) * 32)
+            rows = next((size for size in _BATCH_SIZES if size >= rows), -(-rows // 32) * 32)
         self._grow_pool(rows, past)
         contiguous = recurs or len(sequences) > 1
         self.pool.assign(sequences, contiguous)

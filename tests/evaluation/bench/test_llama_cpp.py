@@ -8,8 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from spd_lsp.evaluation.bench import llama_cpp
-from spd_lsp.evaluation.bench.gguf_file import Unlike, pairs_together, renamed
-from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp, likeliest
+from spd_lsp.evaluation.bench.gguf_file import Unsupported, gguf_name, interleave_halves
+from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp, top_tokens
 
 PROMPT = (5, 3, 8, 1, 13, 21, 34, 2)
 SHAPE = {
@@ -70,7 +70,7 @@ def test_drafts_are_greedy_continuations_and_a_second_time_the_same(tmp_path):
     model = network("llama", tmp_path)
     found = LlamaCpp(tmp_path, rows=2, positions=20, threads=1)
     drafts = found.drafts(PROMPT, 2, 4, lambda: None)
-    assert drafts[:, 0].tolist() == likeliest(logits(model, PROMPT), 2).tolist()
+    assert drafts[:, 0].tolist() == top_tokens(logits(model, PROMPT), 2).tolist()
     for draft in drafts.tolist():
         assert draft[1:] == [int(logits(model, [*PROMPT, *draft[:n]]).argmax()) for n in range(1, 4)]
     assert found.drafts(PROMPT, 2, 4, lambda: None).tolist() == drafts.tolist()
@@ -82,31 +82,31 @@ def test_weights_stored_in_half_precision_stay_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changed", "said"),
+    ("kind", "changed", "message"),
     [
         ("gpt_neox", {"num_key_value_heads": 4}, "gpt_neox"),
         ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, "linear"),
     ],
 )
-def test_a_model_of_another_shape_is_left_out_with_the_reason(kind, changed, said, tmp_path):
+def test_a_model_of_another_shape_is_left_out_with_the_reason(kind, changed, message, tmp_path):
     network(kind, tmp_path, **changed)
-    with pytest.raises(Unlike, match=said):
+    with pytest.raises(Unsupported, match=message):
         LlamaCpp(tmp_path, rows=1, positions=16, threads=1)
 
 
 def test_a_library_whose_settings_lie_elsewhere_is_not_used(tmp_path, monkeypatch):
     network("llama", tmp_path)
-    monkeypatch.setattr(llama_cpp, "AS_FILLED_IN", (1, 2, 3, 4))
-    with pytest.raises(Unlike, match="another way"):
+    monkeypatch.setattr(llama_cpp, "DEFAULT_SIZES", (1, 2, 3, 4))
+    with pytest.raises(Unsupported, match="another layout"):
         LlamaCpp(tmp_path, rows=1, positions=16, threads=1)
 
 
 def test_names_and_rotations():
-    assert renamed("model.layers.3.mlp.up_proj.weight") == "blk.3.ffn_up.weight"
-    with pytest.raises(Unlike, match="wte"):
-        renamed("transformer.wte.weight")
-    assert pairs_together(np.arange(8.0), 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert gguf_name("model.layers.3.mlp.up_proj.weight") == "blk.3.ffn_up.weight"
+    with pytest.raises(Unsupported, match="wte"):
+        gguf_name("transformer.wte.weight")
+    assert interleave_halves(np.arange(8.0), 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
 
 
 def test_the_likeliest_come_best_first():
-    assert likeliest(np.array([0.1, 0.5, 0.3, 0.9, 0.0]), 3).tolist() == [3, 1, 2]
+    assert top_tokens(np.array([0.1, 0.5, 0.3, 0.9, 0.0]), 3).tolist() == [3, 1, 2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spd_lsp.evaluation.bench.prefixes import COLD, TYPED, read_again, requests
+from spd_lsp.evaluation.bench.prefixes import COLD, TYPED_TOKENS, edited_prompts, time_prefixes
 
 
 class Reader:
@@ -23,7 +23,7 @@ class Reader:
 
 
 def test_requests_differ_as_they_say():
-    asked = requests(list(range(105)))
+    asked = edited_prompts(list(range(105)))
     assert asked[COLD] == asked["same prompt"] == list(range(100))
     assert asked["+5 tokens"] == list(range(105))
     changed = [
@@ -34,11 +34,11 @@ def test_requests_differ_as_they_say():
 
 def test_each_kind_is_timed_once_a_round_after_the_same_prompt():
     reader = Reader()
-    taken = read_again(reader, list(range(105)), repeat=3)
+    taken = time_prefixes(reader, list(range(105)), repeat=3)
     assert {len(moments) for moments in taken.values()} == {3}
     positions = {}
     for after, read in reader.read:
         positions.setdefault((len(after), read), 0)
         positions[len(after), read] += 1
     # Each of four kinds in four rounds; before three of them the prompt is read as it was.
-    assert positions == {(100, 100): 16, (100, 0): 4, (105, TYPED): 4, (100, 50): 4}
+    assert positions == {(100, 100): 16, (100, 0): 4, (105, TYPED_TOKENS): 4, (100, 50): 4}

@@ -6,33 +6,33 @@ import json
 
 import pytest
 
-from spd_lsp.evaluation.bench.arms import contenders
-from spd_lsp.evaluation.bench.editors import Served
-from spd_lsp.evaluation.bench.moments import Moment, Run
-from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, report_of
-from spd_lsp.evaluation.bench.session import Found
+from spd_lsp.evaluation.bench.clocks import Clocks, Timing
+from spd_lsp.evaluation.bench.contenders import contender_keys
+from spd_lsp.evaluation.bench.editors import SharedRound
+from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, bench_report
+from spd_lsp.evaluation.bench.run import BenchResults
 from spd_lsp.evaluation.report_writer import save
 
 SECONDS = {"superposed": 0.010, "greedy": 0.0101, "nucleus": 0.020, "reading": 0.002}
 
 
-def run_of(seconds: float) -> Run:
-    rest = Moment(11 * seconds, 10 * seconds)
-    return Run(Moment(1, 1), rest, 11, 11, 10, Moment(9 * seconds, 8 * seconds), Moment(seconds, seconds))
+def run_of(seconds: float) -> Timing:
+    rest = Clocks(11 * seconds, 10 * seconds)
+    return Timing(Clocks(1, 1), rest, 11, 11, 10, Clocks(9 * seconds, 8 * seconds), Clocks(seconds, seconds))
 
 
 @pytest.fixture
-def found() -> Found:
+def found() -> BenchResults:
     machine = {"processor": "Abacus 3000, 2 cores", "device": "cpu"}
-    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "NumpyEngine", "llama.cpp": "left out"}
-    result = Found(asked, machine, ("0.1", "0.2"), weights=20_000_000, prompt=512)
-    for name, k in contenders([1, 3]):
+    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "CausalModel", "llama.cpp": "left out"}
+    result = BenchResults(asked, machine, ("0.1", "0.2"), weights=20_000_000, prompt=512)
+    for name, k in contender_keys([1, 3]):
         noise = (0.9, 1.1, 0.95, 1.05) if name == "superposed" else (1, 1, 1, 1)
         result.runs[name, k] = [run_of(SECONDS.get(name, 0.03) * factor) for factor in noise]
-    result.prefixes = {"cold": [Moment(0.8, 0.8)] * 4, "+5 tokens": [Moment(0.1, 0.1)] * 4}
+    result.prefixes = {"cold": [Clocks(0.8, 0.8)] * 4, "+5 tokens": [Clocks(0.1, 0.1)] * 4}
     result.served = {
-        ("superposed", 8): [Served(32, Moment(4, 3.2), 7.5)] * 4,
-        ("beam", 8): [Served(32, Moment(8, 6.4), 7.5)] * 4,
+        ("superposed", 8): [SharedRound(32, Clocks(4, 3.2), 7.5)] * 4,
+        ("beam", 8): [SharedRound(32, Clocks(8, 6.4), 7.5)] * 4,
     }
     result.peaks = {("beam", 3): (500_000_000, 700_000_000)}
     return result
@@ -44,26 +44,26 @@ def row(text: str, start: str) -> list[str]:
 
 
 def test_it_names_the_machine_the_model_and_the_load(found):
-    text = report_of(found).markdown()
+    text = bench_report(found).markdown()
     assert "Abacus 3000, 2 cores" in text
     assert "starter, 20.0 MB of weights" in text
-    assert "0.1 processes wanted to run before, 0.2 after" in text
+    assert "load average: 0.1 before, 0.2 after" in text
 
 
 def test_a_ratio_that_the_spread_swallows_is_not_printed(found):
-    text = report_of(found).markdown()
+    text = bench_report(found).markdown()
     assert row(text, "superposed decoding, k = 3")[3] == NO_DIFFERENCE
     assert row(text, "nucleus, batched, k = 3")[3].startswith("1.98 (")
 
 
 def test_it_compares_with_superposed_decoding_of_the_same_k(found):
-    _, one, three = row(report_of(found).markdown(), "nucleus, batched")
+    _, one, three = row(bench_report(found).markdown(), "nucleus, batched")
     assert one == ""
     assert three.startswith("2.0")
 
 
 def test_it_tells_the_shares_and_the_limit(found):
-    text = report_of(found).markdown()
+    text = bench_report(found).markdown()
     assert row(text, "superposed decoding, k = 3")[1].startswith("10.0")
     shares = [line for line in text.splitlines() if "10.0%" in line]
     assert [cell.strip() for cell in shares[-1].strip("|").split("|")][1:4] == ["10.0%", "10.0%", "80.0%"]
@@ -71,14 +71,14 @@ def test_it_tells_the_shares_and_the_limit(found):
 
 
 def test_it_tells_what_keeping_the_prefix_saves_and_the_memory(found):
-    text = report_of(found).markdown()
+    text = bench_report(found).markdown()
     assert row(text, "+5 tokens")[2].startswith("8.00")
     assert row(text, "beam search, batched, k = 3")
     assert row(text[text.index("Memory") :], "beam search, batched, k = 3")[1:] == ["500", "200"]
 
 
 def test_it_tells_how_many_completions_editors_get_that_ask_at_once(found):
-    text = report_of(found).markdown()
+    text = bench_report(found).markdown()
     line = next(line for line in text.splitlines() if line.startswith("| 8 | beam search"))
     assert [cell.strip() for cell in line.strip("|").split("|")][2:] == [
         "200.0 (200.0 to 200.0)",
@@ -87,28 +87,28 @@ def test_it_tells_how_many_completions_editors_get_that_ask_at_once(found):
         "7.5",
     ]
     found.served = {}
-    assert "Editors" not in report_of(found).markdown()
+    assert "Editors" not in bench_report(found).markdown()
 
 
 def test_the_object_holds_every_round(found):
-    plain = json.loads(report_of(found).json())["data"]
+    plain = json.loads(bench_report(found).json())["data"]
     assert {len(one["rounds"]) for one in plain["runs"]} == {4}
     assert plain["runs"][0]["rounds"][0]["rest"]["cpu"] > 0
 
 
 def test_it_writes_a_file_by_its_ending(found, tmp_path):
     for name in ("bench.md", "bench.json"):
-        save(report_of(found), tmp_path / name)
+        save(bench_report(found), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 100
 
 
 def test_it_draws_time_by_k(found, tmp_path):
     pytest.importorskip("matplotlib")
-    save(report_of(found), tmp_path / "bench.png")
+    save(bench_report(found), tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_on_a_gpu_the_wall_clock_decides(found):
     found.machine["device"] = "cuda:0"
-    assert "wall clock for one more token" in report_of(found).markdown()
-    assert row(report_of(found).markdown(), "nucleus, batched, k = 3")[1].startswith("22.0")
+    assert "wall clock for one more token" in bench_report(found).markdown()
+    assert row(bench_report(found).markdown(), "nucleus, batched, k = 3")[1].startswith("22.0")

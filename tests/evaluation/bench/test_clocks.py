@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.evaluation.bench.moments import Moment, Run, Spread, now, per_token, ratio
+from spd_lsp.evaluation.bench.clocks import Clocks, Spread, Timing, ms_per_token, now, ratio
 
 
-def run_of(seconds: float, tokens: int = 5) -> Run:
-    return Run(Moment(9, 9), Moment(2 * seconds, seconds), tokens, tokens, tokens - 1)
+def run_of(seconds: float, tokens: int = 5) -> Timing:
+    return Timing(Clocks(9, 9), Clocks(2 * seconds, seconds), tokens, tokens, tokens - 1)
 
 
 def test_a_token_is_the_time_after_the_first_token_shared_among_the_others():
     runs = [run_of(0.4), run_of(0.8)]
-    assert per_token(runs, lambda moment: moment.cpu) == pytest.approx([100, 200])
-    assert per_token(runs, lambda moment: moment.wall) == pytest.approx([200, 400])
+    assert ms_per_token(runs, lambda clocks: clocks.cpu) == pytest.approx([100, 200])
+    assert ms_per_token(runs, lambda clocks: clocks.wall) == pytest.approx([200, 400])
 
 
 def test_a_spread_is_the_median_and_the_quartiles():
@@ -42,4 +42,4 @@ def test_both_clocks_go_forward():
     taken = now() - began
     assert taken.wall > 0
     assert taken.cpu > 0
-    assert began + taken - began == Moment(pytest.approx(taken.wall), pytest.approx(taken.cpu))
+    assert began + taken - began == Clocks(pytest.approx(taken.wall), pytest.approx(taken.cpu))

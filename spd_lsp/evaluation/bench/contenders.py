@@ -1,0 +1,177 @@
+"""The contenders: each writes k drafts of N tokens after the same prompt, read with an empty cache.
+
+`superposed` and `rescored` look up n-grams; the others do not, and so are at their fastest. `greedy` is a bare
+loop over one row. Those named after transformers are its `generate`, batched, with its own cache. `llama.cpp` is
+that library, with k rows that begin with the most likely tokens and continue greedily. The others drive this
+project's engine. End of text stops none of them. `reading` reads as many bytes as the model's weights take: the
+least that any of them needs for a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spd_lsp.decoding.candidates import Interpolation
+from spd_lsp.decoding.superposed import DecodingRequest
+from spd_lsp.evaluation.bench.clocks import CallTimer, Clocks, Timing, now
+from spd_lsp.evaluation.bench.machine import WeightReader
+from spd_lsp.evaluation.decoders import DECODERS
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
+    from spd_lsp.models.base import Engine
+
+HISTORY = 16  # tokens before the drafts that n-grams can reach back to
+_WITH_NGRAMS = ("superposed", "rescored")
+_TOP_P = 0.9  # of nucleus sampling, as in `evaluation.sampling`
+WHOLE = np.ones(1)
+LLAMA_CPP = "llama.cpp"
+
+
+@dataclass(slots=True)
+class BenchSetup:
+    """The models, and what they continue."""
+
+    model: Engine | None  # this project's engine
+    network: Any  # the same weights in transformers, or None
+    prompt: tuple[int, ...]
+    tokens: int
+    interpolation: Interpolation | None = None
+    reader: WeightReader | None = None
+    remarks: tuple[str, ...] = ()  # of the engine, when it was opened
+    llama_cpp: LlamaCpp | None = None
+
+
+def clear_cache(model: Engine) -> None:
+    """Make a model forget all prompts."""
+    del model.prompts[:-1]
+    model.crop(0)
+
+
+def never_stop(ids: tuple[int, ...]) -> bool:
+    """Drafts have their full length."""
+    return False
+
+
+def _run_decoder(name: str, setup: BenchSetup, k: int) -> Timing:
+    """One of this project's decoders."""
+    assert setup.model is not None
+    clear_cache(setup.model)
+    model: Any = CallTimer(setup.model, untimed=("prefill",))
+    ngrams: Any = None
+    if name in _WITH_NGRAMS and setup.interpolation is not None:
+        # Look-ups before the first step belong to the first tokens.
+        ngrams = CallTimer(setup.interpolation, is_active=lambda: model.first_call is not None)
+    start = DecodingRequest(setup.prompt, never_stop, setup.prompt[-HISTORY:], ngrams)
+    settings = Settings(drafts=k, max_tokens=setup.tokens)
+    began = now()
+    drafts = DECODERS[name](model, start, settings, lambda: None)
+    ended = now()
+    assert drafts.passes == 1 + model.calls
+    return Timing(
+        model.first_call - began,
+        ended - model.first_call,
+        setup.tokens,
+        drafts.passes,
+        drafts.rows,
+        model.total,
+        ngrams.total if ngrams else Clocks(),
+    )
+
+
+def _run_greedy(setup: BenchSetup) -> Timing:
+    """The most likely token, again and again: the least that one draft can cost in this engine."""
+    assert setup.model is not None
+    clear_cache(setup.model)
+    model: Any = CallTimer(setup.model, untimed=("prefill",))
+    began = now()
+    last = int(np.argmax(model.prefill(setup.prompt, lambda: None)))
+    for _ in range(setup.tokens - 1):
+        last = int(np.argmax(model.step([last], WHOLE)))
+    ended = now()
+    passes = setup.tokens
+    return Timing(model.first_call - began, ended - model.first_call, passes, passes, passes - 1, model.total)
+
+
+def _run_transformers(setup: BenchSetup, k: int, **options: Any) -> Timing:
+    """`generate` of transformers, with so many sequences in one batch."""
+    import torch
+    from transformers import GenerationConfig
+
+    token_times: list[Clocks] = []
+
+    def note_token(ids: torch.Tensor, scores: Any, **rest: Any) -> torch.Tensor:
+        if not token_times and ids.device.type == "cuda":
+            torch.cuda.synchronize()
+        token_times.append(now())
+        return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
+    network = setup.network
+    config = GenerationConfig(  # type: ignore[no-untyped-call]
+        max_new_tokens=setup.tokens, num_return_sequences=k, pad_token_id=0, use_cache=True, **options
+    )
+    ids = torch.tensor([setup.prompt], device=network.device)
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        began = now()
+        written = network.generate(
+            ids, attention_mask=torch.ones_like(ids), generation_config=config, stopping_criteria=[note_token]
+        )
+        written.cpu()
+        ended = now()
+    assert written.shape == (k, len(setup.prompt) + setup.tokens)
+    return _uncounted(began, token_times[0], ended, setup, k)
+
+
+def _run_llama_cpp(setup: BenchSetup, k: int) -> Timing:
+    """k rows of llama.cpp, one pass for a token of each."""
+    assert setup.llama_cpp is not None
+    first: list[Clocks] = []
+    began = now()
+    setup.llama_cpp.drafts(setup.prompt, k, setup.tokens, lambda: first.append(now()))
+    return _uncounted(began, first[0], now(), setup, k)
+
+
+def _uncounted(began: Clocks, first: Clocks, ended: Clocks, setup: BenchSetup, k: int) -> Timing:
+    """The timing of a library that reads k rows in each pass."""
+    tokens = setup.tokens
+    return Timing(first - began, ended - first, tokens, tokens, k * (tokens - 1))
+
+
+def _run_reading(setup: BenchSetup) -> Timing:
+    """All weights read once for each token, and nothing else."""
+    assert setup.reader is not None
+    began = now()
+    setup.reader.read()
+    first = now()
+    for _ in range(setup.tokens - 1):
+        setup.reader.read()
+    return Timing(first - began, now() - first, setup.tokens, 0, 0)
+
+
+CONTENDERS: dict[str, Callable[[BenchSetup, int], Timing]] = {
+    "superposed": lambda setup, k: _run_decoder("superposed", setup, k),
+    "rescored": lambda setup, k: _run_decoder("rescored", setup, k),
+    "greedy": lambda setup, k: _run_greedy(setup),
+    "nucleus": lambda setup, k: _run_decoder("nucleus", setup, k),
+    "beam": lambda setup, k: _run_decoder("beam", setup, k),
+    "transformers greedy": lambda setup, k: _run_transformers(setup, 1, do_sample=False),
+    "transformers nucleus": lambda setup, k: _run_transformers(setup, k, do_sample=True, top_p=_TOP_P, top_k=0),
+    "transformers beam": lambda setup, k: _run_transformers(setup, k, do_sample=False, num_beams=k),
+    LLAMA_CPP: _run_llama_cpp,
+    "reading": lambda setup, k: _run_reading(setup),
+}
+SINGLE = ("reading", "greedy", "transformers greedy")  # write one draft, whatever k
+
+
+def contender_keys(ks: Sequence[int], skipped: Sequence[str] = ()) -> list[tuple[str, int]]:
+    """All contenders by name and k; nucleus and beam begin at 2, since one row is greedy."""
+    batched = [name for name in CONTENDERS if name not in (*SINGLE, *skipped)]
+    return [(name, 1) for name in SINGLE] + [
+        (name, k) for k in ks for name in batched if k > 1 or name in ("superposed", LLAMA_CPP)
+    ]

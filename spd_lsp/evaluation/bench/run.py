@@ -1,0 +1,124 @@
+"""Measure all contenders in turn, round by round, so that disturbances hit them alike."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from spd_lsp.evaluation.bench.clocks import Clocks, Timing
+from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP, BenchSetup, contender_keys
+from spd_lsp.evaluation.bench.editors import SharedRound, time_editors
+from spd_lsp.evaluation.bench.machine import (
+    describe_machine,
+    held_bytes,
+    load_average,
+    peak_bytes,
+    reset_peak,
+    run_in_fresh_process,
+)
+from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS, time_prefixes
+from spd_lsp.evaluation.bench.setup import BenchOptions, load_llama_cpp, open_llama_cpp, prepare
+
+if TYPE_CHECKING:
+    from spd_lsp.evaluation.bench.steps import StepTimes
+
+Report = Callable[[str, int, int], None]
+Key = tuple[str, int]  # a contender's name and its k
+
+
+@dataclass(slots=True)
+class BenchResults:
+    """All measurements."""
+
+    asked: dict[str, Any]
+    machine: dict[str, str]
+    load: tuple[str, str] = ("", "")  # load average before and after
+    weights: int = 0  # bytes
+    prompt: int = 0  # tokens
+    runs: dict[Key, list[Timing]] = field(default_factory=dict)
+    prefixes: dict[str, list[Clocks]] = field(default_factory=dict)
+    bandwidth: dict[str, float] = field(default_factory=dict)  # bytes a second, by way of reading
+    steps: list[StepTimes] = field(default_factory=list)
+    served: dict[Key, list[SharedRound]] = field(default_factory=dict)
+    peaks: dict[Key, tuple[int, int]] = field(default_factory=dict)  # bytes with the model loaded, and at most
+
+
+def run_bench(options: BenchOptions, report: Report) -> BenchResults:
+    """Load everything, measure everything."""
+    setup = prepare(options, parts=("engine", "transformers", "reading"))
+    assert setup.model is not None
+    assert setup.reader is not None
+    setup.llama_cpp, llama_cpp = load_llama_cpp(setup, options)
+    results = BenchResults(
+        {
+            "model": f"random weights of shape {options.shape}" if options.shape else options.model,
+            "tokens": options.tokens,
+            "rounds": options.repeat,
+            "engine": "; ".join([type(setup.model).__name__, *setup.remarks]),
+            "llama.cpp": llama_cpp,
+        },
+        describe_machine(str(setup.model.device)),
+        weights=setup.reader.size,
+        prompt=len(setup.prompt),
+    )
+    before = load_average()
+    _run_contenders(setup, options, results, report)
+    results.prefixes = time_prefixes(setup.model, [*setup.prompt, *setup.prompt[:TYPED_TOKENS]], options.repeat)
+    if options.requests:
+        from spd_lsp.evaluation.bench.steps import time_steps
+
+        results.bandwidth, results.steps = time_steps(
+            setup.model, setup.network, setup.prompt, setup.reader.size, options.requests, options.repeat
+        )
+    if options.editors:
+        results.served = time_editors(setup, options.editors, options.repeat, report)
+    if options.memory and results.machine["device"] == "cpu":
+        _measure_memory(options, results, report)
+    results.load = (before, load_average())
+    return results
+
+
+def _run_contenders(setup: BenchSetup, options: BenchOptions, results: BenchResults, report: Report) -> None:
+    """Run every contender once a round, in an order that changes from round to round."""
+    keys = contender_keys(options.ks, [] if setup.llama_cpp else [LLAMA_CPP])
+    results.runs = {key: [] for key in keys}
+    done = 0
+    for number in range(options.repeat + 1):
+        for name, k in Random(number).sample(keys, len(keys)):
+            gc.collect()
+            gc.disable()
+            try:
+                timing = CONTENDERS[name](setup, k)
+            finally:
+                gc.enable()
+            if number:  # the first round warms up
+                results.runs[name, k].append(timing)
+            done += 1
+            report("rounds", done, len(keys) * (options.repeat + 1))
+
+
+def _measure_memory(options: BenchOptions, results: BenchResults, report: Report) -> None:
+    """The memory of each contender at its largest k, each in a process of its own."""
+    largest = max(options.ks)
+    keys = [
+        key for key in results.runs if key[0] != "reading" and (key[1] == largest or key[0].endswith("greedy"))
+    ]
+    for done, key in enumerate(keys, 1):
+        results.peaks[key] = run_in_fresh_process(memory_of, options, key)
+        report("memory", done, len(keys))
+
+
+def memory_of(options: BenchOptions, key: Key) -> tuple[int, int]:
+    """Bytes that a process holds with the model loaded, and at most while a contender runs."""
+    name, k = key
+    parts = [] if name == LLAMA_CPP else ["transformers" if name.startswith("transformers") else "engine"]
+    setup = prepare(options, parts)
+    if name == LLAMA_CPP:
+        setup.llama_cpp = open_llama_cpp(options, len(setup.prompt))
+    reset_peak()
+    held = held_bytes()
+    CONTENDERS[name](setup, k)
+    return held, peak_bytes()

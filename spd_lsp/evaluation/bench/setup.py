@@ -1,0 +1,172 @@
+"""Load what the contenders need: engines, prompt, and n-grams of this package's own code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ngram_builders.errors import UserError
+from spd_lsp.evaluation.bench.contenders import WHOLE, BenchSetup, clear_cache
+from spd_lsp.evaluation.bench.machine import WeightReader
+from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS
+
+if TYPE_CHECKING:
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
+    from spd_lsp.ngrams.interpolation import Mixture
+
+_MAX_PROMPT = 512  # tokens
+_MIN_PROMPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """What the user chose."""
+
+    folder: Path  # of the model, or of the tokenizer where the weights are random
+    model: str  # as the user named it
+    device: str
+    text: str  # its end is the prompt
+    ks: tuple[int, ...]
+    tokens: int
+    repeat: int
+    threads: int
+    memory: bool
+    editors: tuple[int, ...] = ()  # how many send requests at once
+    shape: str = ""  # of a model with random weights
+    requests: tuple[int, ...] = ()  # in one pass
+
+
+def prepare(options: BenchOptions, parts: Sequence[str]) -> BenchSetup:
+    """Load what these parts need: `engine`, `transformers`, `reading`."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+
+    tokens = ModelTokenizer(options.folder)
+    engine, network, remarks = _load_engines(options, parts)
+    if "torch" in sys.modules:  # some engines run without it and use less memory
+        sys.modules["torch"].set_num_threads(options.threads)
+    reserved = options.tokens + TYPED_TOKENS
+    limit = (engine.max_positions if engine else _MAX_PROMPT + reserved) - reserved
+    vocabulary = len(network.get_input_embeddings().weight) if options.shape else tokens.vocab_size
+    prompt = [i % vocabulary for i in tokens.encode(options.text)[-min(_MAX_PROMPT, limit) :]]
+    if len(prompt) < _MIN_PROMPT:
+        raise UserError(
+            f"the prompt has {len(prompt)} tokens, at least {_MIN_PROMPT} are needed; name a longer file"
+        )
+    reader = None
+    if network is not None and "reading" in parts:
+        reader = WeightReader(weight_bytes(network), str(network.device))
+    ngrams = _own_ngrams(options, tokens, vocabulary)
+    return BenchSetup(engine, network, tuple(prompt), options.tokens, ngrams, reader, tuple(remarks))
+
+
+def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any, list[str]]:
+    """This project's engine, transformers' network, and the engine's remarks."""
+    if options.shape:
+        from spd_lsp.evaluation.bench.random_model import random_model
+
+        return random_model(options.shape, options.device)
+    from spd_lsp.models.load import load
+
+    remarks: list[str] = []
+    engine = load(options.folder, options.device, remarks.append) if "engine" in parts else None
+    network = (
+        _load_transformers(options, str(engine.device) if engine else "cpu") if "transformers" in parts else None
+    )
+    return engine, network, remarks[1:]
+
+
+def _load_transformers(options: BenchOptions, device: str) -> Any:
+    """The model in transformers, with weights of its own in the engine's precision."""
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers.utils import logging
+
+    from spd_lsp.models.checkpoint.model_config import read_config
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    if device.startswith("cuda") and not torch.cuda.is_bf16_supported():
+        dtype = torch.float16
+    network: Any = AutoModelForCausalLM.from_pretrained(
+        options.folder,
+        config=read_config(options.folder),
+        dtype=dtype,
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+    )
+    network.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]  # no token ends a text
+    return network.to(device).eval()
+
+
+def weight_bytes(network: Any) -> int:
+    """Bytes of weights that one token needs: all but input embeddings that are used for nothing else."""
+    weights = {id(one): one for one in network.parameters()}
+    inputs, outputs = network.get_input_embeddings(), network.get_output_embeddings()
+    if outputs is None or inputs.weight is not outputs.weight:
+        weights.pop(id(inputs.weight), None)
+    return sum(one.numel() * one.element_size() for one in weights.values())
+
+
+def _own_ngrams(options: BenchOptions, tokens: ModelTokenizer, vocabulary: int) -> Mixture:
+    """N-grams of this package's own code, with the model's built-in tables."""
+    from ngram_builders.ngrams import ORDERS, count_streams, stream
+    from ngram_builders.table.reader import Table
+    from ngram_builders.table.writer import build_columns
+    from spd_lsp.models.checkpoint.hub import built_in_domains
+    from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
+
+    sources = sorted(Path(__file__).parents[2].rglob("*.py"))
+    encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sources])
+    streams = [
+        stream(np.array(ids, dtype=np.int64) % vocabulary, tokens.end_of_text % vocabulary) for ids in encoded
+    ]
+    counts = count_streams(streams, orders=ORDERS, vocab_size=vocabulary)
+    built_in = {} if options.shape else built_in_domains(options.folder)
+    tables = [Table.open(path, tokens.fingerprint) for path in built_in.values()]
+    pools = [[build_columns(counts, vocabulary)], *([table.columns] for table in tables)]
+    return Mixture(pools, [1 - BUILT_IN_WEIGHT, *(BUILT_IN_WEIGHT for _ in tables)])
+
+
+def load_llama_cpp(setup: BenchSetup, options: BenchOptions) -> tuple[LlamaCpp | None, str]:
+    """llama.cpp, where it is installed and predicts what the engine predicts; and a line for the report."""
+    from spd_lsp.evaluation.bench.gguf_file import Unsupported
+
+    assert setup.model is not None
+    if options.shape or str(setup.model.device) != "cpu":
+        return None, "skipped: compared on a CPU with a stored model only"
+    try:
+        model = open_llama_cpp(options, len(setup.prompt))
+    except Unsupported as error:
+        return None, f"skipped: {error}"
+    theirs = model.drafts(setup.prompt, 1, setup.tokens, lambda: None)[0].tolist()
+    same = [a == b for a, b in zip(theirs, _greedy_ids(setup), strict=True)]
+    agreeing = same.index(False) if False in same else len(same)
+    if not agreeing:
+        return None, "skipped: its first token differs from this engine's"
+    return model, f"{model}; its greedy draft is this engine's for {agreeing} of {len(same)} tokens"
+
+
+def open_llama_cpp(options: BenchOptions, prompt_tokens: int) -> LlamaCpp:
+    """The model in llama.cpp, with space for the prompt and all drafts."""
+    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp as Opened
+
+    rows = max(options.ks)
+    return Opened(options.folder, rows, prompt_tokens + rows * options.tokens, options.threads)
+
+
+def _greedy_ids(setup: BenchSetup) -> list[int]:
+    """The engine's greedy draft."""
+    assert setup.model is not None
+    clear_cache(setup.model)
+    ids = [int(np.argmax(setup.model.prefill(setup.prompt, lambda: None)))]
+    while len(ids) < setup.tokens:
+        ids.append(int(np.argmax(setup.model.step(ids[-1:], WHOLE))))
+    return ids

@@ -36,6 +36,7 @@ def walk_only(monkeypatch: pytest.MonkeyPatch, coordinates: tuple[Coordinate, ..
     monkeypatch.setattr("spd_lsp.evaluation.coordinate_descent.descend.__defaults__", (coordinates, 1))
 
 
+@pytest.mark.slow
 def test_the_grid_is_walked_written_down_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ def rows_used(data: Path) -> list[list[float]]:
     return mixture.order_weights.tolist()
 
 
+@pytest.mark.slow
 def test_what_is_fitted_serves_completions_until_it_is_undone(data: Path) -> None:
     assert rows_used(data) == expand_order_weights(ORDER_WEIGHTS).tolist()
     told = run(data, "ngrams", "tune", "mine")

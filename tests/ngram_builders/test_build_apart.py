@@ -65,6 +65,7 @@ def not_to_be_written(*folders: Path) -> Iterator[None]:
             folder.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_small_files_are_counted_in_little_memory(tmp_path: Path) -> None:
     for number in range(100):
         folder = tmp_path / "repo" / str(number)

@@ -35,6 +35,7 @@ def run(*arguments: object) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

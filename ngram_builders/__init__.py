@@ -1,1 +1,1 @@
-"""N-gram tables of tokenised code: count, write, open, look up. Numbers in, numbers out; knows no model."""
+"""N-gram tables of tokenized code: count, write, open, look up. Numbers in, numbers out; knows no model."""

@@ -1,8 +1,8 @@
 """Repositories and corpora -> a domain's table, counted in tasks that datatrove spreads over workers and machines.
 
-The table is the one that `build` makes of the same input. What the tasks do is in `stages`, where they run in
-`clusters`. The folder that they share is named after input and settings: the same command goes on where it was
-stopped, and another one has nothing to do with what is there.
+The table is the one that `ngram_builders.build` makes of the same input. `stages` has what the tasks do,
+`executors` where they run. Their shared folder is named after input and options: the same command continues where
+it was stopped, and another one has nothing to do with what is there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 
 import msgpack  # type: ignore[import-untyped]
 
-from ngram_builders.build import Summary, default_name, nothing_found
-from ngram_builders.distributed.executors import EXECUTORS, Cluster, Report, run
-from ngram_builders.distributed.readers import PACKED, is_corpus
-from ngram_builders.distributed.stages import STAGES, TABLE, Encode, Plan, facts_of, prepare
+from ngram_builders.build import BuildSummary, default_name, min_count_by_order, no_sources
+from ngram_builders.counting.tokenize import Encode, Report
+from ngram_builders.distributed.executors import Cluster, run_stages
+from ngram_builders.distributed.readers import EXPANSION, is_corpus
+from ngram_builders.distributed.stages import STAGES, TABLE, Plan, prepare, read_results
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.domains import check_name
@@ -31,16 +32,14 @@ from ngram_builders.sources.discovery import survey
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-_FORMAT = 4  # of what lies in a shared folder
-_SHARD_BYTES = (
-    64_000_000  # of text a task, about 17 M tokens; the larger, the fewer n-grams stand in several shards
-)
-FEWEST_SHARDS = 16  # small inputs too are spread over workers
+_FORMAT = 5  # of what lies in a shared folder
+_SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fewer n-grams of each other
+MIN_SHARDS = 16  # small inputs too are spread over workers
 _PART_BYTES = 64_000_000  # of text whose n-grams of one order are merged in one task
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class InputFile:
     """A file to count, in a certain state."""
 
     path: str
@@ -48,28 +47,20 @@ class Input:
     mtime_ns: int
 
     @property
-    def weight(self) -> int:
+    def text_bytes(self) -> int:
         """About how many bytes of text it holds."""
-        return self.size * next((times for end, times in PACKED.items() if self.path.endswith(end)), 1)
+        return self.size * next((times for end, times in EXPANSION.items() if self.path.endswith(end)), 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class StageCost:
     """What a stage took."""
 
     stage: str
     tasks: int
-    cpu: float  # seconds, of all tasks
-    peak: int  # bytes, of the largest worker
-    written: int  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a build made; without a summary another machine makes the table."""
-
-    summary: Summary | None
-    costs: tuple[Cost, ...]
+    cpu_seconds: float  # of all tasks
+    peak_bytes: int  # of the largest worker
+    written_bytes: int
 
 
 def build(
@@ -87,150 +78,146 @@ def build(
     model: str = "",
     report: Report = lambda stage, done, total: None,
     cluster: Cluster | None = None,
-) -> Outcome:
-    """Count folders and files of rows, and install the table: byte for byte the one that `build.build` makes.
+) -> tuple[BuildSummary | None, list[StageCost]]:
+    """Count folders and corpus files, and install the table: byte for byte the one of the local build.
 
-    make_encode is called once in each task that encodes, and is brought there by its name: a function of a module,
-    or a `functools.partial` of one. Roots may be patterns of file names.
+    make_encode is called once in each task that encodes, and is found there by its name: a function of a module,
+    or a `functools.partial` of one. Roots may be patterns of file names. Without a summary, another machine makes
+    the table.
     """
     started = time.perf_counter()
     cluster = cluster or Cluster()
-    if cluster.executor not in EXECUTORS:
-        raise UserError(f"expected one of {', '.join(EXECUTORS)}, found {cluster.executor!r}; choose one of those")
-    folders, rows = _told_apart(roots)
-    inputs, left_out = gather(folders, rows, language, report)
+    folders, corpus = _split_roots(roots)
+    inputs, skipped = _list_inputs(folders, corpus, language, report)
     if not inputs:
-        raise nothing_found(roots, left_out)
-    name = _name_of(domain, folders, registry, model, fingerprint)
+        raise no_sources(roots, skipped)
+    name = _choose_name(domain, folders, registry, model, fingerprint)
     orders = check_orders(orders)
-    least = min_count if isinstance(min_count, Mapping) else dict.fromkeys(orders, min_count)
+    counts = min_count_by_order(orders, min_count)
     recipe = {
         "engine": "datatrove",
         "orders": list(orders),
-        "min_count": [least.get(order, 1) for order in orders],
+        "min_count": list(counts.values()),
         "language": language,
         "model": model,
         "rows": [os.path.abspath(root) for root in roots if root not in folders],  # noqa: PTH100, patterns too
     }
-    size = sum(one.weight for one in inputs)
+    size = sum(file.text_bytes for file in inputs)
     plan = Plan(
-        shards=min(len(inputs), max(FEWEST_SHARDS, -(-size // _SHARD_BYTES))),
+        shards=min(len(inputs), max(MIN_SHARDS, -(-size // _SHARD_BYTES))),
         parts=1 << (size // _PART_BYTES).bit_length(),
         orders=orders,
-        min_count={order: least.get(order, 1) for order in orders},
+        min_count=counts,
         vocab_size=vocab_size,
         end_of_text=end_of_text,
         fingerprint=fingerprint,
         language=language,
     )
-    work = (cluster.folder or registry.domain_folder(name)).resolve() / f"{name}-{digest(plan, inputs)}.counting"
-    prepare(work, plan, cut(inputs, plan.shards))
-    if not run(work, plan, cluster, make_encode, report):
-        return Outcome(None, ())
-    costs = tuple(_cost(work, plan, stage) for stage in STAGES)
-    perplexity = facts_of(work, "table")[0]["perplexity"]
-    masked = sum(facts["masked"] for facts in facts_of(work, "counts"))
-    for facts in [*facts_of(work, "digests"), *facts_of(work, "counts")]:
-        left_out.update(facts["left_out"])
-    made = registry.install(name, lambda scratch: adopt(work / TABLE, scratch), roots=folders, recipe=recipe)
-    for old in (
-        work,
-        *registry.domain_folder(name).glob("*.counting"),
-    ):  # what earlier runs left in the domain's folder too
+    home = registry.domain_folder(name)
+    work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
+    prepare(work, plan, split_into_shards(inputs, plan.shards))
+    if not run_stages(work, plan, cluster, make_encode, report):
+        return None, []
+    costs = [_measure_cost(work, stage) for stage in STAGES]
+    results = {stage: read_results(work, stage) for stage in STAGES}
+    for result in (*results["digests"], *results["counts"]):
+        skipped.update(result["skipped"])
+    made = registry.install(name, lambda scratch: _link_table(work / TABLE, scratch), roots=folders, recipe=recipe)
+    for old in (work, *home.glob("*.counting")):  # and what earlier runs left in the domain's folder
         shutil.rmtree(old, ignore_errors=True)
-    return Outcome(
-        Summary(
-            domain=made.name,
-            files=made.files,
-            tokens=made.tokens,
-            ngrams=made.ngrams,
-            bytes=made.size,
-            seconds=time.perf_counter() - started,
-            left_out=dict(sorted(left_out.items())),
-            path=made.path,
-            masked=masked,
-            perplexity=perplexity,
-        ),
-        costs,
+    summary = BuildSummary(
+        domain=made.name,
+        files=made.files,
+        tokens=made.tokens,
+        ngrams=made.ngrams,
+        bytes=made.size,
+        seconds=time.perf_counter() - started,
+        skipped=dict(sorted(skipped.items())),
+        path=made.path,
+        masked=sum(result["masked"] for result in results["counts"]),
+        perplexity=results["table"][0]["perplexity"],
     )
+    return summary, costs
 
 
-def _told_apart(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Folders of sources, and files of rows, patterns resolved."""
+def _split_roots(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Split roots into folders of sources and corpus files, and resolve patterns."""
     folders: list[Path] = []
-    rows: set[Path] = set()
+    corpus: set[Path] = set()
     for root in roots:
-        found = [root] if root.exists() else [Path(path) for path in glob(str(root), recursive=True)]  # noqa: PTH207
-        files = [path for path in found if is_corpus(path.name) and path.is_file()]
-        if found == [root] and root.is_dir():
+        paths = [root] if root.exists() else [Path(path) for path in glob(str(root), recursive=True)]  # noqa: PTH207
+        files = [path for path in paths if is_corpus(path.name) and path.is_file()]
+        if root.is_dir():
             folders.append(root)
         elif files:
-            rows.update(path.resolve() for path in files)
+            corpus.update(path.resolve() for path in files)
         else:
             raise UserError(
-                f"expected a folder of sources or files of rows ({', '.join(PACKED)}), found neither at {root}; "
+                f"{root} is neither a folder of sources nor a corpus file ({', '.join(EXPANSION)}); "
                 "name a folder, files, or a quoted pattern such as 'corpus/*.jsonl.gz'"
             )
-    return folders, sorted(rows)
+    return folders, sorted(corpus)
 
 
-def gather(
-    folders: Sequence[Path], rows: Sequence[Path], language: str | None, report: Report
-) -> tuple[list[Input], Counter[str]]:
-    """All files to count in a stable order, and how many others there are for each reason."""
+def _list_inputs(
+    folders: Sequence[Path], corpus: Sequence[Path], language: str | None, report: Report
+) -> tuple[list[InputFile], Counter[str]]:
+    """List all files to count in a stable order, and count the skipped ones by reason."""
     report("survey", 0, 1)
     surveyed = survey(*folders, language=language)
-    inputs = [Input(found.path, found.size, found.mtime_ns) for found in surveyed.files]
-    inputs += [Input(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in rows]
+    inputs = [InputFile(file.path, file.size, file.mtime_ns) for file in surveyed.files]
+    inputs += [InputFile(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in corpus]
     report("survey", 1, 1)
     return inputs, surveyed.count_skipped()
 
 
-def _name_of(domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str) -> str:
-    """The domain's name; without one, the first folder's."""
+def _choose_name(
+    domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str
+) -> str:
+    """Return the domain's name; by default the first folder's."""
     if domain is not None:
         return check_name(domain)
     if not folders:
-        raise UserError("expected a name for the table of a corpus, found none; give one with --domain")
+        raise UserError("the table of a corpus needs a name; give one with --domain")
     return default_name(folders, registry, model, fingerprint)
 
 
-def digest(plan: Plan, inputs: Sequence[Input]) -> str:
-    """What stands for an input in this state and what is asked of it."""
-    state = hashlib.blake2b(msgpack.packb([_FORMAT, asdict(plan)]), digest_size=8)
-    for one in inputs:
-        state.update(b"%b\0%d %d\0" % (os.fsencode(one.path), one.size, one.mtime_ns))
-    return state.hexdigest()
+def input_digest(plan: Plan, inputs: Sequence[InputFile]) -> str:
+    """Return a digest of the files in their state and of the options."""
+    digest = hashlib.blake2b(msgpack.packb([_FORMAT, asdict(plan)]), digest_size=8)
+    for file in inputs:
+        digest.update(b"%b\0%d %d\0" % (os.fsencode(file.path), file.size, file.mtime_ns))
+    return digest.hexdigest()
 
 
-def cut(inputs: Sequence[Input], shards: int) -> list[list[str]]:
-    """The paths in shards of like size, neighbours together. No file is cut, so large corpora are many files."""
-    whole = sum(one.weight for one in inputs) or 1
-    cuts: list[list[str]] = [[] for _ in range(shards)]
+def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str]]:
+    """Split the paths into shards of similar size, neighbours together. Files are not cut."""
+    total = sum(file.text_bytes for file in inputs) or 1
+    paths: list[list[str]] = [[] for _ in range(shards)]
     before = 0
-    for one in inputs:
-        cuts[min(shards - 1, (before + one.weight // 2) * shards // whole)].append(one.path)
-        before += one.weight
-    return cuts
+    for file in inputs:
+        paths[min(shards - 1, (before + file.text_bytes // 2) * shards // total)].append(file.path)
+        before += file.text_bytes
+    return paths
 
 
-def _cost(work: Path, plan: Plan, stage: str) -> Cost:
-    """What a finished stage took."""
-    facts = facts_of(work, stage)
+def _measure_cost(work: Path, stage: str) -> StageCost:
+    """Add up what a finished stage took."""
+    results = read_results(work, stage)
     files = [work / TABLE] if stage == STAGES[-1] else (work / stage).iterdir()
-    return Cost(
+    return StageCost(
         stage=stage,
-        tasks=plan.tasks(stage),
-        cpu=sum(one["cpu"] for one in facts),
-        peak=max(one["peak"] for one in facts),
-        written=sum(file.stat().st_size for file in files),
+        tasks=len(results),
+        cpu_seconds=sum(result["cpu"] for result in results),
+        peak_bytes=max(result["peak"] for result in results),
+        written_bytes=sum(file.stat().st_size for file in files),
     )
 
 
-def adopt(table: Path, scratch: Path) -> TableSummary:
-    """Give a finished table the registry's name for it, without copying where the two are on one disk."""
+def _link_table(table: Path, path: Path) -> TableSummary:
+    """Link a finished table to a path of the registry, or copy it where the two are on different disks."""
     try:
-        os.link(table, scratch)
+        os.link(table, path)
     except OSError:
-        shutil.copyfile(table, scratch)
-    return Table.open(scratch).summary
+        shutil.copyfile(table, path)
+    return Table.open(path).summary

@@ -1,8 +1,7 @@
-"""Files of a corpus -> documents: one source each, or one a row in JSONL and Parquet. Knows nothing of counting.
+"""Corpus files -> documents: one per source file, or one per row in JSONL and Parquet. Knows nothing of counting.
 
-Rows are read by datatrove's readers; their text is the field `text`, and the field `path`, where there is one,
-tells the language, and whether it is source at all. Its content is judged as that of a repository's file: secrets,
-generated, minified, too large.
+datatrove's readers read the rows; a row's text is the field `text`, and the field `path`, where there is one,
+gives the language. The same checks as for a repository's files apply: secrets, generated, minified, too large.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ngram_builders.counting.tokenize import digest_of
+from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import NOT_SOURCE, OTHER_LANGUAGE
 from ngram_builders.sources.filters import (
@@ -23,60 +22,60 @@ from ngram_builders.sources.filters import (
 )
 from ngram_builders.sources.language_ids import language_of, related_languages
 
-# End of a file's name -> how many bytes of text a byte of it holds, about; it only serves to cut even shards.
-PACKED = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}
+# File name ending -> about how many bytes of text a byte holds; only used to cut even shards.
+EXPANSION = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}
 
 
-class Document(NamedTuple):
-    """A text as an editor holds it, or why it does not count."""
+class CorpusDocument(NamedTuple):
+    """A text as an editor holds it, or why it is skipped."""
 
     text: str
     language: str | None
-    fault: str | None
+    skip_reason: str | None
     digest: bytes = b""  # of the text, 16 bytes
 
 
 def is_corpus(path: str) -> bool:
     """Whether a file holds documents in rows."""
-    return path.endswith(tuple(PACKED))
+    return path.endswith(tuple(EXPANSION))
 
 
-def documents(paths: Iterable[str], language: str | None) -> Iterator[Document]:
-    """The documents of these files, in order, those that do not count included.
+def read_documents(paths: Iterable[str], language: str | None) -> Iterator[CorpusDocument]:
+    """Read the documents of these files, in order, skipped ones included.
 
-    With a language, rows of another one do not count, and rows that tell none are taken to be in it.
+    With a language, rows of other languages are skipped, and rows that name none are taken to be in it.
     """
     for path in paths:
         if is_corpus(path):
-            yield from rows(path, language)
+            yield from _read_rows(path, language)
         else:
-            yield source(path)
+            yield _read_source(path)
 
 
-def source(path: str) -> Document:
-    """The document that a file of source is."""
+def _read_source(path: str) -> CorpusDocument:
+    """Read a source file."""
     language = language_of(path)
     try:
-        return judged(read_file(path), language)
-    except NotSource as unfit:
-        return Document("", language, str(unfit))
+        return _make_document(read_file(path), language)
+    except NotSource as reason:
+        return CorpusDocument("", language, str(reason))
     except OSError:
-        return Document("", language, UNREADABLE)
+        return CorpusDocument("", language, UNREADABLE)
 
 
-def rows(path: str, language: str | None) -> Iterator[Document]:
-    """The documents of one file of rows; datatrove passes over rows that are no JSON or have no text."""
+def _read_rows(path: str, language: str | None) -> Iterator[CorpusDocument]:
+    """Read a file of rows; datatrove passes over rows that are no JSON or have no text."""
     wanted = None if language is None else related_languages(language)
     try:
-        for row in reader(path).read_files_shard([path.lstrip("/")]):
+        for row in _open_reader(path).read_files_shard([path.lstrip("/")]):
             name = row.metadata.get("path")
-            found = language_of(name) if isinstance(name, str) else language
-            if isinstance(name, str) and found is None:
-                yield Document("", None, NOT_SOURCE)
-            elif wanted is not None and found not in wanted:
-                yield Document("", found, OTHER_LANGUAGE)
+            row_language = language_of(name) if isinstance(name, str) else language
+            if isinstance(name, str) and row_language is None:
+                yield CorpusDocument("", None, NOT_SOURCE)
+            elif wanted is not None and row_language not in wanted:
+                yield CorpusDocument("", row_language, OTHER_LANGUAGE)
             else:
-                yield judged(row.text.encode() if isinstance(row.text, str) else b"", found)
+                yield _make_document(row.text.encode() if isinstance(row.text, str) else b"", row_language)
     except UserError:
         raise
     except Exception as error:  # readers raise whatever their libraries do
@@ -85,16 +84,16 @@ def rows(path: str, language: str | None) -> Iterator[Document]:
         ) from error
 
 
-def judged(data: bytes, language: str | None) -> Document:
-    """A document with these bytes."""
+def _make_document(data: bytes, language: str | None) -> CorpusDocument:
+    """Check and decode these bytes."""
     if len(data) > MAX_SOURCE_BYTES:
-        return Document("", language, TOO_LARGE)
-    text, fault = decode_source(data)
-    return Document(text, language, fault, digest_of(data if fault else text.encode()))
+        return CorpusDocument("", language, TOO_LARGE)
+    text, reason = decode_source(data)
+    return CorpusDocument(text, language, reason, text_digest(data if reason else text.encode()))
 
 
-def reader(path: str) -> Any:
-    """datatrove's reader for such a file."""
+def _open_reader(path: str) -> Any:
+    """Return datatrove's reader for such a file."""
     from datatrove.pipeline.readers import JsonlReader, ParquetReader
 
     try:

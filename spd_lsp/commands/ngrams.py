@@ -193,10 +193,10 @@ def export_domain(settings: Settings, name: str, file: Path, replace: bool, name
 
 def _describe_readers(domain: Domain, names_files: bool) -> Iterator[str]:
     """What someone can make of an exported table."""
-    from ngram_builders.counting.token_cache import read_contents
+    from ngram_builders.counting.token_cache import read_indexed_files
     from ngram_builders.sources.discovery import display_path
 
-    contents = read_contents(domain.path.parent, domain.path.name, domain.fingerprint)
+    contents = read_indexed_files(domain.path.parent, domain.path.name, domain.fingerprint)
     least = domain.recipe.get("min_files") or 1
     one = domain.files == 1
     share = f"what at least {least} files say" if least > 1 else f"most of {'its' if one else 'their'} code"

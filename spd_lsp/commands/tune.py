@@ -141,10 +141,10 @@ def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> FitR
 
 def _read_streams(domain: Domain, tokens: ModelTokenizer) -> Iterator[npt.NDArray[np.int64]]:
     """The token streams that a table was built from, in the order of their digests, which mixes the files."""
-    from ngram_builders.counting.token_cache import read_contents
+    from ngram_builders.counting.token_cache import read_indexed_files
     from ngram_builders.ngrams import stream
 
-    contents = read_contents(domain.path.parent, domain.path.name, tokens.fingerprint)
+    contents = read_indexed_files(domain.path.parent, domain.path.name, tokens.fingerprint)
     for digest in sorted({digest for _, _, digest in contents.files.values()}) if contents else []:
         ids = contents.ids(digest) if contents else None
         if ids is not None:

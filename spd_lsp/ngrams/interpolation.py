@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ngram_builders.arrays import Floats, Ids
-from ngram_builders.counting.token_cache import read_contents
+from ngram_builders.counting.token_cache import read_indexed_files
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain
@@ -231,7 +231,7 @@ class Domains:
         if self.live is None:
             return ()
         return self.live.columns(
-            domain, lambda: read_contents(domain.path.parent, domain.path.name, self.fingerprint)
+            domain, lambda: read_indexed_files(domain.path.parent, domain.path.name, self.fingerprint)
         )
 
     def run_idle_work(self, seconds: float) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ngram_builders.counting.token_cache import FILE, Store, read_contents
+from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, read_indexed_files
 from ngram_builders.ngrams import ORDER_SHIFT, hash_contexts, token_bits
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
@@ -44,7 +44,7 @@ def data(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     told = run(folder, "build-ngrams", str(shop), "--domain", "shop")
     number = 3 * len(lines()) + private_key().count("\n") + 1
-    assert f"masked: {number} lines that hold what looks like a secret\n" in told
+    assert f"masked: {number} lines that look like secrets\n" in told
     run(folder, "ngrams", "export", "shop", str(folder / "shop.ngt"))
     return folder
 
@@ -94,8 +94,10 @@ def walks(table: Table, tokens: ModelTokenizer) -> Iterator[tuple[int, ...]]:
 def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
     tokens = ModelTokenizer(STARTER)
     home = Registry(data).find("shop").path.parent
-    with Store(home / FILE, tokens.fingerprint) as store:
-        texts = [tokens.bytes_of(ids.tolist()).decode() for ids in store.ids(list(store.known())).values()]
+    with TokenCache(home / CACHE_FILE, tokens.fingerprint) as cache:
+        texts = [
+            tokens.bytes_of(ids.tolist()).decode() for ids in cache.load_ids(list(cache.token_counts())).values()
+        ]
     assert len(texts) == 4 and all("def connect(url)" in text for text in texts)
     assert not [piece for piece in pieces() if any(piece in text for text in texts)]
 
@@ -136,20 +138,20 @@ def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back
 
 def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop: Path, tmp_path: Path) -> None:
     run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
-    file = Registry(tmp_path).find("shop").path.parent / FILE
-    for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "other lines were masked")):
+    file = Registry(tmp_path).find("shop").path.parent / CACHE_FILE
+    for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "masked by other rules")):
         with sqlite3.connect(file) as base:
             base.execute(f"PRAGMA {pragma}")
         base.close()
         domain = Registry(tmp_path).find("shop")
-        contents = read_contents(file.parent, domain.path.name, domain.fingerprint)
+        contents = read_indexed_files(file.parent, domain.path.name, domain.fingerprint)
         assert contents is not None and contents.is_old, "a server has it built anew in the background"
         assert "first run: spd-lsp ngrams rebuild shop" in run(
             tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
         )
         again = run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
-        assert f"note: expected the tokens of earlier builds in {file}, found" in again
-        assert told in again and "began a new file" in again
+        assert f"note: cannot use the cached tokens in {file}: " in again
+        assert told in again and "started a new cache" in again
     assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from ngram_builders.counting.external_merge import Counter as TokenCounter
+from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.ngrams import ORDERS, Run, count_streams, hash_contexts, other, token_bits
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.writer import write_table
@@ -86,7 +86,7 @@ def write_texts(
     **options: int,
 ) -> TableSummary:
     """A table of these documents, written as a build writes it."""
-    counter = TokenCounter(path.parent, orders=orders, vocab_size=vocab_size, **options)
+    counter = NgramCounter(path.parent, orders=orders, vocab_size=vocab_size, **options)
     counter.add(arrays(texts))
     return write_table(
         path,

@@ -19,13 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.build import Summary, build, default_name, preview
-from ngram_builders.counting import external_merge as spill
-from ngram_builders.counting import pipeline as counting
-from ngram_builders.counting import tokenize as reading
-from ngram_builders.counting.token_cache import FILE, Store
+from ngram_builders.build import BuildSummary, build, default_name
+from ngram_builders.counting import external_merge, pipeline, tokenize
+from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import count_streams, stream
+from ngram_builders.preview import preview
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
@@ -41,7 +40,7 @@ def encode(texts: Sequence[str]) -> list[list[int]]:
     return [list(text.encode()) for text in texts]
 
 
-def run(registry: Registry, *roots: Path, domain: str | None = None, **options: Any) -> Summary:
+def run(registry: Registry, *roots: Path, domain: str | None = None, **options: Any) -> BuildSummary:
     encoder = options.pop("encode", encode)
     return build(roots, domain, encoder, registry=registry, **{**OPTIONS, **options})
 
@@ -71,7 +70,7 @@ def repo(tmp_path: Path) -> Path:
 @pytest.fixture
 def settled() -> Iterator[None]:
     """As if the files had been written long ago."""
-    with patch.object(reading, "SETTLED", -(10**18)):
+    with patch.object(tokenize, "SETTLED_NS", -(10**18)):
         yield
 
 
@@ -89,7 +88,7 @@ def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry
     assert summary.files == domain.files == 3
     assert summary.tokens == len(TEXT) + len("package main\n") + len("x = 1\n") + 3
     assert summary.encoded == summary.tokens - 3
-    assert summary.left_out == {"duplicate": 1, "not source code": 1, "secret": 1}
+    assert summary.skipped == {"duplicate": 1, "not source code": 1, "secret": 1}
     assert summary.changed
     assert domain.languages == ("go", "python")
     assert domain.roots == (repo.resolve(),)
@@ -155,17 +154,17 @@ def test_counts_that_do_not_fit_into_memory_give_the_same_bytes(
     registry: Registry, repo: Path, tmp_path: Path, memory: int
 ) -> None:
     expected = fresh_bytes(tmp_path, repo)
-    with patch.object(counting, "MEMORY", memory), patch.object(counting, "BLOCK", 10):
+    with patch.object(pipeline, "MAX_HELD_BYTES", memory), patch.object(pipeline, "BLOCK_TOKENS", 10):
         summary = run(registry, repo)
     assert summary.path.read_bytes() == expected
-    assert {file.name for file in summary.path.parent.iterdir()} >= {summary.path.name, FILE}
+    assert {file.name for file in summary.path.parent.iterdir()} >= {summary.path.name, CACHE_FILE}
     assert not [file for file in summary.path.parent.iterdir() if "spill" in file.name or "tmp" in file.name]
 
 
 def test_one_language_can_be_chosen(registry: Registry, repo: Path) -> None:
     summary = run(registry, repo, language="go")
     assert summary.files == 1
-    assert summary.left_out["other language"] == 3
+    assert summary.skipped["other language"] == 3
     assert registry.find("repo").languages == ("go",)
     assert registry.find("repo").recipe["language"] == "go"
 
@@ -221,8 +220,8 @@ def test_files_are_counted_alike_in_pieces(repo: Path, tmp_path: Path, monkeypat
     for number in range(30):
         (repo / f"n{number}.py").write_text("".join(f"v{i % 7} = {number * i % 11}\n" for i in range(40)))
     whole = fresh_bytes(tmp_path, repo, min_files=2)
-    monkeypatch.setattr(spill.merged, "__defaults__", (300,))
-    with patch.object(counting, "MEMORY", 20_000), patch.object(counting, "BLOCK", 500):
+    monkeypatch.setattr(external_merge.merge_in_pieces, "__defaults__", (300,))
+    with patch.object(pipeline, "MAX_HELD_BYTES", 20_000), patch.object(pipeline, "BLOCK_TOKENS", 500):
         assert fresh_bytes(tmp_path, repo, min_files=2) == whole
 
 
@@ -240,7 +239,7 @@ def test_after_any_edits_the_table_is_the_one_of_a_fresh_build(
     (repo / "c").mkdir(parents=True)
     (repo / "kept.py").write_text("abba ab\n" * 5)
     share = data.draw(st.sampled_from([0.2, 100.0]), "share of the tokens that may change")
-    with patch.object(counting, "CHANGED", share):
+    with patch.object(pipeline, "MAX_CHANGED_SHARE", share):
         for edits in steps:
             for name, text in edits:
                 if text is None:
@@ -256,7 +255,7 @@ def test_a_small_change_is_added_to_the_table_of_before(registry: Registry, repo
     run(registry, repo)
     (repo / "new.py").write_text("import os, sys\n")
     (repo / "bom.py").unlink()
-    with patch.object(counting, "apply_change", wraps=counting.apply_change) as changing:
+    with patch.object(pipeline, "apply_change", wraps=pipeline.apply_change) as changing:
         summary = run(registry, repo)
     assert changing.call_count == 1
     assert summary.changed
@@ -265,15 +264,15 @@ def test_a_small_change_is_added_to_the_table_of_before(registry: Registry, repo
 
 
 @pytest.mark.usefixtures("settled")
-def test_nothing_new_means_nothing_is_read_tokenised_or_written(registry: Registry, repo: Path) -> None:
+def test_nothing_new_means_nothing_is_read_tokenized_or_written(registry: Registry, repo: Path) -> None:
     first = run(registry, repo)
     before = first.path.stat()
-    with patch.object(reading, "read", never):
+    with patch.object(tokenize, "read_file", never):
         second = run(registry, repo, encode=never)
     assert not second.changed
     assert second.reused == 4
     assert (second.path, second.path.stat()) == (first.path, before)
-    assert (second.files, second.tokens, second.left_out) == (first.files, first.tokens, first.left_out)
+    assert (second.files, second.tokens, second.skipped) == (first.files, first.tokens, first.skipped)
 
 
 def test_files_written_just_now_are_read_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
@@ -288,15 +287,15 @@ def test_files_written_just_now_are_read_again(registry: Registry, repo: Path, t
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_renamed_or_touched_file_is_not_tokenised_again(registry: Registry, repo: Path) -> None:
+def test_a_renamed_or_touched_file_is_not_tokenized_again(registry: Registry, repo: Path) -> None:
     first = run(registry, repo)
     (repo / "src" / "b.go").rename(repo / "src" / "c.go")
     os.utime(repo / "src" / "a.py", ns=(1, 1))
     second = run(registry, repo, encode=never)
     assert second.path == first.path
     assert not second.changed
-    with Store(first.path.parent / FILE, "bytes") as store:
-        recorded = {Path(d.path).name: d.mtime_ns for d in store.contents(first.path.name)}
+    with TokenCache(first.path.parent / CACHE_FILE, "bytes") as cache:
+        recorded = {Path(d.path).name: d.mtime_ns for d in cache.indexed_files(first.path.name)}
     assert recorded.keys() == {"a.py", "bom.py", "c.go", "copy.py"}
     assert recorded["a.py"] == 1
 
@@ -306,17 +305,17 @@ def test_one_of_two_copies_can_go(registry: Registry, repo: Path) -> None:
     (repo / "copy.py").unlink()
     second = run(registry, repo)
     assert second.path == first.path
-    assert "duplicate" not in second.left_out
+    assert "duplicate" not in second.skipped
 
 
 def test_deleted_code_is_forgotten(registry: Registry, repo: Path) -> None:
     home = run(registry, repo).path.parent
     (repo / "src" / "b.go").unlink()
     run(registry, repo)
-    with Store(home / FILE, "bytes") as store:
-        assert sorted(store.known().values()) == sorted([len(TEXT), len("x = 1\n")])
-        assert {Path(path).name for path in store.states()} <= {"a.py", "bom.py", "copy.py"}
-    assert b"package main" not in (home / FILE).read_bytes()
+    with TokenCache(home / CACHE_FILE, "bytes") as cache:
+        assert sorted(cache.token_counts().values()) == sorted([len(TEXT), len("x = 1\n")])
+        assert {Path(path).name for path in cache.file_states()} <= {"a.py", "bom.py", "copy.py"}
+    assert b"package main" not in (home / CACHE_FILE).read_bytes()
 
 
 def test_other_roots_or_another_model_are_written_down(registry: Registry, repo: Path) -> None:
@@ -366,17 +365,17 @@ def test_a_fresh_build_uses_nothing_of_before(registry: Registry, repo: Path) ->
 
 def test_a_damaged_store_costs_time_only_and_is_said(registry: Registry, repo: Path, tmp_path: Path) -> None:
     home = run(registry, repo).path.parent
-    (home / FILE).write_bytes(b"damaged " * 4000)
+    (home / CACHE_FILE).write_bytes(b"damaged " * 4000)
     (repo / "bom.py").unlink()
     summary = run(registry, repo)
-    assert "began a new file" in str(summary.problem)
+    assert "started a new cache" in str(summary.problem)
     assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
     assert run(registry, repo).problem is None
 
 
 def test_ids_that_are_damaged_are_made_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
     home = run(registry, repo).path.parent
-    base = sqlite3.connect(home / FILE)
+    base = sqlite3.connect(home / CACHE_FILE)
     base.execute("UPDATE texts SET ids = zeroblob(length(ids))")
     base.commit()
     base.close()
@@ -397,7 +396,7 @@ def test_a_build_that_was_stopped_goes_on_where_it_was(registry: Registry, repo:
         asked.extend(texts)
         return encode(texts)
 
-    with patch.object(reading, "BATCH_FILES", 1):
+    with patch.object(tokenize, "BATCH_FILES", 1):
         with pytest.raises(KeyboardInterrupt):
             run(registry, repo, encode=stopping)
         assert registry.find("repo").path == old.path
@@ -418,8 +417,8 @@ def encode(texts):
     time.sleep(0.002)
     return [list(text.encode()) for text in texts]
 
-from ngram_builders.counting import tokenize as reading
-reading.BATCH_FILES = 2
+from ngram_builders.counting import tokenize
+tokenize.BATCH_FILES = 2
 threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), 9)).start()
 build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
       registry=Registry(Path(sys.argv[1])))
@@ -447,7 +446,7 @@ def test_killed_at_any_point_the_old_table_serves_and_the_next_build_is_right(tm
 
 
 def test_two_builds_at_once_end_with_one_sound_table(registry: Registry, repo: Path, tmp_path: Path) -> None:
-    made: list[Summary] = []
+    made: list[BuildSummary] = []
     threads = [threading.Thread(target=lambda: made.append(run(registry, repo))) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -502,11 +501,11 @@ def test_a_store_that_fails_half_way_costs_time_only(registry: Registry, repo: P
     (repo / "new.py").write_text("y = 2\n")
 
     def damaging(texts: Sequence[str]) -> list[list[int]]:
-        (registry.folder / "repo" / FILE).write_bytes(b"damaged " * 4000)
+        (registry.folder / "repo" / CACHE_FILE).write_bytes(b"damaged " * 4000)
         return encode(texts)
 
     summary = run(registry, repo, encode=damaging)
-    assert "began a new file" in str(summary.problem)
+    assert "started a new cache" in str(summary.problem)
     assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
@@ -518,7 +517,7 @@ def test_a_repository_that_vanishes_does_not_take_its_table_along(registry: Regi
         shutil.rmtree(repo)
         return encode(texts)
 
-    with pytest.raises(UserError, match="found it gone while it was read"):
+    with pytest.raises(UserError, match="vanished during the build"):
         run(registry, repo, encode=vanishing)
     assert registry.find("repo").path == old.path
     with pytest.raises(UserError, match="does not exist"):
@@ -531,20 +530,18 @@ def test_files_that_vanish_or_change_meanwhile_are_accounted_for(registry: Regis
         (repo / "src" / "a.py").write_bytes(b"\xff")
         return encode(texts)
 
-    with patch.object(reading, "BATCH_FILES", 1), patch.object(reading, "ahead", iter):
+    with patch.object(tokenize, "BATCH_FILES", 1), patch.object(tokenize, "_in_background", iter):
         summary = run(registry, repo, encode=changing)
     assert summary.files == 2
-    assert summary.left_out["unreadable"] == 1
-    assert summary.left_out["not UTF-8"] == 1
+    assert summary.skipped["unreadable"] == 1
+    assert summary.skipped["not UTF-8"] == 1
 
 
 def test_a_repository_without_source_is_refused_with_what_was_there(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("a.md", "b.md", ".env"):
         (tmp_path / "docs" / name).write_text("text")
-    with pytest.raises(
-        UserError, match=r"expected source code in .*docs, found none \(left out: 2 not source code, 1 sec"
-    ):
+    with pytest.raises(UserError, match=r"no source code in .*docs \(skipped: 2 not source code, 1 sec"):
         run(registry, tmp_path / "docs")
     assert not registry.folder.exists()
     (tmp_path / "docs" / "c.py").write_bytes(b"\xff")
@@ -564,7 +561,7 @@ def test_many_files_are_encoded_in_batches_and_progress_is_told(tmp_path: Path, 
         return encode(texts)
 
     stages: list[tuple[str, int, int]] = []
-    with patch.object(reading, "BATCH_FILES", 64):
+    with patch.object(tokenize, "BATCH_FILES", 64):
         summary = run(registry, tmp_path / "many", encode=encode_some, report=lambda *stage: stages.append(stage))
     assert summary.files == sum(sizes) == 150
     assert max(sizes) == 64
@@ -573,7 +570,7 @@ def test_many_files_are_encoded_in_batches_and_progress_is_told(tmp_path: Path, 
         "files",
         "bytes",
         "counting",
-        "worth",
+        "measuring",
     ]
     assert [stage[1] for stage in stages if stage[0] == "files"] == [64, 128, 150]
 
@@ -615,10 +612,10 @@ def test_a_preview_says_what_a_build_would_count_and_writes_nothing(registry: Re
     assert shown.files == {"go": 1, "python": 2}
     assert shown.bytes == {"go": len("package main\n"), "python": len(CODE) + len("\ufeffx = 1\n".encode())}
     summary = run(registry, repo)
-    assert shown.left_out == summary.left_out
+    assert shown.skipped == summary.skipped
     assert sum(shown.files.values()) == summary.files
     assert preview([repo], "go").files == {"go": 1}
-    with pytest.raises(UserError, match="expected source code in"):
+    with pytest.raises(UserError, match="no source code in"):
         preview([repo], "rust")
 
 
@@ -633,15 +630,15 @@ def test_line_ends_are_line_feeds_and_files_that_differ_in_nothing_else_are_copi
     other = run(registry, first)
     (second / "b.py").write_bytes(b"\xef\xbb\xbf" + TEXT.replace(b"\n", end.encode()))
     summary = run(registry, second)
-    assert (summary.files, summary.left_out) == (1, {"duplicate": 1})
-    assert preview([second]).left_out == summary.left_out
+    assert (summary.files, summary.skipped) == (1, {"duplicate": 1})
+    assert preview([second]).skipped == summary.skipped
     assert summary.path.read_bytes() == other.path.read_bytes()
 
 
 def test_what_a_store_kept_with_other_line_ends_is_read_again(registry: Registry, repo: Path) -> None:
     summary = run(registry, repo)
     home = summary.path.parent
-    with sqlite3.connect(home / FILE) as base:
+    with sqlite3.connect(home / CACHE_FILE) as base:
         base.execute("PRAGMA user_version = 1")
     base.close()
     again = run(registry, repo)

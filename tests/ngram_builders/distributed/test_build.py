@@ -35,8 +35,8 @@ from tests.ngram_builders.byte_encoder import (
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders.distributed import build as distributed
-from ngram_builders.distributed.build import Input, Outcome, cut, digest
-from ngram_builders.distributed.executors import Cluster, Step, executor_of, share_of
+from ngram_builders.distributed.build import InputFile, StageCost, input_digest, split_into_shards
+from ngram_builders.distributed.executors import Cluster, StageRunner, make_executor, select_share
 
 ROOT = Path(__file__).parents[3]
 OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_si
 
 @pytest.fixture(autouse=True)
 def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "FEWEST_SHARDS", 3)
+    monkeypatch.setattr(distributed, "MIN_SHARDS", 3)
 
 
 @pytest.fixture
@@ -60,14 +60,16 @@ def sources(tmp_path: Path) -> Path:
     return folder
 
 
-def run(registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any) -> Outcome:
+def run(
+    registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any
+) -> tuple[local.BuildSummary | None, list[StageCost]]:
     domain = options.pop("domain", "there")
     built = {key: options.pop(key) for key in ("min_count", "orders", "language", "report") if key in options}
     cluster = Cluster(**{"workers": 2, **options})
     return distributed.build(roots, domain, make, registry=registry, cluster=cluster, **OPTIONS, **built)
 
 
-def here(registry: Registry, root: Path, **options: Any) -> local.Summary:
+def here(registry: Registry, root: Path, **options: Any) -> local.BuildSummary:
     """The same input counted by one process."""
     return local.build([root], "here", encode, registry=registry, **OPTIONS, **options)
 
@@ -77,14 +79,14 @@ def test_two_workers_make_the_bytes_of_one_process(
 ) -> None:
     """Pruned only where all is counted; copies in other shards count once; nothing is printed by the tasks."""
     seen: list[tuple[str, int, int]] = []
-    outcome = run(registry, sources, min_count=2, report=lambda *step: seen.append(step))
+    made, costs = run(registry, sources, min_count=2, report=lambda *stage: seen.append(stage))
     assert capfd.readouterr() == ("", "")
-    made, expected = outcome.summary, here(registry, sources, min_count=2)
+    expected = here(registry, sources, min_count=2)
     assert made is not None
     assert made.path.read_bytes() == expected.path.read_bytes()
-    assert (made.files, made.tokens, made.left_out) == (expected.files, expected.tokens, expected.left_out)
+    assert (made.files, made.tokens, made.skipped) == (expected.files, expected.tokens, expected.skipped)
     assert registry.find("there").roots == registry.find("here").roots
-    assert [cost.stage for cost in outcome.costs] == ["digests", "counts", "merge", "table"]
+    assert [cost.stage for cost in costs] == ["digests", "counts", "merge", "table"]
     assert {("digests", 3, 3), ("counts", 3, 3), ("merge", 5, 5), ("table", 1, 1)} <= set(seen)
     assert not list(registry.domain_folder("there").glob("*.counting")), "nothing is left of the work"
 
@@ -95,7 +97,7 @@ def test_rows_and_repositories_make_one_table(registry: Registry, sources: Path,
     for number in range(3):
         rows = [{"text": path.read_text(), "path": path.name} for path in sorted(sources.iterdir())[number:]]
         (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = run(registry, sources, tmp_path / "[012].jsonl").summary
+    made, _ = run(registry, sources, tmp_path / "[012].jsonl")
     assert made is not None
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
 
@@ -108,7 +110,7 @@ import ngram_builders.distributed.build as distributed
 from functools import partial
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import make_encode, make_stuck
-distributed.FEWEST_SHARDS = 3
+distributed.MIN_SHARDS = 3
 distributed.build(
     [Path({str(sources)!r})], "there", {make}, registry=Registry(Path({str(data)!r})),
     cluster=distributed.Cluster({cluster}), end_of_text={END}, fingerprint="bytes", vocab_size={VOCABULARY},
@@ -139,7 +141,7 @@ def test_two_machines_share_a_folder(registry: Registry, sources: Path, tmp_path
     shared = tmp_path / "shared"
     cluster = f"workers=1, share=(2, 2), folder=Path({str(shared)!r})"
     with ended(start(sources, tmp_path / "other", "make_encode", cluster)) as other:
-        made = run(registry, sources, workers=1, share=(1, 2), folder=shared).summary
+        made, _ = run(registry, sources, workers=1, share=(1, 2), folder=shared)
         assert other.wait(60) == 0
     assert made is not None
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
@@ -157,7 +159,7 @@ def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
         wait_until(lambda: process.exists() and process.read_text() != "")
     wait_until(lambda: not is_running(int(process.read_text())))
     assert (done := notes.read_text().count("\n")) > 0
-    made = run(registry, sources, make=partial(make_noting, notes)).summary
+    made, _ = run(registry, sources, make=partial(make_noting, notes))
     assert made is not None
     assert done < notes.read_text().count("\n") == made.files == 7
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
@@ -165,7 +167,7 @@ def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
 
 
 def test_a_worker_that_is_killed_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"stage counts was ended from outside.*goes on where this one stopped"):
+    with pytest.raises(UserError, match=r"stage counts was killed.*continues where this one stopped"):
         run(registry, sources, make=partial(make_dying, tmp_path / "notes", "value_5"))
 
 
@@ -181,24 +183,24 @@ def test_another_input_or_question_has_another_folder() -> None:
         fingerprint="bytes",
         language=None,
     )
-    one = Input("/a.py", 5, 7)
-    others = [digest(plan, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
-    others += [digest(plan, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
+    one = InputFile("/a.py", 5, 7)
+    others = [input_digest(plan, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
+    others += [input_digest(plan, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
     changes: dict[str, Any] = {"orders": (2,), "min_count": {2: 1, 3: 2}, "fingerprint": "x", "language": "go"}
     changes |= {"vocab_size": 300, "end_of_text": 5, "shards": 2, "parts": 2}
-    others += [digest(replace(plan, **{name: value}), [one]) for name, value in changes.items()]
-    assert len({digest(plan, [one]), *others}) == 1 + len(others)
-    assert digest(replace(plan), [replace(one)]) == digest(plan, [one])
+    others += [input_digest(replace(plan, **{name: value}), [one]) for name, value in changes.items()]
+    assert len({input_digest(plan, [one]), *others}) == 1 + len(others)
+    assert input_digest(replace(plan), [replace(one)]) == input_digest(plan, [one])
 
 
 def test_shards_are_of_like_size_and_keep_the_order() -> None:
-    inputs = [Input(f"/{number}.py", 1 + number % 7, 0) for number in range(100)]
-    shards = cut(inputs, 8)
+    inputs = [InputFile(f"/{number}.py", 1 + number % 7, 0) for number in range(100)]
+    shards = split_into_shards(inputs, 8)
     assert [path for shard in shards for path in shard] == [one.path for one in inputs]
     sizes = {one.path: one.size for one in inputs}
     weights = [sum(sizes[path] for path in shard) for shard in shards]
     assert max(weights) - min(weights) <= 14
-    assert Input("/a.jsonl.gz", 10, 0).weight == 50
+    assert InputFile("/a.jsonl.gz", 10, 0).text_bytes == 50
 
 
 @pytest.mark.slow
@@ -213,10 +215,10 @@ def test_a_task_that_fails_ends_as_one_sentence_with_the_place_of_its_log(
 
 
 @pytest.mark.parametrize(("options", "fault"), [
-    ({"executor": "fast"}, "expected one of local, slurm, ray, found 'fast'"),
-    ({"share": (3, 2)}, "expected a share such as 1/2"),
+    ({"executor": "fast"}, "unknown executor 'fast'; choose one of local, slurm, ray"),
+    ({"share": (3, 2)}, "no machine has the share 3/2"),
     ({"executor": "slurm"}, "--slurm-partition"),
-    ({"options": {"wings": 2}}, "options that datatrove's Local takes.*wings"),
+    ({"options": {"wings": 2}}, "datatrove's local executor refuses these options: .*wings"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_before_a_task_runs(
     registry: Registry, sources: Path, options: dict[str, Any], fault: str
@@ -226,10 +228,10 @@ def test_what_cannot_be_is_refused_before_a_task_runs(
 
 
 @pytest.mark.parametrize(("root", "domain", "fault"), [
-    ("gone", "d", "found neither at"),
-    ("*.gz", "d", "found neither at"),
-    ("a.txt", "d", "found neither at"),
-    ("empty", "d", "expected source code"),
+    ("gone", "d", "is neither a folder of sources nor a corpus file"),
+    ("*.gz", "d", "is neither a folder of sources nor a corpus file"),
+    ("a.txt", "d", "is neither a folder of sources nor a corpus file"),
+    ("empty", "d", "no source code in"),
     ("rows.jsonl", None, "give one with --domain"),
 ])  # fmt: skip
 def test_input_that_is_none_is_refused(
@@ -244,7 +246,7 @@ def test_input_that_is_none_is_refused(
 
 def test_shares_are_all_tasks_once_and_the_first_has_the_last_stage() -> None:
     for tasks in range(1, 20):
-        shares = [share_of(tasks, (machine, 3)) for machine in (1, 2, 3)]
+        shares = [select_share(tasks, (machine, 3)) for machine in (1, 2, 3)]
         assert [rank for share in shares for rank in share] == list(range(tasks))
         assert 0 in shares[0]
 
@@ -281,7 +283,7 @@ echo "Submitted batch job $$"
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    monkeypatch.setattr("ngram_builders.distributed.executors.REMOTELY", 0.01)
+    monkeypatch.setattr("ngram_builders.distributed.executors.SLURM_POLL_SECONDS", 0.01)
     monkeypatch.setenv("PATH", f"{tmp_path / 'slurm'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return Commands(tmp_path / "slurm")
@@ -292,7 +294,7 @@ SLURM: dict[str, Any] = {"executor": "slurm", "workers": 40, "options": {"partit
 
 def test_jobs_as_slurm_gets_them_make_the_same_bytes(registry: Registry, sources: Path, slurm: Commands) -> None:
     """With stand-ins for sbatch and srun: scripts and pickled executors are the real ones, the queue is not."""
-    made = run(registry, sources, **SLURM).summary
+    made, _ = run(registry, sources, **SLURM)
     assert made is not None
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
     assert len(slurm.scripts()) == 4
@@ -304,13 +306,13 @@ def test_jobs_that_end_early_are_noticed_and_submitted_again_only_when_they_are_
     registry: Registry, sources: Path, slurm: Commands
 ) -> None:
     slurm.say("sbatch", 'echo x >> "$0.count"; echo "Submitted batch job 7"\n')
-    with pytest.raises(UserError, match="jobs have ended without all tasks of stage digests"):
+    with pytest.raises(UserError, match="jobs ended before stage digests was done"):
         run(registry, sources, **SLURM)
     slurm.say("squeue", f'[ -e "{slurm.folder}/asked" ] || echo 7; touch "{slurm.folder}/asked"\n')
-    with pytest.raises(UserError, match="jobs have ended"):
+    with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
     assert (slurm.folder / "sbatch.count").read_text().count("x") == 4, "those in the queue were waited for"
-    with pytest.raises(UserError, match="jobs have ended"):
+    with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
     assert (slurm.folder / "sbatch.count").read_text().count("x") == 8
 
@@ -319,13 +321,13 @@ def test_without_slurm_the_place_to_go_is_named(
     registry: Registry, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match="expected Slurm's sbatch here"):
+    with pytest.raises(UserError, match="sbatch is not installed here"):
         run(registry, sources, **SLURM)
 
 
 def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
     """Constructed, not run: Ray is not among what is installed for tests."""
-    step = Step("counts", tmp_path, make_encode)
-    executor = executor_of(step, 12, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
+    stage = StageRunner("counts", 12, tmp_path, make_encode)
+    executor = make_executor(stage, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
     assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 1)
-    assert executor.pipeline == [step]
+    assert executor.pipeline == [stage]

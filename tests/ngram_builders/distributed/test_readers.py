@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ngram_builders.counting.tokenize import digest_of
-from ngram_builders.distributed.readers import documents, is_corpus
+from ngram_builders.counting.tokenize import text_digest
+from ngram_builders.distributed.readers import is_corpus, read_documents
 from ngram_builders.errors import UserError
 
 pytest.importorskip("datatrove", reason="reading rows needs the extra `distributed`")
@@ -29,7 +29,7 @@ ROWS: list[Any] = [
 
 
 def found(path: Path, language: str | None = None) -> list[tuple[str, str | None, str | None]]:
-    return [(one.text, one.language, one.fault) for one in documents([str(path)], language)]
+    return [(one.text, one.language, one.skip_reason) for one in read_documents([str(path)], language)]
 
 
 def write_rows(path: Path, rows: Sequence[Any]) -> Path:
@@ -93,5 +93,5 @@ def test_equal_texts_have_equal_digests_wherever_they_are(tmp_path: Path) -> Non
         (tmp_path / f"{number}.py").write_bytes(data)
     write_rows(tmp_path / "rows.jsonl", [{"text": "x = 1\n"}])
     paths = [*(tmp_path / f"{number}.py" for number in range(3)), tmp_path / "rows.jsonl"]
-    same, other, marked, row = (one.digest for one in documents(map(str, paths), None))
-    assert same == other == row == marked != digest_of(b"x = 2\n")
+    same, other, marked, row = (one.digest for one in read_documents(map(str, paths), None))
+    assert same == other == row == marked != text_digest(b"x = 2\n")

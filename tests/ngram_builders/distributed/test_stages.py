@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ngram_builders.counting.external_merge import Counter as TokenCounter
-from ngram_builders.counting.external_merge import read_run
-from ngram_builders.distributed.stages import STAGES, TABLE, Plan, facts_of, prepare, work_on, write_pieces
+from ngram_builders.counting.external_merge import NgramCounter, read_run, write_run
+from ngram_builders.distributed.stages import STAGES, TABLE, Plan, prepare, read_results, run_task
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, stream
 from ngram_builders.sources.language_ids import language_of
@@ -55,9 +54,9 @@ def plan_of(shards: int, parts: int = 1, orders: Sequence[int] = ORDERS, least: 
 
 def work_through(work: Path, plan: Plan, *, backwards: bool = False) -> Path:
     for stage in STAGES:
-        ranks = range(plan.tasks(stage))
+        ranks = range(plan.count_tasks(stage))
         for rank in reversed(ranks) if backwards else ranks:
-            work_on(stage, rank, work, make_encode)
+            run_task(stage, rank, work, make_encode)
     return work / TABLE
 
 
@@ -68,7 +67,7 @@ def in_one_go(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, 
         text = Path(file).read_text(encoding="utf-8")
         if text and "DO NOT EDIT" not in text:
             texts.setdefault(text, language_of(file) or "")
-    counter = TokenCounter(path.parent, orders=orders, vocab_size=VOCABULARY)
+    counter = NgramCounter(path.parent, orders=orders, vocab_size=VOCABULARY)
     counter.add(stream(ids, END) for ids in encode(list(texts)))
     write_table(
         path,
@@ -115,24 +114,24 @@ def test_the_account_of_all_tasks_is_whole(tmp_path: Path) -> None:
     plan = plan_of(3)
     prepare(tmp_path / "work", plan, [paths[:3], paths[3:5], paths[5:]])
     work_through(tmp_path / "work", plan)
-    left_out: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     for stage in ("digests", "counts"):
-        for facts in facts_of(tmp_path / "work", stage):
-            left_out.update(facts["left_out"])
-    assert left_out == {"duplicate": 2, "empty": 1, "generated": 1}
+        for result in read_results(tmp_path / "work", stage):
+            skipped.update(result["skipped"])
+    assert skipped == {"duplicate": 2, "empty": 1, "generated": 1}
     summary = Table.open(tmp_path / "work" / TABLE).summary
     assert (summary.files, summary.sources) == (4, {"go": 1, "python": 3})
 
 
-def test_a_file_that_changes_between_two_stages_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_file_that_changes_between_two_stages_is_skipped_and_named(tmp_path: Path) -> None:
     """Its new text may be a copy of another file, which nobody would notice any more."""
     paths = lay_out(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
     plan = plan_of(1)
     prepare(tmp_path / "work", plan, [paths])
-    work_on("digests", 0, tmp_path / "work", make_encode)
+    run_task("digests", 0, tmp_path / "work", make_encode)
     Path(paths[1]).write_text("x = 1\n")
-    facts = work_on("counts", 0, tmp_path / "work", make_encode)
-    assert (facts["files"], facts["left_out"]) == (1, {"changed during the build": 1})
+    result = run_task("counts", 0, tmp_path / "work", make_encode)
+    assert (result["files"], result["skipped"]) == (1, {"changed during the build": 1})
 
 
 def test_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
@@ -148,10 +147,10 @@ def test_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
 
 
 def test_too_many_tokens_for_a_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngram_builders.distributed.stages.MOST_TOKENS", 10)
+    monkeypatch.setattr("ngram_builders.counting.external_merge.MAX_TOKENS", 10)
     paths = lay_out(tmp_path / "sources", TEXTS)
     prepare(tmp_path / "work", plan_of(2), [paths[:4], paths[4:]])
-    with pytest.raises(UserError, match="fewer than 2\\^31 tokens"):
+    with pytest.raises(UserError, match="too many for one table"):
         work_through(tmp_path / "work", plan_of(2))
 
 
@@ -175,10 +174,10 @@ def test_a_folder_keeps_the_plan_it_has(tmp_path: Path) -> None:
 def test_pieces_become_one_run(tmp_path: Path) -> None:
     whole = Run(np.arange(0, 50, 5, dtype=np.uint64), np.arange(1, 11, dtype=np.int32))
     pieces = [Run(whole.records[a:b], whole.counts[a:b]) for a, b in ((0, 4), (4, 4), (4, 10))]
-    assert write_pieces(tmp_path / "run", pieces) == 10
+    assert write_run(tmp_path / "run", pieces) == 10
     found = read_run(tmp_path / "run")
     assert (found.records.tolist(), found.counts.tolist()) == (whole.records.tolist(), whole.counts.tolist())
-    assert write_pieces(tmp_path / "none", []) == 0 == len(merge([read_run(tmp_path / "none")]))
+    assert write_run(tmp_path / "none", []) == 0 == len(merge([read_run(tmp_path / "none")]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["none", "run"]
 
 

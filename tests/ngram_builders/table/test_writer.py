@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.counting.external_merge import merged
+from ngram_builders.counting.external_merge import merge_in_pieces
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, negate
 from ngram_builders.table.format import TableSummary
@@ -34,7 +34,7 @@ def test_pieces_of_any_size_give_the_same_bytes(
     folder = tmp_path_factory.mktemp("pieces")
     run, least_counts = run_of_texts(texts), dict.fromkeys(ORDERS, least)
     write(folder / "whole", [run], min_count=least_counts)
-    write(folder / "cut", list(merged([run], 4, piece)), min_count=least_counts)
+    write(folder / "cut", list(merge_in_pieces([run], 4, piece)), min_count=least_counts)
     assert (folder / "whole").read_bytes() == (folder / "cut").read_bytes()
 
 

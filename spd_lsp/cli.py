@@ -1,4 +1,4 @@
-"""The program `spd-lsp`: its commands, and how whatever goes wrong in one of them is told."""
+"""The program `spd-lsp`: its commands, and how their errors are shown."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
 from spd_lsp.commands.tune import tune
-from spd_lsp.commands.wiring import tell
+from spd_lsp.commands.wiring import print_status
 from spd_lsp.settings import Settings, expand_home
 from spd_lsp.terminal import guard_output
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Commands(click.Group):
-    """Commands whose errors a person can mend end as one sentence and exit status 1, not as a traceback."""
+    """Shows a UserError as one line with exit status 1, not as a traceback."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run the program; what cannot be written for want of space is one sentence, what is printed printable."""
+        """Run the program with printable output; a full disk is one line, too."""
         guard_output()
         try:
             return super().main(*args, **options)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in _DISK_FULL:
                 raise
-            _give_up_output()
-            tell(f"Error: expected to write, found: {error.strerror}; make room, or write elsewhere")
+            _discard_output()
+            print_status(f"Error: cannot write: {error.strerror}; make room, or write elsewhere")
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; say what went wrong in one line."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except UserError as error:
             raise click.ClickException(str(error)) from error
 
 
-def _give_up_output() -> None:
-    """Forget what standard output still holds, if it takes no more: Python would try again when it ends."""
+def _discard_output() -> None:
+    """Discard what standard output cannot write: Python would try again, and fail, at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -75,13 +75,7 @@ def main(ctx: click.Context, data_dir: str) -> None:
     ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
-main.add_command(serve)
-main.add_command(complete)
-main.add_command(doctor)
-main.add_command(bench)
-main.add_command(connect)
-main.add_command(build_ngrams)
-main.add_command(ngrams)
-main.add_command(evaluate)
-ngrams.add_command(tune)
-ngrams.add_command(rebuild)
+for command in (serve, complete, doctor, bench, connect, build_ngrams, ngrams, evaluate):
+    main.add_command(command)
+for command in (tune, rebuild):
+    ngrams.add_command(command)

@@ -1,7 +1,4 @@
-"""How far something is, as bars on standard error where that is a terminal: the one progress of all commands.
-
-In: what is done, how much of it, of how much. Knows nothing of what is done.
-"""
+"""Progress bars on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -15,15 +12,15 @@ import click
 from spd_lsp.printable import printable
 from spd_lsp.terminal import console
 
-Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Report = Callable[[str, int, int], None]  # stage, done, total
 Item = TypeVar("Item")
 
-PATIENCE = 1.0  # seconds before anything is shown
+SHOW_AFTER = 1.0  # seconds
 
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """A bar for each stage of what takes a while; nothing without a terminal."""
+    """A function that reports progress; each stage has a bar of its own."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     out = console()
@@ -34,7 +31,7 @@ def progress() -> Iterator[Report]:
     began = time.monotonic()
 
     def report(stage: str, done: int, total: int) -> None:
-        if not out.is_terminal or time.monotonic() < began + PATIENCE:
+        if not out.is_terminal or time.monotonic() < began + SHOW_AFTER:
             return
         if not stages:
             bars.start()
@@ -50,30 +47,30 @@ def progress() -> Iterator[Report]:
 
 
 @contextmanager
-def resumable() -> Iterator[Report]:
-    """The same for a command that keeps what it has done: told to stop, it says that it can go on."""
+def resumable_progress() -> Iterator[Report]:
+    """The same for a command that can be interrupted and resumed."""
     try:
         with progress() as report:
             yield report
     except KeyboardInterrupt:
-        click.echo("interrupted: the same command goes on from here", err=True)
+        click.echo("interrupted; run the same command again to resume", err=True)
         click.get_current_context().exit(130)
 
 
-def track(items: Iterable[Item], what: str, total: int = 0) -> Iterator[Item]:
-    """The items one by one, with a bar; `total` where they do not tell how many they are."""
+def track(items: Iterable[Item], stage: str, total: int = 0) -> Iterator[Item]:
+    """The items one by one, with a bar. Give a `total` for items without a length."""
     total = len(items) if isinstance(items, Sized) else total
     with progress() as report:
         for done, item in enumerate(items):
-            report(what, done, total)
+            report(stage, done, total)
             yield item
 
 
-def size(number: int) -> str:
-    """Bytes, readable. Example: 12345 -> `12.3 kB`."""
+def format_bytes(number: int) -> str:
+    """Example: 12345 -> `12.3 kB`."""
     return f"{number / 1e6:,.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"
 
 
 def _amount(stage: str, done: int, total: int) -> str:
-    """How much of a stage is done. Example: `12.1 MB of 40.0 MB`, `3 of 17`."""
-    return f"{size(done)} of {size(total)}" if stage == "bytes" else f"{done:,} of {total:,}"
+    """Example: `12.1 MB of 40.0 MB`, `3 of 17`."""
+    return f"{format_bytes(done)} of {format_bytes(total)}" if stage == "bytes" else f"{done:,} of {total:,}"

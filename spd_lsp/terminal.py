@@ -1,7 +1,6 @@
-"""What commands write to, so that no text of a repository, a table or a model gives orders to the terminal.
+"""Output through which no text of a repository, a table or a model can control the terminal.
 
-In: whatever any part of the program prints, libraries included. Out: the same on standard output and standard
-error, with what is not printable escaped. Knows nothing of what is printed.
+In: whatever any part of the program prints, libraries included. Out: the same with unprintable characters escaped.
 """
 
 from __future__ import annotations
@@ -18,64 +17,64 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class _Guarded:
-    """A text stream that writes only what is printable; all else of it is the stream's own."""
+class _PrintableStream:
+    """Wraps a text stream: writes only printable characters, and does everything else as the stream does."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.bare = stream
+        self.wrapped = stream
 
     def write(self, text: str) -> int:
-        """Write a text, its characters escaped that a terminal would obey."""
+        """Write a text with unprintable characters escaped."""
         shown = printable_bytes_kept(text)
         try:
-            self.bare.write(shown)
+            self.wrapped.write(shown)
         except UnicodeEncodeError:
-            known = self.bare.encoding or "ascii"
-            self.bare.write(shown.encode(known, "backslashreplace").decode(known))
+            encoding = self.wrapped.encoding or "ascii"
+            self.wrapped.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write one after the other."""
+        """Write one text after the other."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else is asked of a stream, but for the way around this one."""
-        if name in ("bare", "buffer", "detach"):
+        """Any other attribute of the stream, except those that bypass this class."""
+        if name in ("wrapped", "buffer", "detach"):
             raise AttributeError(name)
-        return getattr(self.bare, name)
+        return getattr(self.wrapped, name)
 
 
 def guard_output() -> None:
-    """Let standard output and standard error show printable text only, from now on.
+    """Write only printable text to standard output and standard error from now on.
 
-    Paths are printed as they are, whatever bytes they have. So is UTF-8 where the environment names no encoding.
+    Paths are printed with the bytes they have, and UTF-8 is written where the environment names no encoding.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None or isinstance(stream, _Guarded):
+        if stream is None or isinstance(stream, _PrintableStream):
             continue
         if isinstance(stream, TextIOWrapper):
-            plain = codecs.lookup(stream.encoding).name == "ascii"
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
             errors = "surrogateescape" if name == "stdout" else stream.errors
-            stream.reconfigure(encoding="utf-8" if plain else None, errors=errors)
-        setattr(sys, name, cast(TextIO, _Guarded(stream)))
+            stream.reconfigure(encoding="utf-8" if is_ascii else None, errors=errors)
+        setattr(sys, name, cast(TextIO, _PrintableStream(stream)))
 
 
 def console() -> Console:
-    """Standard error for bars and colours, which are orders to the terminal, with printable text between them."""
+    """A console on standard error for bars and colours, which control the terminal, and printable text."""
     from rich.console import Console
     from rich.text import Text
 
-    class Printing(Console):
+    class PrintableConsole(Console):
         def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*(shown(each) for each in objects), **options)
+            super().print(*map(escaped, objects), **options)
 
-    def shown(each: Any) -> Any:
-        text = each.plain if isinstance(each, Text) else each
-        if not isinstance(text, str) or printable(text) == text:
-            return each
-        return Text(printable(text))
+    def escaped(item: Any) -> Any:
+        text = item.plain if isinstance(item, Text) else item
+        is_printable = not isinstance(text, str) or printable(text) == text
+        return item if is_printable else Text(printable(text))
 
     stream = sys.stderr
-    return Printing(file=stream.bare if isinstance(stream, _Guarded) else stream, markup=False, emoji=False)
+    file = stream.wrapped if isinstance(stream, _PrintableStream) else stream
+    return PrintableConsole(file=file, markup=False, emoji=False)

@@ -57,7 +57,7 @@ async def test_a_deep_message_is_answered_and_the_server_lives(tmp_path: Path, d
         editor.open("import os\nos.")
         assert (await editor.request("textDocument/completion", at(1, 3)))["items"]
         assert child.returncode is None
-        assert len(editor.refused) == (3 if depth == DEEP else 0)
+        assert len(editor.error_codes) == (3 if depth == DEEP else 0)
 
 
 def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from spd_lsp.progress import progress, resumable, size, track
+from spd_lsp.progress import format_bytes, progress, resumable_progress, track
 
 
 def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
@@ -14,7 +14,7 @@ def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
             report("bytes", 10_000_000, 40_000_000)
             report("files", 3, 17)
 
-    monkeypatch.setattr("spd_lsp.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("spd_lsp.progress.SHOW_AFTER", 0.0)
     stages()
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
@@ -23,7 +23,7 @@ def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert "10.0 MB of 40.0 MB" in shown
     assert "3 of 17" in shown
-    monkeypatch.setattr("spd_lsp.progress.PATIENCE", 60.0)
+    monkeypatch.setattr("spd_lsp.progress.SHOW_AFTER", 60.0)
     stages()
     assert "MB" not in capsys.readouterr().err
 
@@ -35,13 +35,13 @@ def test_what_is_tracked_comes_one_by_one_and_unchanged():
 def test_who_stops_a_command_that_can_go_on_is_told_so():
     @click.command()
     def long():
-        with resumable():
+        with resumable_progress():
             raise KeyboardInterrupt
 
     stopped = CliRunner().invoke(long)
     assert stopped.exit_code == 130
-    assert stopped.stderr == "interrupted: the same command goes on from here\n"
+    assert stopped.stderr == "interrupted; run the same command again to resume\n"
 
 
 def test_sizes_are_readable():
-    assert [size(0), size(12_345), size(40_000_000)] == ["0.0 kB", "12.3 kB", "40.0 MB"]
+    assert [format_bytes(0), format_bytes(12_345), format_bytes(40_000_000)] == ["0.0 kB", "12.3 kB", "40.0 MB"]

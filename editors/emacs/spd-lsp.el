@@ -1,20 +1,20 @@
 ;;; spd-lsp.el --- spd-lsp in Emacs through eglot  -*- lexical-binding: t; -*-
 
-;; Load this file, then M-x eglot in a source file and C-M-i for completions. Eglot runs one server a buffer:
-;; for a mode listed here, spd-lsp takes the place of another one.
+;; Load this file, then use M-x eglot in a source file, and C-M-i to complete.  Eglot runs one server per buffer:
+;; in the modes below, spd-lsp replaces any other.
 
 (require 'eglot)
 
 (defvar spd-lsp-options '(:drafts 3)
-  "The server's settings. Those of a project, in .dir-locals.el, may set few of them.")
+  "The server's settings.  A project's .dir-locals.el may only change a few of them.")
 (put 'spd-lsp-options 'risky-local-variable t)
 
 (defun spd-lsp-command (&rest _)
-  "The command for eglot; the program is never that of the project's folder."
+  "The command for eglot, which never runs a program inside the project's folder."
   (let* ((elsewhere (file-remote-p default-directory))
          (default-directory "/")
          (program (if elsewhere "spd-lsp" (executable-find "spd-lsp"))))
-    (unless program (user-error "Expected spd-lsp on the PATH, found none; install it"))
+    (unless program (user-error "Cannot find spd-lsp on the PATH; install it first"))
     (list program "serve" :initializationOptions spd-lsp-options)))
 
 (add-to-list 'eglot-server-programs

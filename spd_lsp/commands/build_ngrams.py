@@ -14,7 +14,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import Report, progress, size
+from spd_lsp.progress import Report, format_bytes, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def parse_orders(text: str) -> tuple[int, ...]:
 def _describe_preview(preview: Preview) -> str:
     """Describe what would be counted and skipped."""
     by_size = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
-    parts = [f"{preview.files[language]:,} {language} ({size(preview.bytes[language])})" for language in by_size]
-    total = f"{sum(preview.files.values()):,} files, {size(sum(preview.bytes.values()))}"
+    parts = [f"{preview.files[language]:,} {language} ({format_bytes(preview.bytes[language])})" for language in by_size]
+    total = f"{sum(preview.files.values()):,} files, {format_bytes(sum(preview.bytes.values()))}"
     lines = [f"would count {total}: {', '.join(parts) or 'none'}", *_describe_masked(preview.masked)]
     return "\n".join([*lines, _describe_skipped(preview.skipped)])
 

@@ -1,4 +1,4 @@
-"""The command `complete`: the drafts for one place in a file."""
+"""The command `complete`: drafts at one position of a file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.wiring import load_completer, model_options, tell
-from spd_lsp.lsp.transport.addresses import is_number
+from spd_lsp.commands.wiring import load_completer, model_options, print_status
+from spd_lsp.lsp.transport.addresses import is_integer
 from spd_lsp.printable import as_json
 from spd_lsp.settings import Settings
 
@@ -22,16 +22,18 @@ _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 
 
 @click.command()
-@click.argument("place", metavar="FILE:LINE:COL")
-@click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="How many drafts.")
+@click.argument("position", metavar="FILE:LINE:COL")
+@click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Number of drafts.")
 @model_options
-@click.option("--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft.")
-@click.option("--ngrams/--no-ngrams", default=True, help="Ask the n-gram tables or only the model.")
+@click.option(
+    "--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Maximum length of a draft."
+)
+@click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables, or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def complete(
     settings: Settings,
-    place: str,
+    position: str,
     drafts: int,
     model: str,
     device: str,
@@ -39,59 +41,57 @@ def complete(
     ngrams: bool,
     as_json: bool,
 ) -> None:
-    """Print k drafts for a place in a file; lines and columns count from 1, as editors show them."""
+    """Print drafts at a position of a file. Lines and columns count from 1, as editors show them."""
     from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.lsp.exclusions import exclusion_reason, language_id
 
-    path, source, cursor = _read_place(place)
+    path, source, cursor = _read_position(position)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     language = language_id(path)
     if reason := exclusion_reason(path, language, settings.disabled_languages):
         answer = CompletionResult([], reason=reason)
     else:
-        completer = load_completer(settings, tell, ngrams=ngrams)
+        completer = load_completer(settings, print_status, ngrams=ngrams)
         path = path.resolve()
         answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=True)
     for problem in answer.problems:
-        tell(problem)
+        print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 
 
-def _read_place(place: str) -> tuple[Path, str, int]:
-    """A file, its text and the offset of a line and a column in it, both counted from 1."""
-    parts = place.rsplit(":", 2)
-    if len(parts) != 3 or not (is_number(parts[1]) and is_number(parts[2])):
-        raise UserError(f"expected FILE:LINE:COL such as app.py:12:8, found {place!r}")
+def _read_position(position: str) -> tuple[Path, str, int]:
+    """The file, its text and the offset in it that FILE:LINE:COL names."""
+    parts = position.rsplit(":", 2)
+    if len(parts) != 3 or not (is_integer(parts[1]) and is_integer(parts[2])):
+        raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
     path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
     source = _read_source(path)
     lines, starts = _LINE_END.split(source), [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
-        raise UserError(f"expected a line from 1 to {len(lines)} of {path}, found {line}")
+        raise UserError(f"{path} has no line {line}, only 1 to {len(lines)}")
     width = len(lines[line - 1])
     if not 1 <= column <= width + 1:
-        raise UserError(f"expected a column from 1 to {width + 1} in line {line} of {path}, found {column}")
+        raise UserError(f"line {line} of {path} has no column {column}, only 1 to {width + 1}")
     return path, source, starts[line - 1] + column - 1
 
 
 def _read_source(path: Path) -> str:
-    """A file's text; binary files and other encodings are named as such."""
+    """A file's text; binary files and other encodings are refused."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UserError(f"expected a file at {path}, found: {error.strerror}; check the path") from error
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in content:
-        raise UserError(f"expected source code in {path}, found a binary file; name a text file")
+        raise UserError(f"{path} is a binary file")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"expected UTF-8 in {path}, found byte 0x{content[error.start]:02x} at offset {error.start}; "
-            "save the file as UTF-8"
-        ) from error
+        byte = f"byte 0x{content[error.start]:02x} at offset {error.start}"
+        raise UserError(f"{path} is not UTF-8 ({byte}); save it as UTF-8") from error
 
 
 def _as_table(answer: CompletionResult) -> str:
-    """The drafts a line each, best first, then what they took."""
+    """The drafts, best first, then what they cost."""
     if not answer.completions:
         return f"no draft: {answer.reason}"
     rows = []
@@ -107,7 +107,7 @@ def _as_table(answer: CompletionResult) -> str:
 
 
 def _as_object(answer: CompletionResult, model: str) -> str:
-    """The same, for programs."""
+    """The same as JSON."""
     return as_json(
         {
             "completions": [dataclasses.asdict(completion) for completion in answer.completions],

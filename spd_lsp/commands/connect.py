@@ -1,4 +1,4 @@
-"""`spd-lsp connect`, and the options that it shares with the server that it reaches."""
+"""The command `connect`, and what it shares with `serve`: addresses and the options of a TCP port."""
 
 from __future__ import annotations
 
@@ -10,65 +10,68 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.lsp.transport.addresses import (
-    DEFAULT_PORT,
-    UNIX_SOCKETS,
-    Port,
+    DEFAULT_TCP_ADDRESS,
+    HAS_UNIX_SOCKETS,
+    TcpAddress,
     default_socket,
-    parse_port,
-    read_address,
+    parse_address,
+    parse_tcp_address,
 )
 
 if TYPE_CHECKING:
-    from spd_lsp.lsp.transport.access import Door
+    from spd_lsp.lsp.transport.access import Endpoint
 
 
-def token_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of both ends of a port."""
-    unencrypted = click.option("--unencrypted", is_flag=True, help="Go through a network that can read the code.")
+def tcp_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of both ends of a TCP connection."""
+    unencrypted = click.option(
+        "--unencrypted", is_flag=True, help="Allow addresses on a network, where others may read your code."
+    )
     file = click.option(
         "--token-file",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="What both ends of a port must have (default: a file of that port, made by serve).",
+        help="The token that both ends of a port need (default: a file that `serve` creates for the port).",
     )
     return file(unencrypted(command))
 
 
-def door_at(socket: str | None, tcp: str | None, token_file: Path | None, unencrypted: bool) -> Door | None:
-    """Where editors come in, wherever this process works later; None for the one that starts it."""
-    from spd_lsp.lsp.transport.access import PortDoor, SocketDoor
+def endpoint_for(
+    socket: str | None, tcp: str | None, token_file: Path | None, unencrypted: bool
+) -> Endpoint | None:
+    """Where to listen, in paths that do not depend on the working folder; None for standard input and output."""
+    from spd_lsp.lsp.transport.access import SocketEndpoint, TcpEndpoint
 
     if socket is None and tcp is None:
         return None
-    if socket is not None and UNIX_SOCKETS:
-        return SocketDoor(
-            Path(socket).expanduser().absolute() if socket else default_socket(), is_default=not socket
-        )
+    if socket is not None and HAS_UNIX_SOCKETS:
+        path = Path(socket).expanduser().absolute() if socket else default_socket()
+        return SocketEndpoint(path, is_default=not socket)
     if socket is not None:
-        click.echo("Python has no Unix sockets on this system: a port with a token takes their place", err=True)
-    port = parse_port(tcp or DEFAULT_PORT)
-    port.check(unencrypted)
-    return PortDoor(port, token_file.absolute() if token_file else None)
+        click.echo("Python has no Unix sockets on this system; using a TCP port with a token instead", err=True)
+    address = parse_tcp_address(tcp or DEFAULT_TCP_ADDRESS)
+    address.check(unencrypted)
+    return TcpEndpoint(address, token_file.absolute() if token_file else None)
 
 
 @click.command()
 @click.argument("address", default="", metavar="[PATH | HOST:PORT]")
-@token_options
-@click.option("--check", is_flag=True, help="Only say whether it can be reached.")
+@tcp_options
+@click.option("--check", is_flag=True, help="Only check that the server can be reached.")
 def connect(address: str, token_file: Path | None, unencrypted: bool, check: bool) -> None:
-    """Join the editor that starts this to a server that runs already (serve --socket or --tcp)."""
-    from spd_lsp.lsp.transport.access import join_port, join_socket
-    from spd_lsp.lsp.transport.proxy import carry
+    """Connect an editor to a running server (serve --socket or --tcp)."""
+    from spd_lsp.lsp.transport.access import connect_to_port, connect_to_socket
+    from spd_lsp.lsp.transport.proxy import relay
 
-    where = read_address(address)
-    if isinstance(where, Port):
+    where = parse_address(address)
+    if isinstance(where, TcpAddress):
         where.check(unencrypted)
-        wire = join_port(where, token_file)
-    elif UNIX_SOCKETS:
-        wire = join_socket(where)
+        wire = connect_to_port(where, token_file)
+    elif HAS_UNIX_SOCKETS:
+        wire = connect_to_socket(where)
     else:
-        raise UserError(f"expected HOST:PORT, found {address!r}: Python has no Unix sockets on this system")
+        raise UserError(f"Python has no Unix sockets on this system; use HOST:PORT instead of {address!r}")
     if check:
         wire.close()
     else:
-        carry(wire)
+        relay(wire)

@@ -1,4 +1,4 @@
-"""What is installed, what would run, what is wrong and how to mend it. Each finding is a line; none is raised."""
+"""The checks of `spd-lsp doctor`. Each yields findings, one line each, and raises nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spd_lsp.commands.ngram_listing import megabytes, mend, sources_gone
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
-from spd_lsp.models.checkpoint.hub import built_in_domains, locate
+from spd_lsp.models.checkpoint.hub import built_in_domains, lasting, locate
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,155 +38,139 @@ _PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at: `text` says what was found, and for `wrong` what to do."""
+    """The result of one check; for an error, `text` says what to do."""
 
     subject: str
-    state: Literal["ok", "wrong"]
+    state: Literal["ok", "error"]
     text: str
 
 
-def examine(settings: Settings, load: Callable[[Settings], Completer], lasting: str = "") -> Iterator[Finding]:
-    """Look at everything a completion needs, in the order in which it is needed.
-
-    lasting: the model's name as what was tuned for it is kept under, if that differs from the setting.
-    """
+def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Iterator[Finding]:
+    """Check everything that a completion needs, in the order in which it is needed."""
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
-    yield from packages()
-    yield _settings_in_use(settings)
-    yield tuned(settings, lasting or settings.model)
+    yield from _check_packages()
+    yield _changed_settings(settings)
+    yield tuned_settings(settings)
     try:
         folder = locate(settings.model)
         tokens = ModelTokenizer(folder)
     except UserError as error:
-        yield Finding("model", "wrong", str(error))
+        yield Finding("model", "error", str(error))
         return
-    yield model(settings, load)
-    yield from tables(settings, tokens, folder, lasting)
+    yield check_model(settings, load)
+    yield from check_tables(settings, tokens, folder)
 
 
-def packages() -> Iterator[Finding]:
+def _check_packages() -> Iterator[Finding]:
     """The versions of the packages that matter."""
     for name in _PACKAGES:
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
-            yield Finding(name, "wrong", f"expected the package {name}, found none; run: pip install {name}")
+            yield Finding(name, "error", f"not installed; run: pip install {name}")
 
 
-def _settings_in_use(settings: Settings) -> Finding:
-    """Settings that differ from their defaults."""
+def _changed_settings(settings: Settings) -> Finding:
     changed = [
         f"{field.name}={value!r}"
         for field in dataclasses.fields(settings)
         if (value := getattr(settings, field.name)) != field.default
     ]
-    return Finding("settings", "ok", ", ".join(changed) or "all at their defaults")
+    return Finding("settings", "ok", ", ".join(changed) or "all defaults")
 
 
-def tuned(settings: Settings, name: str) -> Finding:
-    """What `spd-lsp ngrams tune` found for the model; it serves wherever a setting is at its default."""
-    folder = open_registry(settings).folder
-    found = [f"{setting}={value!r}" for setting, value in read_tuned(folder, name).items()]
-    found += ["weights of n-grams"] if read_order_weights(folder, name) else []
-    return Finding("tuned", "ok", ", ".join(found) or f"nothing for {name}")
+def tuned_settings(settings: Settings) -> Finding:
+    """What `spd-lsp ngrams tune` found for the model, which replaces the defaults."""
+    folder, name = open_registry(settings).folder, lasting(settings.model)
+    tuned = [f"{setting}={value!r}" for setting, value in read_tuned(folder, name).items()]
+    tuned += ["n-gram order weights"] if read_order_weights(folder, name) else []
+    return Finding("tuned", "ok", ", ".join(tuned) or f"nothing for {name}")
 
 
-def model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
-    """Load the model and complete one line of code with it."""
+def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
+    """Load the model and complete one line of code."""
     started = time.perf_counter()
     try:
         completer = load(settings)
     except UserError as error:
-        return Finding("model", "wrong", str(error))
-    loaded = time.perf_counter() - started
+        return Finding("model", "error", str(error))
+    load_seconds = time.perf_counter() - started
     source = "import os\n\n\ndef names(path):\n    for name in os."
     try:
-        answer = completer.complete(source, len(source), "python", forced=True)
-    except Exception as error:  # whatever a model's numbers may lead to is a finding
-        return Finding(
-            "model", "wrong", f"{settings.model} opens and fails to complete ({type(error).__name__}: {error})"
-        )
-    each = answer.seconds * 1000 / max(answer.passes, 1)
-    return Finding(
-        "model",
-        "ok",
-        f"{settings.model} on {completer.model.device}, loaded in {loaded:.1f} s, {each:.0f} ms a forward pass",
-    )
+        result = completer.complete(source, len(source), "python", forced=True)
+    except Exception as error:  # a broken model can raise anything
+        reason = f"{type(error).__name__}: {error}"
+        return Finding("model", "error", f"{settings.model} loads but cannot complete ({reason})")
+    milliseconds = result.seconds * 1000 / max(result.passes, 1)
+    speed = f"loaded in {load_seconds:.1f} s, {milliseconds:.0f} ms per forward pass"
+    return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}")
 
 
-def tables(settings: Settings, tokens: ModelTokenizer, folder: Path, lasting: str = "") -> Iterator[Finding]:
-    """Every n-gram table, read whole, who uses them, what is left over, and whether new ones can be written."""
+def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:
+    """Check every byte of every n-gram table, the tables in use, what is left over, and the data folder."""
     registry = open_registry(settings)
     for language, path in built_in_domains(folder).items():
-        yield table(f"n-grams {language} (built in)", path)
+        yield _check_table(f"n-grams {language} (built in)", path)
     if fault := registry.fault():
-        yield Finding("n-grams in use", "wrong", fault)
+        yield Finding("n-grams in use", "error", fault)
     domains = registry.domains()
     for domain in domains:
-        yield _checked(domain, domains, lasting or settings.model, tokens.fingerprint)
-    if unknown := registry.assignments().names() - {domain.name for domain in domains}:
-        found = f"expected the tables that were chosen, found no {', '.join(sorted(unknown))}"
-        yield Finding("n-grams in use", "wrong", f"{found}; to forget the choice, run: spd-lsp ngrams prune")
-    yield from leftovers(registry)
-    yield _writable(registry.folder)
+        yield _check_domain(domain, domains, lasting(settings.model), tokens.fingerprint)
+    if missing := registry.assignments().names() - {domain.name for domain in domains}:
+        text = f"in use but missing: {', '.join(sorted(missing))}; to stop using them, run: spd-lsp ngrams prune"
+        yield Finding("n-grams in use", "error", text)
+    yield from _leftovers(registry)
+    yield _check_data_folder(registry.folder)
 
 
-def _checked(domain: Domain, domains: Sequence[Domain], model: str, fingerprint: str) -> Finding:
-    """One domain of all: its index, its table's every byte, its tokenizer, its sources."""
+def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerprint: str) -> Finding:
+    """Check a domain's index, tokenizer, table and sources."""
     subject = f"n-grams {domain.name}"
     if domain.fault:
-        return Finding(subject, "wrong", mend(domain))
+        return Finding(subject, "error", mend(domain))
     if domain.fingerprint != fingerprint:
-        fitting = [one for one in domains if one.fingerprint == fingerprint]
-        if beside := covering_domains(fitting, domain):
-            return Finding(subject, "ok", f"for {model_label(domain)}; here {', '.join(beside)} serves")
-        state: Literal["ok", "wrong"] = "ok" if is_for_another_model(domain, model, fingerprint) else "wrong"
+        fitting = [other for other in domains if other.fingerprint == fingerprint]
+        if names := covering_domains(fitting, domain):
+            text = f"for {model_label(domain)}; {', '.join(names)} takes its place here"
+            return Finding(subject, "ok", text)
+        state: Literal["ok", "error"] = "ok" if is_for_another_model(domain, model, fingerprint) else "error"
         return Finding(subject, state, mismatch_message(domain, model))
-    found = table(subject, domain.path)
-    if found.state == "ok" and (gone := sources_gone(domain)):
+    finding = _check_table(subject, domain.path)
+    if finding.state == "ok" and (gone := sources_gone(domain)):
         where = ", ".join(map(str, gone))
-        return Finding(
-            subject, "ok", f"{found.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
-        )
-    return found
+        text = f"{finding.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
+        return Finding(subject, "ok", text)
+    return finding
 
 
-def table(subject: str, path: Path) -> Finding:
-    """Read one table whole and compare its checksums."""
+def _check_table(subject: str, path: Path) -> Finding:
+    """Read a whole table and compare its checksums."""
     try:
-        opened = Table.open(path)
-        opened.verify()
+        table = Table.open(path)
+        table.verify()
     except UserError as error:
-        return Finding(subject, "wrong", str(error))
+        return Finding(subject, "error", str(error))
     size = megabytes(path.stat().st_size)
-    return Finding(subject, "ok", f"{opened.summary.tokens:,} tokens, {size}, checksums right")
+    return Finding(subject, "ok", f"{table.summary.tokens:,} tokens, {size}, checksums match")
 
 
-def leftovers(registry: Registry) -> Iterator[Finding]:
-    """What nobody needs; no fault, only space."""
+def _leftovers(registry: Registry) -> Iterator[Finding]:
+    """Disk space that can be freed."""
     try:
-        found, _ = registry.prune(dry_run=True)
+        leftovers, _ = registry.prune(dry_run=True)
     except UserError:
-        return  # a folder that cannot be written is named by `_writable`
-    if found:
-        size = megabytes(sum(leftover.size for leftover in found))
-        yield Finding("leftovers", "ok", f"{size} that nobody needs; to free them, run: spd-lsp ngrams prune")
+        return  # a folder that cannot be written is reported by `_check_data_folder`
+    if leftovers:
+        size = megabytes(sum(leftover.size for leftover in leftovers))
+        yield Finding("leftovers", "ok", f"{size} are not needed; to free them, run: spd-lsp ngrams prune")
 
 
-def _writable(folder: Path) -> Finding:
-    """Whether `build-ngrams` could write here; nothing is left behind."""
+def _check_data_folder(folder: Path) -> Finding:
+    """Whether `build-ngrams` could write here. Nothing is left behind."""
     try:
-        there = _nearest(folder)
-        with tempfile.TemporaryFile(dir=there):
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing):
             return Finding("data folder", "ok", str(folder))
     except OSError as error:
-        return Finding(
-            "data folder",
-            "wrong",
-            f"expected to write in {folder}, found: {error.strerror}; name another with --data-dir",
-        )
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder itself or, as long as there is none, the one in which it would be made."""
-    return next(place for place in (folder, *folder.parents) if place.exists())
+        text = f"cannot write to {folder}: {error.strerror}; choose another folder with --data-dir"
+        return Finding("data folder", "error", text)

@@ -1,4 +1,4 @@
-"""The command `doctor`: what is wrong here, and how to mend it."""
+"""The command `doctor`: what is wrong with an installation, and how to fix it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.wiring import load_completer, model_options
-from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.settings import Settings
 
 
@@ -16,13 +15,13 @@ from spd_lsp.settings import Settings
 @model_options
 @click.pass_obj
 def doctor(settings: Settings, model: str, device: str) -> None:
-    """Print what is installed, what would run, what is wrong and how to mend it."""
-    from spd_lsp.commands.diagnosis import examine
+    """Check the installation, the model and the n-gram tables, and print how to fix what is wrong."""
+    from spd_lsp.commands.diagnosis import diagnose
 
     settings = dataclasses.replace(settings, model=model, device=device)
-    wrong = 0
-    for finding in examine(settings, lambda chosen: load_completer(chosen, lambda text: None), lasting(model)):
+    errors = 0
+    for finding in diagnose(settings, lambda settings: load_completer(settings, lambda text: None)):
         click.echo(f"{finding.state:5}  {finding.subject:20} {finding.text}")
-        wrong += finding.state == "wrong"
-    if wrong:
-        raise UserError(f"{wrong} thing{'s' * (wrong > 1)} to mend, see above")
+        errors += finding.state == "error"
+    if errors:
+        raise UserError(f"{errors} problem{'s' * (errors > 1)} found, see above")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.commands.wiring import tell
+from spd_lsp.commands.wiring import print_status
 from spd_lsp.evaluation.paper.commands import experiments
 from spd_lsp.evaluation.results import out_option, restrict_file_access
-from spd_lsp.progress import Report, resumable
+from spd_lsp.progress import Report, resumable_progress
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.quality.run import QualityRun
@@ -95,7 +95,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
     arms = parse_arms(_split(options["arms"]), _split(options["priors"]))
     if options["arms"] == _ARMS:
         arms += parse_arms(_OTHER_PRIORS, [])
-    with resumable() as report:
+    with resumable_progress() as report:
         run = open_quality_run(repos, options, report)
         examples = run.primary_examples() if options["primary"] else run.examples
         records = run.measure(examples[: options["examples"]], arms, typed=options["typed"])
@@ -131,7 +131,7 @@ def open_quality_run(
     repos: Sequence[Path],
     options: dict[str, Any],
     report: Report,
-    tell: Callable[[str], None] = tell,
+    report_status: Callable[[str], None] = print_status,
     *,
     refuse_leaks: bool = True,
 ) -> QualityRun:
@@ -142,7 +142,7 @@ def open_quality_run(
     packages = read_packages(repos, lambda done, total: report("read", done, total))
     names = {field.name for field in dataclasses.fields(RunOptions)}
     chosen = RunOptions(**{name: value for name, value in options.items() if name in names})
-    return open_run(packages, chosen, report, tell, refuse_leaks=refuse_leaks)
+    return open_run(packages, chosen, report, report_status, refuse_leaks=refuse_leaks)
 
 
 def _split(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command `serve`: the language server, as an editor starts it or for several editors at once."""
+"""The command `serve`: the language server for one editor, or for any number of them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from pathlib import Path
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.connect import door_at, token_options
-from spd_lsp.commands.wiring import load_completer, model_options, open_model, tell
-from spd_lsp.lsp.transport.addresses import DEFAULT_PORT
+from spd_lsp.commands.connect import endpoint_for, tcp_options
+from spd_lsp.commands.wiring import load_completer, model_options, open_model, print_status
+from spd_lsp.lsp.transport.addresses import DEFAULT_TCP_ADDRESS
 from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.safe_path import leave_working_folder
 from spd_lsp.settings import Settings
-from spd_lsp.surroundings import settle_elsewhere
 
-_OURS = ("model", "device", "data_dir")  # what editors elsewhere cannot choose of a shared server
+_SHARED_SETTINGS = ("model", "device", "data_dir")  # which editors of a shared server cannot change
 
 
 @click.command()
 @model_options
-@click.option("--stdio", is_flag=True, help="Speak over standard input and output (the default).")
+@click.option("--stdio", is_flag=True, help="Use standard input and output (the default).")
 @click.option(
     "--socket",
     metavar="[PATH]",
     is_flag=False,
     flag_value="",
-    help="Listen for any number of your editors, which share the model, at a socket that is yours alone.",
+    help="Listen at a Unix socket that only you can access. Its editors share the model.",
 )
 @click.option(
-    "--tcp", metavar="[HOST:PORT]", is_flag=False, flag_value=DEFAULT_PORT, help="Listen at a port instead."
+    "--tcp", metavar="[HOST:PORT]", is_flag=False, flag_value=DEFAULT_TCP_ADDRESS, help="Listen at a TCP port."
 )
-@token_options
-@click.option("--sessions", type=click.IntRange(1), default=64, show_default=True, help="Most editors at once.")
+@tcp_options
+@click.option(
+    "--sessions", type=click.IntRange(1), default=64, show_default=True, help="Maximum number of editors."
+)
 @click.option("-v", "--verbose", count=True, help="Log more to standard error; never code.")
 @click.pass_obj
 def serve(
@@ -49,17 +51,17 @@ def serve(
     sessions: int,
     verbose: int,
 ) -> None:
-    """Run the language server; an editor starts it."""
+    """Run the language server. Editors start it."""
     from spd_lsp.lsp.server import create_server
-    from spd_lsp.lsp.transport.serve import SharedModel, serve_at, serve_stdio
+    from spd_lsp.lsp.transport.serve import SharedModel, serve_many, serve_stdio
 
     settings = dataclasses.replace(settings, model=lasting(model), device=device)
     if stdio + (socket is not None) + (tcp is not None) > 1:
-        raise UserError("expected one way to be reached, found several; choose --stdio, --socket or --tcp")
-    door = door_at(socket, tcp, token_file, unencrypted)
-    settle_elsewhere()
-    if door is None:
+        raise UserError("--stdio, --socket and --tcp exclude each other; choose one")
+    endpoint = endpoint_for(socket, tcp, token_file, unencrypted)
+    leave_working_folder()
+    if endpoint is None:
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
-    make = partial(create_server, load, settings, _OURS)
-    sys.exit(serve_at(door, make, tell, most=sessions, verbose=verbose))
+    make_server = partial(create_server, load, settings, _SHARED_SETTINGS)
+    sys.exit(serve_many(endpoint, make_server, print_status, max_sessions=sessions, verbose=verbose))

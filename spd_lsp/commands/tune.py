@@ -13,7 +13,7 @@ from spd_lsp.commands.evaluate import open_quality_run
 from spd_lsp.commands.ngrams import example, open_registry
 from spd_lsp.evaluation.results import out_option, restrict_file_access
 from spd_lsp.models.checkpoint.hub import lasting
-from spd_lsp.progress import Report, resumable
+from spd_lsp.progress import Report, resumable_progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def tune(settings: Settings, /, names: tuple[str, ...], model: str, undo: bool, 
         return
     if not names:
         raise UserError("nothing to tune on; name one or more n-gram tables or repositories")
-    with resumable() as report:
+    with resumable_progress() as report:
         lines = [_tune_domain(domain, options, report) for domain in domains]
         lines += [_tune_settings(registry, repos, options, report)] if repos else []
     click.echo("\n".join(lines))

@@ -1,4 +1,4 @@
-"""A completer put together from its parts, and the options that choose them: what several commands share."""
+"""How several commands make a completer: the options that choose its model, and all of its parts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that choose a model, the same for every command that needs one."""
-    device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+    """Add the options of every command that needs a model."""
+    device = click.option(
+        "--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 ..., or mps."
+    )
     model = click.option(
         "--model",
         default="starter",
         show_default=True,
         metavar="M",
-        help="`starter`, a folder, or a Hugging Face id; an id that is not stored yet is downloaded.",
+        help="`starter`, a folder such as ./mine, or a Hugging Face id, which is downloaded once.",
     )
     return model(device(command))
 
 
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Any:
-    """Import torch and read the weights, which takes seconds."""
+    """Open a model. Takes seconds: imports torch for most, and reads the weights."""
     from spd_lsp.models.load import load
 
     return load(folder, device, report)
@@ -45,7 +47,7 @@ def load_completer(
     ngrams: bool = True,
     open_model: Callable[..., Any] = open_model,
 ) -> Completer:
-    """Put a completer together."""
+    """Make a completer from its parts."""
     from ngram_builders.programs import python
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
@@ -59,8 +61,8 @@ def load_completer(
     from spd_lsp.ngrams.live_index import LiveIndex
 
     folder = locate(settings.model, report)
-    tokens = ModelTokenizer(folder)  # a tokenizer that does not fit is refused before torch is imported
-    check_tokens(tokens, vocabulary(folder), folder)
+    tokens = ModelTokenizer(folder)  # checked before torch is imported
+    check_vocabulary(tokens, vocabulary(folder), folder)
     PARSER_POOL.start()
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
@@ -69,23 +71,23 @@ def load_completer(
     if not ngrams:
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
     live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
-    again = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
-    rebuilder = Rebuilder(lambda domain: (*again, domain.name)) if settings.auto_rebuild else None
+    rebuild = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
+    rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.auto_rebuild else None
     name = lasting(settings.model)
     rows = read_order_weights(registry.folder, name) or ORDER_WEIGHTS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
     return Completer(model, tokens, domains, settings, tuned)
 
 
-def check_tokens(tokens: ModelTokenizer, known: int | None, folder: Path) -> None:
-    """Refuse a tokenizer that writes text in ids unknown to its model; marks that nobody writes may be unknown."""
-    if known is not None and tokens.vocab_size > known and any(tokens.pieces[known:]):
+def check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:
+    """Refuse a tokenizer with text for ids that the model does not have. Ids without text may exceed it."""
+    if model_size is not None and tokens.vocab_size > model_size and any(tokens.pieces[model_size:]):
         raise UserError(
-            f"expected a tokenizer of at most the {known:,} tokens of its model in {folder}, found one of "
-            f"{tokens.vocab_size:,}; restore the files of one model"
+            f"the tokenizer in {folder} has {tokens.vocab_size:,} tokens and its model only {model_size:,}: they "
+            "belong to different models; restore the files of one"
         )
 
 
-def tell(text: str) -> None:
-    """Say what goes on, beside the output."""
+def print_status(text: str) -> None:
+    """Print to standard error, apart from a command's output."""
     click.echo(text, err=True)

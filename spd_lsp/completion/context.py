@@ -29,7 +29,7 @@ _LONGEST_TOKEN = 64  # characters; more of them per token of room cannot fit and
 _SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 _NEAR = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
 LINE = 16  # tokens; room kept for a line of usual length
-GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
+_GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
 FEW = 8  # characters right of the cursor that a completion in the middle of a line may stand before
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
@@ -107,7 +107,7 @@ def build_context(
     known = LANGUAGES.get(language or "")
     page = Page.open(source, cursor)
     shape, indent = expected(known, source, cursor, page, forced)
-    room = max(0, room - GRACE)
+    room = max(0, room - _GRACE)
     cost = _ruler(room, measure)
     if _spent(cost, [page.left, page.right, *reversed(page.above), *page.below], room) <= room:
         return Context(source[:cursor], source[cursor:], shape, indent, 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from spd_lsp.printable import hides
+from spd_lsp.printable import has_hidden_characters
 
 Shape = Literal["nothing", "line", "block"]
 
@@ -64,7 +64,7 @@ def rank_completions(drafts: Iterable[tuple[str, float]], place: Place) -> list[
     completions: dict[str, Completion] = {}
     for text, score in drafts:
         text = visible_text(text, place)
-        if text.strip() and not hides(text) and not _is_endless(text) and text not in completions:
+        if text.strip() and not has_hidden_characters(text) and not _is_endless(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
-from spd_lsp.commands.wiring import check_tokens
+from spd_lsp.commands.wiring import check_vocabulary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 
@@ -113,17 +113,17 @@ def test_the_same_question_has_the_same_answer(run, program):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("shelf.py", "expected FILE:LINE:COL such as app.py:12:8"),
-        ("gone.py:1:1", "expected a file at .*gone.py, found: No such file"),
-        ("shelf.py:99:1", "expected a line from 1 to 15 .*, found 99"),
-        ("shelf.py:0:1", "expected a line from 1 to 15 .*, found 0"),
-        ("shelf.py:1:99", "expected a column from 1 to 10 in line 1 .*, found 99"),
+        ("shelf.py", "is not FILE:LINE:COL, such as app.py:12:8"),
+        ("gone.py:1:1", "cannot read .*gone.py: No such file"),
+        ("shelf.py:99:1", "has no line 99, only 1 to 15"),
+        ("shelf.py:0:1", "has no line 0, only 1 to 15"),
+        ("shelf.py:1:99", "line 1 .*has no column 99, only 1 to 10"),
         ("binary.py:1:1", "found a binary file"),
-        ("latin.py:1:1", "expected UTF-8 in .*, found byte 0xe9 at offset 5"),
+        ("latin.py:1:1", "is not UTF-8 .byte 0xe9 at offset 5"),
         (".:1:1", "found: Is a directory"),
-        ("shelf.py:²:1", "expected FILE:LINE:COL such as app.py:12:8"),
-        ("shelf.py:1:١", "expected FILE:LINE:COL such as app.py:12:8"),
-        (f"shelf.py:{'1' * 5000}:1", "expected FILE:LINE:COL such as app.py:12:8"),
+        ("shelf.py:²:1", "is not FILE:LINE:COL, such as app.py:12:8"),
+        ("shelf.py:1:١", "is not FILE:LINE:COL, such as app.py:12:8"),
+        (f"shelf.py:{'1' * 5000}:1", "is not FILE:LINE:COL, such as app.py:12:8"),
     ],
 )
 def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
@@ -149,22 +149,22 @@ def test_a_tokenizer_of_another_model_is_refused(run, program, tmp_path):
     described = tmp_path / "model" / "config.json"
     described.write_text(json.dumps({**json.loads(described.read_text()), "vocab_size": 100}))
     said = run("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output
-    assert "expected a tokenizer of at most the 100 tokens of its model" in said
+    assert "and its model only 100" in said
 
 
 def test_tokens_that_nobody_writes_may_be_unknown_to_the_model():
     tokens = ModelTokenizer(STARTER)
     tokens.pieces = [b"a", b"b", b""]
     tokens.vocab_size = 3
-    check_tokens(tokens, 2, STARTER)
-    with pytest.raises(UserError, match="at most the 1 tokens"):
-        check_tokens(tokens, 1, STARTER)
+    check_vocabulary(tokens, 2, STARTER)
+    with pytest.raises(UserError, match="its model only 1:"):
+        check_vocabulary(tokens, 1, STARTER)
 
 
 def test_a_wrong_address_is_named(run):
     for address in ("nowhere", "a:²", "a:0", "a:65536"):
-        assert "expected HOST:PORT" in run("serve", "--tcp", address, status=1).output
-    assert "expected HOST:PORT" in run("connect", "a:²", status=1).output
+        assert "is not HOST:PORT" in run("serve", "--tcp", address, status=1).output
+    assert "is not HOST:PORT" in run("connect", "a:²", status=1).output
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
@@ -181,7 +181,7 @@ def test_output_that_finds_no_room_is_one_sentence(command, buffered, tmp_path):
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: expected to write, found: No space left on device; make room")
+    assert done.stderr.startswith("Error: cannot write: No space left on device; make room")
     assert done.stderr.count("\n") == 1
 
 

@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.commands.diagnosis import model, tables, tuned
+from spd_lsp.commands.diagnosis import check_model, check_tables, tuned_settings
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import write_tuned
 from spd_lsp.models.checkpoint.hub import STARTER, locate
@@ -34,7 +35,7 @@ def findings(registry):
     """What the doctor says of the tables: subject -> state and text."""
 
     def findings():
-        found = tables(Settings(data_dir=str(registry.folder)), TOKENS, FOLDER)
+        found = check_tables(Settings(data_dir=str(registry.folder)), TOKENS, FOLDER)
         return {finding.subject: (finding.state, finding.text) for finding in found}
 
     return findings
@@ -56,27 +57,27 @@ def test_what_was_tuned_for_the_model_is_told(tmp_path):
     write_tuned(tmp_path, "mine", {"temperature": 0.8, "weights": [[0.1]]})
     write_tuned(tmp_path, "other", {"candidates": 40})
     settings = Settings(data_dir=str(tmp_path))
-    assert tuned(settings, "mine").text == "temperature=0.8, weights of n-grams"
-    assert tuned(settings, "third").text == "nothing for third"
+    assert tuned_settings(replace(settings, model="mine")).text == "temperature=0.8, n-gram order weights"
+    assert tuned_settings(replace(settings, model="third")).text == "nothing for third"
 
 
 def test_what_is_wrong_ends_the_command_with_its_number(registry, tmp_path):
     path = install(registry, "shop", tmp_path).path
     path.write_bytes(path.read_bytes()[:-64])
     result = CliRunner().invoke(main, ["--data-dir", str(registry.folder), "doctor"])
-    assert re.search(r"wrong +n-grams shop .*run: spd-lsp ngrams rebuild", result.output)
-    assert "1 thing to mend" in result.output
+    assert re.search(r"error +n-grams shop .*run: spd-lsp ngrams rebuild", result.output)
+    assert "1 problem found" in result.output
     assert result.exit_code == 1
 
 
 def test_a_sound_table_is_read_whole(registry, tmp_path, findings):
     path = install(registry, "shop", tmp_path).path
-    assert findings()["n-grams shop"] == ("ok", "3 tokens, 0.2 MiB, checksums right")
+    assert findings()["n-grams shop"] == ("ok", "3 tokens, 0.2 MiB, checksums match")
     data = bytearray(path.read_bytes())
     data[-64] ^= 1
     path.write_bytes(data)
     state, text = findings()["n-grams shop"]
-    assert state == "wrong"
+    assert state == "error"
     assert re.search(r"damaged data .*; run: spd-lsp ngrams rebuild", text)
 
 
@@ -85,15 +86,15 @@ def test_an_old_format_is_named_with_the_command_that_ends_it(registry, tmp_path
     data = path.read_bytes()
     path.write_bytes(data[:7] + b"\1" + data[8:])
     state, text = findings()["n-grams shop"]
-    assert state == "wrong"
-    assert re.search(r"found the old format 1, this spd-lsp reads 2; run: spd-lsp ngrams rebuild$", text)
+    assert state == "error"
+    assert re.search(r"its format 1 is older than 2; run: spd-lsp ngrams rebuild$", text)
 
 
 def test_a_table_of_another_tokenizer_is_rebuilt_by_one_command(registry, tmp_path, findings):
     install(registry, "shop", tmp_path, fingerprint="a1b2")
     install(registry, "team", tmp_path, fingerprint="a1b2", recipe={"imported": "team.ngt"})
     state, text = findings()["n-grams shop"]
-    assert state == "wrong"
+    assert state == "error"
     assert re.search(
         r"tokenizer a1b2, and starter has other tokens; run: spd-lsp ngrams rebuild shop --model starter$", text
     )
@@ -115,20 +116,20 @@ def test_a_table_beside_one_that_serves_the_same_sources_needs_nothing(registry,
     install(registry, "shop", tmp_path)
     install(registry, "inner", tmp_path / "inner", fingerprint="a1b2", recipe=recipe)
     state, text = findings()["n-grams inner"]
-    assert (state, text) == ("ok", f"for {'tiny' if recipe else 'tokenizer a1b2'}; here shop serves")
+    assert (state, text) == ("ok", f"for {'tiny' if recipe else 'tokenizer a1b2'}; shop takes its place here")
 
 
 def test_a_broken_import_is_imported_again(registry, tmp_path, findings):
     install(registry, "team", tmp_path, recipe={"imported": "team.ngt"}).path.unlink()
     assert findings()["n-grams team"][1].endswith(
-        "found no such file or directory; import it again: spd-lsp ngrams import FILE --domain team --replace"
+        "no such file or directory; import it again: spd-lsp ngrams import FILE --domain team --replace"
     )
 
 
 def test_an_unreadable_index_is_built_again_under_its_name(registry, tmp_path, findings):
     (install(registry, "shop", tmp_path).path.parent / "domain.msgpack").write_bytes(b"??")
     state, text = findings()["n-grams shop"]
-    assert state == "wrong"
+    assert state == "error"
     assert text.endswith("run: spd-lsp build-ngrams REPO --domain shop")
 
 
@@ -138,12 +139,12 @@ def test_choices_that_cannot_be_followed_are_named(registry, tmp_path, findings)
     assert "n-grams in use" not in findings()
     (registry.folder / "shop" / "domain.msgpack").unlink()
     assert findings()["n-grams in use"] == (
-        "wrong",
-        "expected the tables that were chosen, found no shop; to forget the choice, run: spd-lsp ngrams prune",
+        "error",
+        "in use but missing: shop; to stop using them, run: spd-lsp ngrams prune",
     )
     (registry.folder / "workspaces.msgpack").write_bytes(b"??")
     state, text = findings()["n-grams in use"]
-    assert state == "wrong"
+    assert state == "error"
     assert "choose again with: spd-lsp ngrams use" in text
 
 
@@ -154,7 +155,7 @@ def test_space_and_tables_without_repositories_are_told_but_not_wrong(registry, 
     (home / "table-0123.ngt").write_bytes(b"x" * 2**20)
     repo.rmdir()
     found = findings()
-    assert found["leftovers"] == ("ok", "1.0 MiB that nobody needs; to free them, run: spd-lsp ngrams prune")
+    assert found["leftovers"] == ("ok", "1.0 MiB are not needed; to free them, run: spd-lsp ngrams prune")
     assert found["n-grams shop"][0] == "ok"
     assert f"its repository {repo} is gone, see spd-lsp ngrams prune --gone" in found["n-grams shop"][1]
     assert (home / "table-0123.ngt").exists()
@@ -162,7 +163,7 @@ def test_space_and_tables_without_repositories_are_told_but_not_wrong(registry, 
 
 def test_a_file_in_place_of_the_folder_is_named_once_with_what_to_do(registry, findings):
     registry.folder.write_text("a file")
-    wrong = [text for state, text in findings().values() if state == "wrong"]
+    wrong = [text for state, text in findings().values() if state == "error"]
     assert any(
         "found a file; make it a folder that you can read, or choose another with --data-dir" in t for t in wrong
     )
@@ -202,20 +203,20 @@ def test_a_folder_that_cannot_be_read_is_named(locked, tmp_path, unreadable, com
     done = locked(tmp_path / unreadable, "--data-dir", str(tmp_path / "data" / "ngrams"), *command)
     assert "Traceback" not in done.stderr
     if command == ["doctor"]:
-        assert re.search(r"^wrong +n-grams (shop|in use) .*found", done.stdout, re.MULTILINE)
+        assert re.search(r"^error +n-grams (shop|in use) .*(found|missing)", done.stdout, re.MULTILINE)
         assert done.returncode == 1
 
 
 def test_a_model_whose_folder_cannot_be_read_is_named(locked, tmp_path):
     (tmp_path / "model").mkdir()
     done = locked(tmp_path / "model", "doctor", "--model", str(tmp_path / "model"))
-    assert re.search(r"^wrong +model +cannot read the model .*: Permission denied", done.stdout, re.MULTILINE)
+    assert re.search(r"^error +model +cannot read the model .*: Permission denied", done.stdout, re.MULTILINE)
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path):
     data = str(tmp_path / ("x" * 300))
     result = CliRunner().invoke(main, ["--data-dir", data, "doctor"])
-    assert re.search(r"wrong +data folder +expected to write in .*, found: File name too long", result.output)
+    assert re.search(r"error +data folder +cannot write to .*: File name too long", result.output)
 
 
 def test_a_model_that_opens_and_fails_is_a_finding():
@@ -223,6 +224,6 @@ def test_a_model_that_opens_and_fails_is_a_finding():
         def complete(self, *args, **options):
             raise ValueError("max() of an empty sequence")
 
-    found = model(Settings(), lambda settings: Failing())
-    assert found.state == "wrong"
-    assert found.text == "starter opens and fails to complete (ValueError: max() of an empty sequence)"
+    found = check_model(Settings(), lambda settings: Failing())
+    assert found.state == "error"
+    assert found.text == "starter loads but cannot complete (ValueError: max() of an empty sequence)"

@@ -73,6 +73,6 @@ def test_a_project_can_neither_bring_the_server_nor_choose_its_tables(tmp_path: 
     )
     told = done.stdout + done.stderr
     assert "OFFERED 2" in told, told
-    assert "'dataDir', 'device' of the configuration may come from the folder that is open" in told
+    assert "'dataDir', 'device' ignored: this configuration may come from the open folder" in told
     assert not (tmp_path / "evil").exists()
     assert set(trap.sprung) <= {"program git"}, "which Emacs asks by itself"

@@ -220,7 +220,7 @@ def test_an_address_without_a_server_is_told_and_can_be_mended(open_window: Open
     address = f"127.0.0.1:{free_port()}"
     window = open_window(SETTINGS | {"spd-lsp.serverAddress": address}, FAILED)
     [told] = window.until("an error is shown", window.errors)
-    assert f"No server could be joined at {address}: expected a server at {address}, found none" in told
+    assert f"Cannot connect to {address}: no server at {address}" in told
     configure(window.folder, SETTINGS)
     window.shows(RUNS)
     assert len(window.open_menu()) == DRAFTS

@@ -1,4 +1,4 @@
-"""A bare editor for tests: it speaks raw JSON-RPC, so that it can also say what a typed client cannot."""
+"""A minimal editor for tests that speaks raw JSON-RPC, so that it can also send what a typed client cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spd_lsp.completion.completer import CompletionResult
 from spd_lsp.completion.postprocess import Completion
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.serve import session as serve
-from spd_lsp.lsp.transport.streams import SocketWire
+from spd_lsp.lsp.transport.streams import SocketWriter
 from spd_lsp.ngrams.document_changes import DocumentChange
 from spd_lsp.settings import Settings
 
@@ -36,10 +36,10 @@ class RpcError(Exception):
 
 
 async def until(condition: Callable[[], Any]) -> Any:
-    """Poll until the condition holds; its value."""
+    """Poll until the condition holds and return its value."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while not (value := condition()):
-        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
+        assert asyncio.get_running_loop().time() < deadline, "timed out"
         await asyncio.sleep(0.005)
     return value
 
@@ -58,10 +58,10 @@ class Editor:
         self.writer = writer
         self.ids = itertools.count(1)
         self.waiting: dict[Any, asyncio.Future[Any]] = {}
-        self.heard: list[dict[str, Any]] = []  # notifications of the server, and its requests
-        self.replies: dict[str, Any] = {}  # what to answer to its requests, by method; others get null
-        self.deaf_to: set[str] = set()  # requests that are never answered
-        self.refused: list[int] = []  # codes of errors that answer no request
+        self.messages: list[dict[str, Any]] = []  # notifications and requests from the server
+        self.replies: dict[str, Any] = {}  # results for its requests, by method; others get null
+        self.unanswered: set[str] = set()  # methods whose requests are never answered
+        self.error_codes: list[int] = []  # of errors without an id
         self.listening = asyncio.ensure_future(self.listen())
 
     async def listen(self) -> None:
@@ -69,15 +69,15 @@ class Editor:
         while (length := await self.header()) is not None:
             message = json.loads(await self.reader.readexactly(length))
             if "method" not in message:
-                self.settle(message)
+                self._resolve(message)
                 continue
-            self.heard.append(message)
-            if "id" in message and message["method"] not in self.deaf_to:
+            self.messages.append(message)
+            if "id" in message and message["method"] not in self.unanswered:
                 answer = self.replies.get(message["method"])
                 self.send({"jsonrpc": "2.0", "id": message["id"], "result": answer})
 
     async def header(self) -> int | None:
-        """The length of the next message; whatever else stands between messages is an error."""
+        """The length of the next message; anything else between messages is an error."""
         length = None
         while line := await self.reader.readline():
             if not line.strip():
@@ -87,17 +87,17 @@ class Editor:
             length = int(value) if name == b"Content-Length" else length
         return None
 
-    def settle(self, message: dict[str, Any]) -> None:
-        """Hand a reply to whoever waits for it."""
+    def _resolve(self, message: dict[str, Any]) -> None:
+        """Pass a reply on to whoever waits for it."""
         if message["id"] is None and None not in self.waiting:
-            self.refused.append(message["error"]["code"])
+            self.error_codes.append(message["error"]["code"])
             return
         future = self.waiting.pop(message.get("id"))
         if not future.cancelled():
             future.set_result(message)
 
     def send(self, *messages: Any) -> None:
-        """Send messages in one go, whatever they are."""
+        """Send messages in one write."""
         self.writer.write(b"".join(map(frame, messages)))
 
     def expect(self, msg_id: Any) -> asyncio.Future[Any]:
@@ -105,7 +105,7 @@ class Editor:
         self.waiting[msg_id] = asyncio.get_running_loop().create_future()
         return self.waiting[msg_id]
 
-    def ask(self, method: str, params: Any = None, msg_id: Any = None) -> tuple[Any, asyncio.Future[Any]]:
+    def send_request(self, method: str, params: Any = None, msg_id: Any = None) -> tuple[Any, asyncio.Future[Any]]:
         """Send a request; its id, and its reply to come."""
         msg_id = next(self.ids) if msg_id is None else msg_id
         future = self.expect(msg_id)
@@ -114,7 +114,7 @@ class Editor:
 
     async def request(self, method: str, params: Any = None) -> Any:
         """Send a request and wait for its result."""
-        return await result(self.ask(method, params)[1])
+        return await result(self.send_request(method, params)[1])
 
     def notify(self, method: str, params: Any = None) -> None:
         """Send a notification."""
@@ -128,11 +128,11 @@ class Editor:
         return answer
 
     async def status(self) -> dict[str, Any]:
-        """What the server says of itself."""
+        """The server's status."""
         return await self.request("spd-lsp/status")
 
     async def ready(self) -> None:
-        """Wait until the model is there, or failed to load."""
+        """Wait until the model is loaded, or failed to load."""
         while (await self.status())["kind"] == "loading":
             await asyncio.sleep(0.005)
 
@@ -141,9 +141,9 @@ class Editor:
         item = {"uri": uri, "languageId": language, "version": 1, "text": text}
         self.notify("textDocument/didOpen", {"textDocument": item})
 
-    def told(self, method: str) -> list[Any]:
-        """The parameters of all messages of that method so far."""
-        return [message["params"] for message in self.heard if message["method"] == method]
+    def received(self, method: str) -> list[Any]:
+        """The parameters of all messages with that method so far."""
+        return [message["params"] for message in self.messages if message["method"] == method]
 
 
 async def result(reply: asyncio.Future[Any]) -> Any:
@@ -163,42 +163,42 @@ def edit(text: str, line: int, start: int, end: int, version: int = 2, uri: str 
 
 
 def at(line: int, character: int, kind: int | None = 1, uri: str = URI) -> dict[str, Any]:
-    """The parameters of a request for a completion; kind 1 is asked for, 2 and 3 are automatic."""
+    """The parameters of a completion request; kind 1 is explicit, 2 and 3 are automatic."""
     place = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
     return place if kind is None else {**place, "context": {"triggerKind": kind}}
 
 
 class FakeCompleter:
-    """Answers with fixed texts after so many steps, each of which the test may hold back."""
+    """Returns fixed texts after so many steps, each of which the test can hold back."""
 
     def __init__(self, *texts: str, steps: int = 3, held: bool = False, seconds: float = 0.0) -> None:
         self.texts = texts or ("one", "two")
         self.steps = steps
         self.seconds = seconds
         self.turns = threading.Semaphore(0) if held else None
-        self.asked: list[tuple[str, int, str | None, Path | None, bool]] = []
-        self.taken = 0
+        self.requests: list[tuple[str, int, str | None, Path | None, bool]] = []
+        self.steps_taken = 0
         self.ended = 0
         self.answered = 0
-        self.heard: dict[str, DocumentChange] = {}  # of each document, the newest
-        self.tidied = 0
-        self.ahead: list[tuple[str, int]] = []  # places whose prompts were read before anyone asked
+        self.changes: dict[str, DocumentChange] = {}  # the newest of each document
+        self.idle_slices = 0
+        self.prefetched: list[tuple[str, int]] = []  # source and cursor
         self.error: Exception | None = None
-        self.adopted: list[Settings] = []
+        self.applied: list[Settings] = []
 
     def apply_settings(self, settings: Settings) -> None:
-        self.adopted.append(settings)
+        self.applied.append(settings)
 
-    def update_documents(self, news: Mapping[str, DocumentChange], asked: str = "") -> None:
-        self.heard.update(news)
+    def update_documents(self, changes: Mapping[str, DocumentChange], asked: str = "") -> None:
+        self.changes.update(changes)
 
     def run_idle_work(self, seconds: float) -> bool:
-        self.tidied += 1
+        self.idle_slices += 1
         return False
 
     def prefetch(self, source: str, cursor: int, language: str | None, check: Any) -> None:
         check()
-        self.ahead.append((source, cursor))
+        self.prefetched.append((source, cursor))
         if self.error:
             raise self.error
 
@@ -213,11 +213,11 @@ class FakeCompleter:
         forced: bool,
         check: Any,
     ) -> CompletionResult:
-        self.asked.append((source, cursor, language, path, forced))
+        self.requests.append((source, cursor, language, path, forced))
         try:
             for _ in range(self.steps):
                 check()
-                self.taken += 1
+                self.steps_taken += 1
                 assert self.turns is None or self.turns.acquire(timeout=PATIENCE)
             if self.error:
                 raise self.error
@@ -238,7 +238,7 @@ async def session(load: Loader | FakeCompleter, settings: Settings | None = None
     server = create_server(loader, settings)
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
-    serving = asyncio.ensure_future(serve(server, reader, SocketWire(writer)))
+    serving = asyncio.ensure_future(serve(server, reader, SocketWriter(writer)))
     editor = Editor(*await asyncio.open_connection(sock=ours))
     try:
         yield editor

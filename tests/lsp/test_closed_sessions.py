@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spd_lsp.lsp.server import SpdServer, create_server
-from spd_lsp.lsp.transport.access import SocketDoor
+from spd_lsp.lsp.transport.access import SocketEndpoint
 from spd_lsp.lsp.transport.serve import Sessions
 from tests.lsp.lsp_client import PATIENCE, Editor, FakeCompleter, opened, until
 from tests.lsp.transport.listeners import ROOT, surroundings
@@ -30,7 +30,7 @@ from spd_lsp.commands.wiring import load_completer, open_model
 from spd_lsp.lsp.transport.serve import SharedModel, session
 from spd_lsp.lsp.server import create_server
 from spd_lsp.settings import Settings
-from spd_lsp.lsp.transport.streams import SocketWire
+from spd_lsp.lsp.transport.streams import SocketWriter
 from tests.lsp.transport.listeners import labels
 from tests.lsp.lsp_client import Editor
 
@@ -49,7 +49,7 @@ def held():
 async def serve_one(make):
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
-    serving = asyncio.ensure_future(session(make(), reader, SocketWire(writer)))
+    serving = asyncio.ensure_future(session(make(), reader, SocketWriter(writer)))
     editor = Editor(*await asyncio.open_connection(sock=ours))
     await editor.start()
     await editor.ready()
@@ -107,12 +107,12 @@ async def test_the_last_editor_that_leaves_takes_all_with_it(tmp_path: Path):
         return server
 
     tmp_path.chmod(0o700)
-    door = SocketDoor(tmp_path / "server.sock", is_default=False)
+    endpoint = SocketEndpoint(tmp_path / "server.sock", is_default=False)
     gc.disable()
     try:
-        async with await door.open(Sessions(door, make, 9).serve):
+        async with await endpoint.open(Sessions(endpoint, make, 9).serve):
             for _ in range(2):
-                editor = Editor(*await asyncio.open_unix_connection(door.path))
+                editor = Editor(*await asyncio.open_unix_connection(endpoint.path))
                 await opened(editor)
                 editor.listening.cancel()
                 editor.writer.close()

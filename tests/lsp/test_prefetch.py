@@ -29,9 +29,9 @@ async def test_the_place_of_the_last_edit_is_read_once_typing_pauses():
         await opened(editor, "a = 1\nx = \n")
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
-        await until(lambda: completer.ahead)
+        await until(lambda: completer.prefetched)
         await asyncio.sleep(2 * prefetch.DELAY_SECONDS)
-        assert completer.ahead == [("a = 1\nx = abc\n", 13)]
+        assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
 async def test_a_request_takes_its_place():
@@ -41,7 +41,7 @@ async def test_a_request_takes_its_place():
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
         await asyncio.sleep(2 * prefetch.DELAY_SECONDS)
-        assert completer.asked and not completer.ahead
+        assert completer.requests and not completer.prefetched
 
 
 async def test_a_document_without_completions_is_not_read():
@@ -51,7 +51,7 @@ async def test_a_document_without_completions_is_not_read():
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
         await asyncio.sleep(2 * prefetch.DELAY_SECONDS)
-        assert not completer.ahead
+        assert not completer.prefetched
 
 
 async def test_what_goes_wrong_costs_no_answer(caplog):
@@ -60,7 +60,7 @@ async def test_what_goes_wrong_costs_no_answer(caplog):
     async with session(completer) as editor:
         await opened(editor)
         editor.send(edit("y", 0, 4, 4))
-        await until(lambda: completer.ahead)
+        await until(lambda: completer.prefetched)
         completer.error = None
         answer = await editor.request(COMPLETION, at(0, 5))
         assert len(answer["items"]) == 2

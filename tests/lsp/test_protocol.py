@@ -36,8 +36,8 @@ async def code_of(reply: asyncio.Future[Any]) -> int:
 async def test_a_request_with_wrong_parameters_is_answered(params: Any, caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
-        assert await code_of(editor.ask(COMPLETION, params)[1]) == -32602
-        assert not editor.told("window/showMessage")
+        assert await code_of(editor.send_request(COMPLETION, params)[1]) == -32602
+        assert not editor.received("window/showMessage")
         assert "secret" not in caplog.text
 
 
@@ -53,14 +53,14 @@ async def test_a_request_without_parameters_is_answered():
 async def test_an_unknown_method_is_answered():
     async with session(FakeCompleter()) as editor:
         await editor.start()
-        assert await code_of(editor.ask("textDocument/hover", at(0, 0))[1]) == -32601
-        assert await code_of(editor.ask("made/up", {"a b": 1})[1]) == -32601
+        assert await code_of(editor.send_request("textDocument/hover", at(0, 0))[1]) == -32601
+        assert await code_of(editor.send_request("made/up", {"a b": 1})[1]) == -32601
 
 
 async def test_before_initialize_requests_are_refused_and_notifications_dropped():
     async with session(FakeCompleter()) as editor:
         editor.open("x = \n")
-        assert await code_of(editor.ask(COMPLETION, at(0, 0))[1]) == -32002
+        assert await code_of(editor.send_request(COMPLETION, at(0, 0))[1]) == -32002
         await editor.start()
         assert await editor.request(COMPLETION, at(0, 0)) == {"isIncomplete": True, "items": []}
 
@@ -68,7 +68,9 @@ async def test_before_initialize_requests_are_refused_and_notifications_dropped(
 async def test_a_second_initialize_is_refused():
     async with session(FakeCompleter()) as editor:
         await editor.start()
-        assert await code_of(editor.ask("initialize", {"processId": None, "capabilities": {}})[1]) == -32600
+        assert (
+            await code_of(editor.send_request("initialize", {"processId": None, "capabilities": {}})[1]) == -32600
+        )
 
 
 async def test_a_batch_and_another_version_are_refused():
@@ -102,21 +104,21 @@ async def test_what_cannot_be_read_or_answered_by_name_is_refused_and_what_follo
         await editor.ready()
         editor.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         assert (await editor.status())["kind"] == "normal"
-        assert editor.refused == [code]
-        assert not editor.told("window/showMessage")
+        assert editor.error_codes == [code]
+        assert not editor.received("window/showMessage")
         assert "Traceback" not in caplog.text and "secret" not in caplog.text
 
 
 async def test_a_method_that_is_no_name_is_refused_without_a_traceback(caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
-        assert await code_of(editor.ask(5, {})[1]) == -32600  # type: ignore[arg-type]
+        assert await code_of(editor.send_request(5, {})[1]) == -32600  # type: ignore[arg-type]
         no_version = editor.expect("mine")
         editor.send({"id": "mine", "method": "spd-lsp/status"})
         assert await code_of(no_version) == -32600
         editor.notify(5)  # type: ignore[arg-type]
         await editor.status()
-        assert not editor.refused
+        assert not editor.error_codes
         assert "Traceback" not in caplog.text
 
 
@@ -128,7 +130,7 @@ async def test_a_cancel_or_an_answer_of_no_name_is_dropped(caplog: Any):
             editor.notify("$/cancelRequest", {"id": wrong})
             editor.send({"jsonrpc": "2.0", "id": wrong, "result": 1})
         assert (await editor.status())["kind"] == "normal"
-        assert not editor.refused
+        assert not editor.error_codes
         assert "Traceback" not in caplog.text
 
 
@@ -147,7 +149,7 @@ async def test_an_edit_of_a_document_that_was_never_opened_is_dropped_in_silence
         await editor.start()
         editor.send(edit("secret", 0, 0, 0))
         await editor.ready()
-        assert not editor.told("window/showMessage")
+        assert not editor.received("window/showMessage")
         assert "secret" not in caplog.text
 
 
@@ -157,7 +159,7 @@ async def test_a_malformed_notification_is_dropped_without_its_content(caplog: A
         editor.notify("textDocument/didOpen", {"textDocument": {"uri": 5, "text": "secret"}})
         editor.notify("textDocument/didChange", "secret")
         await editor.ready()
-        assert not editor.told("window/showMessage")
+        assert not editor.received("window/showMessage")
         assert "secret" not in caplog.text
 
 

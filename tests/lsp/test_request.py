@@ -69,11 +69,11 @@ async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
             editor.send(edit(letter, 0, 4 + number, 4 + number, version=2 + number))
             answer = await editor.request(COMPLETION, at(0, 5 + number, 2))
             assert answer["items"][0]["textEdit"]["newText"].endswith("one(1)"[number + 1 :])
-        assert len(completer.asked) == 1
+        assert len(completer.requests) == 1
         assert (await editor.status())["lastPasses"] == 0
         editor.send(edit("!", 0, 7, 7, version=9))
         await editor.request(COMPLETION, at(0, 8, 2))
-        assert len(completer.asked) == 2
+        assert len(completer.requests) == 2
 
 
 async def test_an_explicit_request_is_answered_by_the_model():
@@ -83,4 +83,4 @@ async def test_an_explicit_request_is_answered_by_the_model():
         await editor.request(COMPLETION, at(0, 4, 1))
         editor.send(edit("o", 0, 4, 4))
         await editor.request("textDocument/inlineCompletion", {**at(0, 5, None), "context": {"triggerKind": 1}})
-        assert len(completer.asked) == 2
+        assert len(completer.requests) == 2

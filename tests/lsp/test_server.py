@@ -40,15 +40,15 @@ async def test_ghost_text_and_menu_at_one_place_share_one_decode():
     fake = FakeCompleter("a", "b", held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, menu = editor.ask(COMPLETION, at(0, 4, 3))
-        _, ghost = editor.ask(INLINE, at(0, 4, 2))
-        await until(lambda: fake.taken)
+        _, menu = editor.send_request(COMPLETION, at(0, 4, 3))
+        _, ghost = editor.send_request(INLINE, at(0, 4, 2))
+        await until(lambda: fake.steps_taken)
         fake.turns.release(9)
         assert texts(await result(menu)) == ["a", "b"]
         assert [item["insertText"] for item in (await result(ghost))["items"]] == ["a", "b"]
         again = await editor.request(INLINE, at(0, 4, 2))
         assert [item["insertText"] for item in again["items"]] == ["a", "b"]
-        assert len(fake.asked) == 1
+        assert len(fake.requests) == 1
 
 
 async def test_an_explicit_request_is_never_answered_from_an_older_one():
@@ -57,23 +57,23 @@ async def test_an_explicit_request_is_never_answered_from_an_older_one():
         await opened(editor)
         for _ in range(2):
             await editor.request(COMPLETION, at(0, 4, 1))
-        assert len(fake.asked) == 2
+        assert len(fake.requests) == 2
 
 
 async def test_a_cancelled_request_stops_decoding_within_one_step():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:
         await opened(editor)
-        msg_id, reply = editor.ask(COMPLETION, at(0, 4))
+        msg_id, reply = editor.send_request(COMPLETION, at(0, 4))
         fake.turns.release(3)
-        await until(lambda: fake.taken == 4)
+        await until(lambda: fake.steps_taken == 4)
         editor.notify("$/cancelRequest", {"id": msg_id})
         with pytest.raises(RpcError) as caught:
             await result(reply)
         assert caught.value.code == -32800
         fake.turns.release(100)
         await until(lambda: fake.ended)
-        assert fake.taken <= 5
+        assert fake.steps_taken <= 5
         assert not fake.answered
 
 
@@ -81,9 +81,9 @@ async def test_cancelling_one_of_two_that_share_a_decode_leaves_the_other():
     fake = FakeCompleter("a", held=True)
     async with session(fake) as editor:
         await opened(editor)
-        msg_id, menu = editor.ask(COMPLETION, at(0, 4, 3))
-        _, ghost = editor.ask(INLINE, at(0, 4, 2))
-        await until(lambda: fake.taken)
+        msg_id, menu = editor.send_request(COMPLETION, at(0, 4, 3))
+        _, ghost = editor.send_request(INLINE, at(0, 4, 2))
+        await until(lambda: fake.steps_taken)
         editor.notify("$/cancelRequest", {"id": msg_id})
         with pytest.raises(RpcError):
             await result(menu)
@@ -95,14 +95,14 @@ async def test_a_newer_request_answers_the_older_one_with_null_and_stops_it():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, old = editor.ask(COMPLETION, at(0, 4))
-        await until(lambda: fake.taken == 1)
+        _, old = editor.send_request(COMPLETION, at(0, 4))
+        await until(lambda: fake.steps_taken == 1)
         editor.send(edit("y", 0, 4, 4))
-        _, new = editor.ask(COMPLETION, at(0, 5))
+        _, new = editor.send_request(COMPLETION, at(0, 5))
         assert await result(old) is None
         fake.turns.release(1)
         await until(lambda: fake.ended == 1)
-        assert fake.taken <= 2
+        assert fake.steps_taken <= 2
         fake.turns.release(2000)
         assert texts(await result(new)) == ["yone", "ytwo"]
 
@@ -112,9 +112,9 @@ async def test_another_document_waits_and_is_not_superseded():
     async with session(fake) as editor:
         await opened(editor)
         editor.open("z = \n", "file:///b.py")
-        _, first = editor.ask(COMPLETION, at(0, 4))
-        _, second = editor.ask(COMPLETION, at(0, 4, uri="file:///b.py"))
-        await until(lambda: fake.taken)
+        _, first = editor.send_request(COMPLETION, at(0, 4))
+        _, second = editor.send_request(COMPLETION, at(0, 4, uri="file:///b.py"))
+        await until(lambda: fake.steps_taken)
         fake.turns.release(20)
         assert texts(await result(first)) and texts(await result(second))
 
@@ -133,7 +133,7 @@ async def test_a_burst_of_edits_costs_one_decode():
         answers = [await result(reply) for reply in replies]
         assert answers[:-1] == [None] * 7
         assert texts(answers[-1]) == ["y" * 8 + "one", "y" * 8 + "two"]
-        assert len(fake.asked) == 1
+        assert len(fake.requests) == 1
 
 
 async def test_a_slow_model_is_spared_requests_that_typing_soon_replaces(monkeypatch: Any):
@@ -142,20 +142,20 @@ async def test_a_slow_model_is_spared_requests_that_typing_soon_replaces(monkeyp
     async with session(fake) as editor:
         await opened(editor)
         await editor.request(COMPLETION, at(0, 4, 1))
-        _, typed = editor.ask(COMPLETION, at(0, 3, 3))
+        _, typed = editor.send_request(COMPLETION, at(0, 3, 3))
         await editor.status()
-        assert len(fake.asked) == 1
+        assert len(fake.requests) == 1
         assert texts(await editor.request(COMPLETION, at(0, 2, 1)))
         assert await result(typed) is None
-        assert [cursor for _, cursor, *_ in fake.asked] == [4, 2]
+        assert [cursor for _, cursor, *_ in fake.requests] == [4, 2]
 
 
 async def test_the_loop_answers_while_the_worker_decodes():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, reply = editor.ask(COMPLETION, at(0, 4))
-        await until(lambda: fake.taken)
+        _, reply = editor.send_request(COMPLETION, at(0, 4))
+        await until(lambda: fake.steps_taken)
         assert (await editor.status())["busy"] is True
         fake.turns.release(2000)
         await result(reply)
@@ -166,13 +166,13 @@ async def test_shutdown_answers_what_runs_and_stops_it():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, reply = editor.ask(COMPLETION, at(0, 4))
-        await until(lambda: fake.taken == 1)
+        _, reply = editor.send_request(COMPLETION, at(0, 4))
+        await until(lambda: fake.steps_taken == 1)
         assert await editor.request("shutdown") is None
         await asyncio.wait_for(reply, 20)
         fake.turns.release(100)
         await until(lambda: fake.ended)
-        assert fake.taken <= 2
+        assert fake.steps_taken <= 2
         with pytest.raises(RpcError) as caught:
             await editor.request(COMPLETION, at(0, 4))
         assert caught.value.code == -32600
@@ -183,7 +183,7 @@ async def test_the_completer_hears_the_text_the_cursor_the_language_and_the_path
     async with session(fake) as editor:
         await opened(editor, "s = '😀'; y = \n")
         await editor.request(COMPLETION, at(0, 14))  # in UTF-16 units, two of them for the smiley
-        assert fake.asked == [("s = '😀'; y = \n", 13, "python", Path("/code/app.py"), True)]
+        assert fake.requests == [("s = '😀'; y = \n", 13, "python", Path("/code/app.py"), True)]
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("utf-8", 12), ("utf-16", 10), ("utf-32", 9)])
@@ -198,7 +198,7 @@ async def test_ranges_are_in_the_units_that_were_agreed_on(encoding: str, word: 
         (item,) = (await editor.request(COMPLETION, at(0, word + 4, 3)))["items"]
         span = {"start": {"line": 0, "character": word}, "end": {"line": 0, "character": word + 4}}
         assert item["textEdit"] == {"range": span, "newText": "print()"}
-        assert fake.asked[0][:2] == ("x = '😀'; prin\n", 13)
+        assert fake.requests[0][:2] == ("x = '😀'; prin\n", 13)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_documents_of_any_uri_complete(uri: str, path: Path | None):
         await editor.ready()
         editor.open("x = \n", uri)
         assert texts(await editor.request(COMPLETION, at(0, 4, uri=uri))) == ["one", "two"]
-        assert fake.asked[0][3] == path
+        assert fake.requests[0][3] == path
 
 
 async def test_paths_that_differ_in_one_undecodable_byte_stay_two_documents():
@@ -228,7 +228,7 @@ async def test_paths_that_differ_in_one_undecodable_byte_stay_two_documents():
         editor.open("first\n", "file:///%E8.py")
         editor.open("second\n", "file:///%E9.py")
         await editor.request(COMPLETION, at(0, 0, uri="file:///%E8.py"))
-        assert fake.asked[0][0] == "first\n"
+        assert fake.requests[0][0] == "first\n"
 
 
 async def test_a_document_that_was_never_opened_gets_nothing():
@@ -239,7 +239,7 @@ async def test_a_document_that_was_never_opened_gets_nothing():
         assert await editor.request(COMPLETION, at(0, 0)) == {"isIncomplete": True, "items": []}
         assert await editor.request(INLINE, at(0, 0)) == {"items": []}
         assert (await editor.status())["reason"] == "the document is not open"
-        assert not fake.asked
+        assert not fake.requests
 
 
 async def test_positions_past_the_end_are_the_end():
@@ -248,7 +248,7 @@ async def test_positions_past_the_end_are_the_end():
         await opened(editor, "ab\ncd")
         for line, character, offset in [(0, 99, 2), (1, 99, 5), (9, 0, 5)]:
             await editor.request(COMPLETION, at(line, character))
-            assert fake.asked[-1][1] == offset
+            assert fake.requests[-1][1] == offset
 
 
 async def test_a_half_character_becomes_a_question_mark_for_the_tokenizer():
@@ -256,7 +256,7 @@ async def test_a_half_character_becomes_a_question_mark_for_the_tokenizer():
     async with session(fake) as editor:
         await opened(editor, "'\ud83d' + \n")
         await editor.request(COMPLETION, at(0, 6))
-        assert fake.asked[0][0] == "'?' + \n"
+        assert fake.requests[0][0] == "'?' + \n"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def test_files_of_secrets_never_complete(uri: str):
         editor.open("KEY=\n", uri)
         assert texts(await editor.request(COMPLETION, at(0, 4, uri=uri))) == []
         assert (await editor.status())["reason"] == "this file may hold secrets"
-        assert not fake.asked
+        assert not fake.requests
 
 
 async def test_languages_that_are_off_get_nothing_and_the_reason():
@@ -308,7 +308,7 @@ async def test_a_request_right_behind_an_edit_counts_as_typed():
         await editor.request(COMPLETION, at(0, 4, None))
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5, 1))
-        assert [forced for *_, forced in fake.asked] == [True, False]
+        assert [forced for *_, forced in fake.requests] == [True, False]
 
 
 async def test_ghost_text_goes_on_from_the_selected_item_of_the_menu():
@@ -318,7 +318,7 @@ async def test_ghost_text_goes_on_from_the_selected_item_of_the_menu():
         span = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 6}}
         context = {"triggerKind": 2, "selectedCompletionInfo": {"range": span, "text": "sorted"}}
         answer = await editor.request(INLINE, {**at(0, 6), "context": context})
-        assert fake.asked[0][:2] == ("x = sorted\n", 10)
+        assert fake.requests[0][:2] == ("x = sorted\n", 10)
         assert answer["items"] == [{"insertText": "sorted(a)", "range": span}]
 
 
@@ -329,7 +329,7 @@ async def test_an_error_in_the_completer_is_told_once_and_leaves_the_server_aliv
         fake.error = KeyError("their_secret_code")
         for _ in range(3):
             assert texts(await editor.request(COMPLETION, at(0, 4))) == []
-        (message,) = editor.told("window/showMessage")
+        (message,) = editor.received("window/showMessage")
         assert "KeyError" in message["message"]
         assert "their_secret_code" not in message["message"] + caplog.text
         fake.error = None
@@ -362,8 +362,8 @@ async def test_closing_a_document_ends_its_decode():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, reply = editor.ask(COMPLETION, at(0, 4))
-        await until(lambda: fake.taken)
+        _, reply = editor.send_request(COMPLETION, at(0, 4))
+        await until(lambda: fake.steps_taken)
         editor.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
         assert await result(reply) is None
         fake.turns.release(100)

@@ -47,16 +47,16 @@ async def test_documents_are_heard_of_when_they_open_change_and_close():
     async with session(fake) as editor:
         await opened(editor, "x = \n")
         editor.open("y = 1\n", OTHER)
-        await until(lambda: OTHER in fake.heard)
-        assert fake.heard[OTHER].document.text == "y = 1\n"
-        assert fake.heard[OTHER].document.language == "python"
+        await until(lambda: OTHER in fake.changes)
+        assert fake.changes[OTHER].document.text == "y = 1\n"
+        assert fake.changes[OTHER].document.language == "python"
         editor.send(edit("z", 0, 0, 1, uri=OTHER))
         await editor.request(COMPLETION, at(0, 4))
-        assert fake.heard[OTHER].document.text == "z = 1\n"
+        assert fake.changes[OTHER].document.text == "z = 1\n"
         editor.notify("textDocument/didSave", {"textDocument": {"uri": OTHER}})
-        await until(lambda: fake.heard[OTHER].saved)
+        await until(lambda: fake.changes[OTHER].saved)
         editor.notify("textDocument/didClose", {"textDocument": {"uri": OTHER}})
-        await until(lambda: fake.heard[OTHER].document is None)
+        await until(lambda: fake.changes[OTHER].document is None)
 
 
 async def test_secrets_and_languages_that_are_off_are_not_heard_of():
@@ -66,8 +66,8 @@ async def test_secrets_and_languages_that_are_off_are_not_heard_of():
         editor.open("TOKEN=1\n", "file:///code/.env", "shellscript")
         editor.open("# Title\n", "file:///code/README.md", "markdown")
         editor.open("y = 1\n", OTHER)
-        await until(lambda: OTHER in fake.heard)
-        assert fake.heard.keys() == {URI, OTHER}
+        await until(lambda: OTHER in fake.changes)
+        assert fake.changes.keys() == {URI, OTHER}
 
 
 async def test_a_model_that_was_loaded_again_hears_of_all_documents():
@@ -79,9 +79,9 @@ async def test_a_model_that_was_loaded_again_hears_of_all_documents():
 
     async with session(load) as editor:
         await opened(editor)
-        await until(lambda: URI in completers[0].heard)
+        await until(lambda: URI in completers[0].changes)
         editor.notify("spd-lsp/options", {"model": "owner/other"})
-        await until(lambda: len(completers) == 2 and URI in completers[1].heard)
+        await until(lambda: len(completers) == 2 and URI in completers[1].changes)
 
 
 class Busy(FakeCompleter):
@@ -97,21 +97,21 @@ async def test_requests_are_answered_while_there_is_always_more_to_tidy_up():
     fake = Busy("a")
     async with session(fake) as editor:
         await opened(editor)
-        await until(lambda: fake.tidied > 3)
+        await until(lambda: fake.idle_slices > 3)
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
-        before = fake.tidied
-        await until(lambda: fake.tidied > before + 3)
+        before = fake.idle_slices
+        await until(lambda: fake.idle_slices > before + 3)
 
 
 async def test_nothing_is_tidied_up_while_a_completion_runs():
     fake = Busy("a", held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, reply = editor.ask(COMPLETION, at(0, 4))
-        await until(lambda: fake.taken)
-        before = fake.tidied
+        _, reply = editor.send_request(COMPLETION, at(0, 4))
+        await until(lambda: fake.steps_taken)
+        before = fake.idle_slices
         await asyncio.sleep(0.1)
-        assert fake.tidied <= before + 1
+        assert fake.idle_slices <= before + 1
         fake.turns.release(9)
         await result(reply)
 
@@ -128,9 +128,9 @@ async def test_a_fault_between_requests_is_logged_without_its_text_and_costs_no_
     fake = Broken("a")
     async with session(fake) as editor:
         await opened(editor)
-        await until(lambda: fake.tidied)
+        await until(lambda: fake.idle_slices)
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
-        await until(lambda: fake.tidied > 1)
+        await until(lambda: fake.idle_slices > 1)
     assert "idle work failed: ValueError" in caplog.text
     assert "secret" not in caplog.text
 

@@ -28,7 +28,7 @@ async def test_initialize_is_answered_before_the_model_is_there():
         answer = await editor.request(COMPLETION, at(0, 4, 2))
         assert answer == {"isIncomplete": True, "items": []}
         assert (await editor.status())["kind"] == "loading"
-        _, asked = editor.ask(COMPLETION, at(0, 4, 1))
+        _, asked = editor.send_request(COMPLETION, at(0, 4, 1))
         gate.set()
         assert texts(await result(asked)) == ["one", "two"]
         status = await editor.status()
@@ -62,7 +62,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_once_and_completions_are_em
         editor.open("x = \n")
         for _ in range(2):
             assert texts(await editor.request(COMPLETION, at(0, 4))) == []
-        (message,) = editor.told("window/showMessage")
+        (message,) = editor.received("window/showMessage")
         assert message == {"type": 1, "message": "spd-lsp: expected a model, found none; name one"}
         assert (await editor.status())["kind"] == "error"
 
@@ -74,7 +74,7 @@ async def test_a_loader_that_breaks_is_told_without_a_traceback():
     async with session(load) as editor:
         await editor.start()
         await editor.ready()
-        (message,) = editor.told("window/showMessage")
+        (message,) = editor.received("window/showMessage")
         assert "ZeroDivisionError" in message["message"]
         assert "private" not in message["message"]
 
@@ -87,11 +87,11 @@ async def test_loading_shows_its_progress():
     async with session(load) as editor:
         await editor.start({"window": {"workDoneProgress": True}})
         await editor.ready()
-        values = [params["value"] for params in editor.told("$/progress")]
+        values = [params["value"] for params in editor.received("$/progress")]
         assert [value["kind"] for value in values] == ["begin", "report", "report", "end"]
         assert values[2]["message"] == "loading weights"
-        tokens = {params["token"] for params in editor.told("$/progress")}
-        assert tokens == {params["token"] for params in editor.told("window/workDoneProgress/create")}
+        tokens = {params["token"] for params in editor.received("$/progress")}
+        assert tokens == {params["token"] for params in editor.received("window/workDoneProgress/create")}
 
 
 async def test_loading_is_logged_for_a_client_without_a_progress_display():
@@ -102,8 +102,8 @@ async def test_loading_is_logged_for_a_client_without_a_progress_display():
     async with session(load) as editor:
         await editor.start()
         await editor.ready()
-        assert "spd-lsp: loading weights" in [m["message"] for m in editor.told("window/logMessage")]
-        assert not editor.told("$/progress")
+        assert "spd-lsp: loading weights" in [m["message"] for m in editor.received("window/logMessage")]
+        assert not editor.received("$/progress")
 
 
 class Loads:
@@ -134,7 +134,7 @@ async def test_flags_win_over_the_configuration_and_it_over_the_initial_options(
         await editor.start(PULLS, initializationOptions={"drafts": 2, "advanced": {"alpha": 0.25}})
         await editor.ready()
         assert loads.settings == [Settings(device="cpu", drafts=5, alpha=0.25)]
-        assert not editor.told("window/showMessage")
+        assert not editor.received("window/showMessage")
 
 
 async def test_wrong_options_are_named_once_and_keep_their_defaults():
@@ -145,7 +145,7 @@ async def test_wrong_options_are_named_once_and_keep_their_defaults():
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         await editor.status()
-        told = [m["message"] for m in editor.told("window/showMessage")]
+        told = [m["message"] for m in editor.received("window/showMessage")]
         assert len(told) == 2
         assert "'drafts'" in told[0] and "'colour'" in told[1]
         assert loads.settings == [Settings()]
@@ -156,7 +156,7 @@ async def test_options_that_are_no_object_are_named():
     async with session(loads) as editor:
         await editor.start(initializationOptions=[1, 2])
         await editor.ready()
-        assert "must be an object" in editor.told("window/showMessage")[0]["message"]
+        assert "must be an object" in editor.received("window/showMessage")[0]["message"]
         assert loads.settings == [Settings()]
 
 
@@ -165,7 +165,7 @@ async def test_a_changed_configuration_is_pulled_and_switches_completions_off_an
     async with session(loads) as editor:
         await editor.start(PULLS)
         await editor.ready()
-        (registered,) = editor.told("client/registerCapability")
+        (registered,) = editor.received("client/registerCapability")
         assert registered["registrations"][0]["registerOptions"] == {"section": "spd-lsp"}
         editor.open("x = \n")
         editor.replies["workspace/configuration"] = [{"enabled": False}]
@@ -210,10 +210,10 @@ async def test_what_a_folder_may_not_choose_is_not_used_and_told_once(pulled: bo
             editor.notify("workspace/didChangeConfiguration", {"settings": section})
         await editor.status()
         if pulled:
-            await until(lambda: len(editor.told("workspace/configuration")) == 3)
+            await until(lambda: len(editor.received("workspace/configuration")) == 3)
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-        (told,) = editor.told("window/showMessage")
+        (told,) = editor.received("window/showMessage")
         assert all(f"'{key}'" in told["message"] for key in HOSTILE)
         assert "use the editor's initializationOptions" in told["message"]
         assert loads.settings == [Settings(drafts=5) if pulled else Settings()]
@@ -226,7 +226,7 @@ async def test_a_wrong_device_of_the_editor_itself_is_told_and_completions_go_on
         await editor.ready()
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-        (told,) = editor.told("window/showMessage")
+        (told,) = editor.received("window/showMessage")
         assert "not 'meta'; using 'auto'" in told["message"]
         assert loads.settings == [Settings(drafts=4)]
 
@@ -242,7 +242,7 @@ async def test_the_editors_own_program_changes_what_it_started_with():
         editor.notify("spd-lsp/options", None)
         await until(lambda: len(loads.settings) == 3)
         assert loads.settings[2] == Settings()
-        assert not editor.told("window/showMessage")
+        assert not editor.received("window/showMessage")
 
 
 async def test_where_completions_are_off_no_model_is_loaded_until_they_are_on():
@@ -278,15 +278,15 @@ async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothi
 
     async with session(load) as editor:
         await opened(editor)
-        _, old = editor.ask(COMPLETION, at(0, 4, 2))
-        await until(lambda: fake.taken)
+        _, old = editor.send_request(COMPLETION, at(0, 4, 2))
+        await until(lambda: fake.steps_taken)
         editor.notify("spd-lsp/options", OTHER_SETTINGS)
-        _, new = editor.ask(COMPLETION, at(0, 4, 2))
+        _, new = editor.send_request(COMPLETION, at(0, 4, 2))
         assert await result(old) is None
         fake.turns.release(99)
         assert texts(await result(new)) == ["one", "two"], "nobody waits for a model"
         chosen = Settings(drafts=5, temperature=0.5, min_probability=0.2, streams=2, max_tokens=8)
-        assert (fake.adopted, loaded) == ([chosen], [Settings()])
+        assert (fake.applied, loaded) == ([chosen], [Settings()])
 
 
 async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_there():
@@ -303,8 +303,8 @@ async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_th
         await editor.status()
         gate.set()
         await editor.ready()
-        await until(lambda: fake.adopted)
-        assert fake.adopted == [Settings(drafts=5)]
+        await until(lambda: fake.applied)
+        assert fake.applied == [Settings(drafts=5)]
 
 
 async def test_after_a_failure_any_change_tries_again():
@@ -339,7 +339,7 @@ async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
         await until(lambda: len(tries) == 3)
         await editor.ready()
         assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
-        (told,) = editor.told("window/showMessage")
+        (told,) = editor.received("window/showMessage")
         assert "is not available here; still using the previous model" in told["message"]
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
@@ -358,7 +358,11 @@ async def test_switching_a_language_off_needs_no_new_model():
 async def test_a_client_that_never_answers_our_requests_still_gets_completions(monkeypatch: Any):
     monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
     async with session(FakeCompleter()) as editor:
-        editor.deaf_to = {"workspace/configuration", "window/workDoneProgress/create", "client/registerCapability"}
+        editor.unanswered = {
+            "workspace/configuration",
+            "window/workDoneProgress/create",
+            "client/registerCapability",
+        }
         await editor.start({**PULLS, "window": {"workDoneProgress": True}})
         await editor.ready()
         editor.open("x = \n")
@@ -368,10 +372,10 @@ async def test_a_client_that_never_answers_our_requests_still_gets_completions(m
 async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: Any):
     monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
     async with session(FakeCompleter()) as editor:
-        editor.deaf_to = {"workspace/configuration"}
+        editor.unanswered = {"workspace/configuration"}
         await editor.start(PULLS)
         await editor.ready()
-        (late,) = [m for m in editor.heard if m["method"] == "workspace/configuration"]
+        (late,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
         editor.send({"jsonrpc": "2.0", "id": late["id"], "result": [{"drafts": 7}]})
         assert (await editor.status())["kind"] == "normal"
         assert not caplog.records
@@ -399,4 +403,4 @@ async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
         await editor.ready()
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["other"]
-        assert not editor.told("window/showMessage")
+        assert not editor.received("window/showMessage")

@@ -81,7 +81,7 @@ async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
     """Wait until the endless completer runs; what was on stderr so far."""
     await editor.start()
     editor.open("secret = \n")
-    editor.ask(COMPLETION, at(0, 9))
+    editor.send_request(COMPLETION, at(0, 9))
     assert child.stderr
     return (await asyncio.wait_for(child.stderr.readuntil(b"decoding"), PATIENCE)).decode()
 
@@ -129,7 +129,7 @@ async def test_a_client_that_vanishes_leaves_no_noise_in_the_log():
         editor.listening.cancel()
         assert child.stdin and child.stderr
         child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-        editor.ask("spd-lsp/status")
+        editor.send_request("spd-lsp/status")
         child.stdin.close()
         assert await end(child) == 1
         assert (await child.stderr.read()).strip() == b""
@@ -151,7 +151,7 @@ async def test_headers_in_lower_case_and_what_is_no_json_are_answered():
         asked = b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}'
         child.stdin.write(b"content-length: %d\r\n\r\n%s" % (len(asked), asked))
         await editor.status()
-        assert editor.refused == [-32700, -32600]
+        assert editor.error_codes == [-32700, -32600]
         await editor.request("shutdown")
         editor.notify("exit")
         assert await end(child) == 0
@@ -168,7 +168,7 @@ async def test_the_server_ends_with_its_editor_though_its_input_stays_open():
         await parent.wait()
         assert await end(child) == 1
         assert child.stderr
-        assert "is gone" in (await child.stderr.read()).decode()
+        assert "has ended" in (await child.stderr.read()).decode()
 
 
 SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
@@ -184,7 +184,7 @@ async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that
             editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": drafts}}})
             answer = await editor.request(COMPLETION, at(2, 9, 3))
             assert len(answer["items"]) == drafts
-        told = [m["message"] for m in editor.told("window/logMessage")]
+        told = [m["message"] for m in editor.received("window/logMessage")]
         assert told.count("spd-lsp: the model is loading") == 1
 
 
@@ -212,7 +212,7 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
         os.truncate(table, 4096)
         assert (await editor.request(COMPLETION, at(3, 19, 3)))["items"]
         assert child.returncode is None
-        assert f"cannot use n-gram table {table}: it has 4,096 bytes instead of" in str(editor.heard)
+        assert f"cannot use n-gram table {table}: it has 4,096 bytes instead of" in str(editor.messages)
 
 
 def make_client() -> LanguageClient:

@@ -1,10 +1,10 @@
--- spd-lsp for Neovim 0.11 and newer. With this folder's parent on the runtime path: vim.lsp.enable("spd_lsp")
+-- spd-lsp for Neovim 0.11 and later. Add this folder's parent to the runtimepath, then: vim.lsp.enable("spd_lsp")
 -- Settings: vim.lsp.config("spd_lsp", { init_options = { drafts = 5 } })
 
 ---@type vim.lsp.Config
 return {
   cmd = { "spd-lsp", "serve" },
-  cmd_cwd = vim.fn.expand("~"), -- not the folder that is open, which may bring a program of that name
+  cmd_cwd = vim.fn.expand("~"), -- not the open folder, which may contain a program of that name
   filetypes = {
     "python", "javascript", "javascriptreact", "typescript", "typescriptreact", "go", "rust", "java",
     "c", "cpp", "cs", "ruby", "php", "sh", "bash", "lua",

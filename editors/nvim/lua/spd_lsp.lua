@@ -1,11 +1,11 @@
 -- spd-lsp for Neovim 0.7 to 0.10: require("spd_lsp").setup({ init_options = { drafts = 5 } })
--- Newer ones read ../lsp/spd_lsp.lua by themselves, after vim.lsp.enable("spd_lsp").
+-- Later versions load ../lsp/spd_lsp.lua on vim.lsp.enable("spd_lsp").
 
 local M = {}
 
 local here = vim.fn.fnamemodify(debug.getinfo(1, "S").source:sub(2), ":p:h:h")
 
--- The id of the running client for a folder, started if there is none.
+-- The id of a folder's client, which is started if necessary.
 local function client_for(root, config, clients)
   local running = clients[root] and vim.lsp.get_client_by_id(clients[root])
   if not running then
@@ -14,7 +14,7 @@ local function client_for(root, config, clients)
   return clients[root]
 end
 
---- Attach spd-lsp to every buffer of its filetypes. `options` replace fields of lsp/spd_lsp.lua.
+--- Attach spd-lsp to every buffer of its filetypes. `options` override fields of lsp/spd_lsp.lua.
 function M.setup(options)
   local config = vim.tbl_extend("force", dofile(here .. "/lsp/spd_lsp.lua"), { name = "spd_lsp" }, options or {})
   local clients = {}

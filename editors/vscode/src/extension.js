@@ -1,11 +1,11 @@
-// Finds the language server, starts and restarts it, and shows its state. Completions are the server's own matter:
-// the client library registers the menu and the ghost text by itself.
+// Finds the language server, starts and restarts it, and shows its state. The client library registers completions
+// and ghost text by itself.
 "use strict";
 
 const vscode = require("vscode");
 const { LanguageClient, State } = require("vscode-languageclient/node");
-const { INSTALL, findServer, reach } = require("./server.js");
-const { SECTION, own, wiring } = require("./settings.js");
+const { INSTALL, checkConnection, findServer } = require("./server.js");
+const { SECTION, clientSettings, userSetting } = require("./settings.js");
 
 const STATES = new Map([
   [State.Starting, ["$(loading~spin)", "spd-lsp is starting"]],
@@ -14,19 +14,19 @@ const STATES = new Map([
 ]);
 const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
 
-/** What lives as long as the extension: the client of the running server, the item in the status bar, the last restart. */
-const session = { client: undefined, item: undefined, log: undefined, wiring: undefined, restarted: Promise.resolve() };
+/** The running server's client, the status bar item, the log, how settings are sent, and the last restart. */
+const session = { client: undefined, item: undefined, log: undefined, settings: undefined, restarted: Promise.resolve() };
 
 async function start() {
   show(...STATES.get(State.Starting));
   try {
-    const found = await findServer();
-    const address = own("serverAddress");
+    const program = await findServer();
+    const address = userSetting("serverAddress");
     if (address) {
-      await reach(found, address);
+      await checkConnection(program, address);
     }
-    const server = { ...found, args: [...found.args, ...(address ? ["connect", address] : ["serve"])] };
-    const { options, configuration } = session.wiring;
+    const server = { ...program, args: [...program.args, ...(address ? ["connect", address] : ["serve"])] };
+    const { options, configuration } = session.settings;
     session.client = new LanguageClient(SECTION, SECTION, server, {
       documentSelector: DOCUMENTS,
       outputChannel: session.log,
@@ -37,7 +37,7 @@ async function start() {
     await session.client.start();
   } catch (error) {
     show("$(error)", error.message);
-    offerHelp(error); // not awaited: the settings may be mended before the message is answered
+    offerHelp(error); // not awaited: the user may fix the settings before answering
   }
 }
 
@@ -54,11 +54,11 @@ async function stop() {
   const client = session.client;
   session.client = undefined;
   if (client?.isRunning()) {
-    await client.stop().catch((error) => session.log.warn(error.message)); // one that hangs is killed
+    await client.stop().catch((error) => session.log.warn(error.message)); // a server that hangs is killed
   }
 }
 
-/** One restart after another: settings may change while a server starts. */
+/** Restarts are queued: settings may change while a server starts. */
 function restart() {
   session.restarted = session.restarted.then(stop).then(start);
   return session.restarted;
@@ -69,7 +69,7 @@ function show(icon, tooltip) {
   session.item.tooltip = tooltip;
 }
 
-/** Tell why nothing is offered, or how long the last completion took. */
+/** Show why nothing is offered, or how long the last completion took. */
 async function showStatus() {
   const text = session.client?.isRunning() ? describe(await session.client.sendRequest("spd-lsp/status")) : session.item.tooltip;
   const choice = await vscode.window.showInformationMessage(`spd-lsp: ${text}`, "Restart", "Show log");
@@ -85,13 +85,13 @@ function describe({ kind, message, reason, lastPasses, lastMilliseconds }) {
     return message;
   }
   if (reason) {
-    return `nothing was offered last: ${reason}`;
+    return `no completions: ${reason}`;
   }
   return lastPasses ? `last completion: ${lastPasses} passes, ${lastMilliseconds} ms` : "ready";
 }
 
 async function activate(context) {
-  session.wiring = wiring(context.extension.packageJSON);
+  session.settings = clientSettings(context.extension.packageJSON);
   session.log = vscode.window.createOutputChannel("spd-lsp", { log: true });
   session.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
   session.item.name = "spd-lsp";
@@ -104,9 +104,9 @@ async function activate(context) {
     vscode.commands.registerCommand("spd-lsp.status", showStatus),
     vscode.workspace.onDidChangeConfiguration((event) => {
       if (["spd-lsp.serverCommand", "spd-lsp.serverAddress"].some((name) => event.affectsConfiguration(name))) {
-        setImmediate(restart); // after the client has passed the change on: stopped, it would show an error
+        setImmediate(restart); // after the client has sent the change: once stopped, it would show an error
       } else if (event.affectsConfiguration(SECTION) && session.client?.isRunning()) {
-        session.client.sendNotification("spd-lsp/options", session.wiring.options());
+        session.client.sendNotification("spd-lsp/options", session.settings.options());
       }
     }),
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.client?.isRunning() || restart()),

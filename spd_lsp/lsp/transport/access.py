@@ -1,7 +1,7 @@
-"""Where editors come in, and who may: a Unix socket for its user alone, a port for those who have its token.
+"""Where servers listen and who may connect: a Unix socket for one user, a TCP port for whoever has its token.
 
-In: an address. Out: connections to serve, or for an editor the connection to a server; each end has then made sure
-that the other one is the user's. Knows nothing of what is said on them.
+In: an address. Out: authenticated connections. Before anything else is sent, each end has made sure that the other
+one belongs to the same user. Knows nothing of LSP.
 """
 
 from __future__ import annotations
@@ -19,114 +19,113 @@ from typing import Protocol
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import hold_lock
-from spd_lsp.lsp.transport.addresses import Port
-from spd_lsp.lsp.transport.private_files import OTHERS_WRITE, check_own, private_folder
+from spd_lsp.lsp.transport.addresses import TcpAddress
+from spd_lsp.lsp.transport.private_files import WRITABLE_BY_OTHERS, check_private, ensure_private_folder
 from spd_lsp.lsp.transport.token_proof import (
-    PATIENCE,
-    ask_proof,
+    HANDSHAKE_TIMEOUT,
+    authenticate_editor,
+    authenticate_server,
     default_token_file,
-    has_token,
-    made_token,
-    read_token,
+    load_or_create_token,
+    load_token,
 )
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Door(Protocol):
-    """One place to listen at."""
+class Endpoint(Protocol):
+    """One address to listen at."""
 
     @property
-    def advice(self) -> str:
-        """Where it is, and what editors run."""
+    def description(self) -> str:
+        """Where it is, and the command that editors run."""
 
     async def open(self, serve: Serve) -> asyncio.AbstractServer:
         """Listen."""
 
-    async def admits(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether who came may stay."""
+    async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether the other end of a new connection may use the server."""
 
 
-class SocketDoor:
-    """A Unix socket in a folder that is the user's alone."""
+class SocketEndpoint:
+    """A Unix socket in a folder that only its user can enter."""
 
     def __init__(self, path: Path, *, is_default: bool) -> None:
         self.path = path
         self.is_default = is_default
 
     @property
-    def advice(self) -> str:
-        """As in `Door`."""
-        run = "spd-lsp connect" if self.is_default else f"spd-lsp connect {self.path}"
-        return f"listening at {self.path}; editors run: {run}"
+    def description(self) -> str:
+        """See Endpoint."""
+        command = "spd-lsp connect" if self.is_default else f"spd-lsp connect {self.path}"
+        return f"listening at {self.path}; editors run: {command}"
 
     async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """As in `Door`; the socket of a server that has ended is replaced."""
-        folder = private_folder(self.path.parent)
+        """See Endpoint. The socket of a server that has ended is replaced."""
+        folder = ensure_private_folder(self.path.parent)
         with hold_lock(folder / f".{self.path.name}.lock"):
             return await asyncio.start_unix_server(serve, sock=bind(folder / self.path.name))
 
-    async def admits(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """As in `Door`: the same user."""
-        return _is_own(writer.get_extra_info("socket"))
+    async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """See Endpoint. Only the same user may."""
+        return _is_same_user(writer.get_extra_info("socket"))
 
 
-class PortDoor:
-    """A TCP port and the token that its editors must have."""
+class TcpEndpoint:
+    """A TCP port, and the token that its editors need."""
 
-    def __init__(self, port: Port, token_file: Path | None = None) -> None:
-        self.port = port
-        self.file = token_file or default_token_file(port)
+    def __init__(self, address: TcpAddress, token_file: Path | None = None) -> None:
+        self.address = address
+        self.token_file = token_file or default_token_file(address)
         self.token = b""
 
     @property
-    def advice(self) -> str:
-        """As in `Door`."""
+    def description(self) -> str:
+        """See Endpoint."""
         return (
-            f"listening at {self.port}, unencrypted; editors run: spd-lsp connect {self.port}; "
-            f"on other machines they need a copy of its token, {self.file}"
+            f"listening at {self.address}, unencrypted; editors run: spd-lsp connect {self.address}; "
+            f"on other machines they need a copy of the token in {self.token_file}"
         )
 
     async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """As in `Door`."""
-        self.token = made_token(self.file)
+        """See Endpoint."""
+        self.token = load_or_create_token(self.token_file)
         try:
-            return await asyncio.start_server(serve, self.port.host, self.port.number)
+            return await asyncio.start_server(serve, self.address.host, self.address.port)
         except OSError as error:
-            raise UserError(
-                f"expected to listen at {self.port}, found: {error.strerror or error}; choose another port"
-            ) from error
+            reason = error.strerror or error
+            raise UserError(f"cannot listen at {self.address}: {reason}; choose another port") from error
 
-    async def admits(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """As in `Door`: those with the token."""
+    async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """See Endpoint. Holders of the token may."""
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return await has_token(reader, writer, self.token)
+        return await authenticate_editor(reader, writer, self.token)
 
 
 def bind(path: Path) -> socket.socket:
-    """A socket at that path, which at no moment had wider rights than its owner's."""
-    clear(path)
+    """A listening socket that was never accessible to other users, not even while it was made."""
+    _remove_stale_socket(path)
     wire = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)
+    umask = os.umask(0o177)
     try:
         wire.bind(str(path))
         wire.listen()
     except OSError as error:
         wire.close()
-        raise UserError(f"expected to listen at {path}, found: {error}; choose another path") from error
+        raise UserError(f"cannot listen at {path}: {error}; choose another path") from error
     finally:
-        os.umask(before)
+        os.umask(umask)
     return wire
 
 
-def clear(path: Path) -> None:
-    """Remove a socket that nobody listens at any more, and nothing else."""
+def _remove_stale_socket(path: Path) -> None:
+    """Remove a socket that no server listens at any more, and nothing else."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise UserError(f"expected a socket or nothing at {path}, found a file; choose another path")
+        raise UserError(f"cannot listen at {path}: it is a file; choose another path")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -134,61 +133,59 @@ def clear(path: Path) -> None:
             path.unlink()
             return
         except OSError:
-            pass  # full, or not to be reached: someone is there
-    raise UserError(f"expected nobody at {path}, found a server that listens there; end it or choose another path")
+            pass  # its queue is full, or it is not accessible: there is a server
+    raise UserError(f"another server listens at {path}; stop it or choose another path")
 
 
-def _is_own(wire: socket.socket) -> bool:
-    """Whether the other end is the same user's; where the system does not tell, the folder's rights have to do."""
+def _is_same_user(wire: socket.socket) -> bool:
+    """Whether the other end is the same user. Only Linux tells; elsewhere the folder's permissions must do."""
     if sys.platform != "linux":
         return True
-    kinds = struct.Struct("3i")  # process, user, group
-    _, user, _ = kinds.unpack(wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, kinds.size))
+    credentials = struct.Struct("3i")  # process, user, group
+    _, user, _ = credentials.unpack(wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
     return bool(user == os.geteuid())
 
 
-def join_socket(path: Path) -> socket.socket:
-    """A connection to the user's own server, or to another machine's that the user's ssh has put there."""
+def connect_to_socket(path: Path) -> socket.socket:
+    """A connection to the user's own server, or to one on another machine through a socket that ssh forwards."""
     wire = socket.socket(socket.AF_UNIX)
     with _closed_on_error(wire):
         try:
             path = path.parent.resolve(strict=True) / path.name
-            for one in (path.parent, path):
-                check_own(one, one.lstat(), OTHERS_WRITE, f"run: chmod go-w {one}, or others could listen there")
+            for file in (path.parent, path):
+                remedy = f"run `chmod go-w {file}`, or others could listen there"
+                check_private(file, file.lstat(), WRITABLE_BY_OTHERS, remedy)
             wire.connect(str(path))
         except OSError as error:
-            raise UserError(
-                f"expected a server at {path}, found none ({error.strerror or error}); "
-                "start one: spd-lsp serve --socket"
-            ) from error
-        if not _is_own(wire):
-            raise UserError(f"expected your own server at {path}, found another user's; nothing was sent to it")
+            reason = error.strerror or error
+            raise UserError(f"no server at {path} ({reason}); start one with `spd-lsp serve --socket`") from error
+        if not _is_same_user(wire):
+            raise UserError(f"the server at {path} is another user's; nothing was sent to it")
     return wire
 
 
-def join_port(port: Port, token_file: Path | None = None) -> socket.socket:
+def connect_to_port(address: TcpAddress, token_file: Path | None = None) -> socket.socket:
     """A connection to the server that has the token."""
-    file = token_file or default_token_file(port)
+    token_file = token_file or default_token_file(address)
     try:
-        wire = socket.create_connection((port.host, port.number), PATIENCE)
+        wire = socket.create_connection((address.host, address.port), HANDSHAKE_TIMEOUT)
     except OSError as error:
+        reason = error.strerror or error
         raise UserError(
-            f"expected a server at {port}, found none ({error.strerror or error}); "
-            f"start one there: spd-lsp serve --tcp {port}"
+            f"no server at {address} ({reason}); start one there with `spd-lsp serve --tcp {address}`"
         ) from error
     with _closed_on_error(wire):
-        token = read_token(file, "copy it from the machine that serves, or name it with --token-file")
-        if not ask_proof(wire, token):
+        remedy = "copy it from the machine that runs the server, or name it with --token-file"
+        if not authenticate_server(wire, load_token(token_file, remedy)):
             raise UserError(
-                f"expected the server at {port} to prove that it has the token in {file}, found that it does not: "
-                "it is another's, or its token is a new one; nothing was sent to it"
+                f"the server at {address} does not have the token in {token_file}: it is not yours, or has a "
+                "newer token; nothing was sent to it"
             )
     return wire
 
 
 @contextmanager
 def _closed_on_error(wire: socket.socket) -> Iterator[None]:
-    """Hang up if it does not come about."""
     try:
         yield
     except BaseException:

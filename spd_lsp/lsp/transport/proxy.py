@@ -1,7 +1,4 @@
-"""Standard input and output, carried to a server elsewhere and back, for editors that start a program.
-
-Knows nothing of what passes.
-"""
+"""A proxy between standard input and output and a server's connection, for editors that start a command."""
 
 from __future__ import annotations
 
@@ -9,32 +6,32 @@ import os
 import socket
 import threading
 
-_AT_ONCE = 65536  # bytes
+_CHUNK_BYTES = 65536
 
 
-def carry(wire: socket.socket) -> None:
-    """Carry bytes both ways until one end closes."""
+def relay(wire: socket.socket) -> None:
+    """Copy bytes both ways until one end closes."""
     with wire:
         threading.Thread(target=_upload, args=(wire,), daemon=True).start()
         download(wire)
 
 
 def _upload(wire: socket.socket) -> None:
-    """What the editor writes, to the server."""
+    """Copy from the editor to the server."""
     try:
-        while data := os.read(0, _AT_ONCE):
+        while data := os.read(0, _CHUNK_BYTES):
             wire.sendall(data)
         wire.shutdown(socket.SHUT_WR)
     except OSError:
-        pass  # the server is gone, and the other direction ends with it
+        pass  # the server has left, which ends the other direction, too
 
 
 def download(wire: socket.socket) -> None:
-    """What the server writes, to the editor."""
+    """Copy from the server to the editor."""
     try:
-        while data := wire.recv(_AT_ONCE):
+        while data := wire.recv(_CHUNK_BYTES):
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(1, rest) :]
     except OSError:
-        pass  # one of the two is gone
+        pass  # one of the two has left

@@ -1,6 +1,6 @@
-"""How editors reach servers: one over standard input and output, or many through a door that share a model.
+"""Runs servers: one over standard input and output, or one for each editor that connects to an endpoint.
 
-Each connection is a session of its own. The door says who may stay; here is only counted how many.
+Sessions at an endpoint share the model. The endpoint decides who may connect; here they are only counted.
 """
 
 from __future__ import annotations
@@ -21,168 +21,182 @@ from pygls.io_ import run_async
 
 from spd_lsp.lsp.protocol import log_to_stderr, safe_traceback
 from spd_lsp.lsp.server import SpdServer
-from spd_lsp.lsp.transport.access import Door
+from spd_lsp.lsp.transport.access import Endpoint
 from spd_lsp.lsp.transport.editor_process import process_ended
-from spd_lsp.lsp.transport.streams import Headers, Oversized, Reader, SocketWire, StandardInput, Wire
+from spd_lsp.lsp.transport.streams import (
+    HeaderReader,
+    InvalidMessageSize,
+    PipeWriter,
+    Reader,
+    SocketWriter,
+    StandardInput,
+)
 
 if TYPE_CHECKING:
     from spd_lsp.models.base import Engine
     from spd_lsp.models.batch_scheduler import BatchScheduler
 
     Report = Callable[[str], None]
-    Open = Callable[[Path, str, Report], Any]  # folder, device -> an engine
+    OpenModel = Callable[[Path, str, Report], Any]  # folder, device -> an engine
 
 
-_MOST_SESSIONS = 64
-_MOST_STRANGERS = 64  # connections that have not proved yet that they may stay
-_CALM = 1.0  # seconds for what a session started to end with it
+_MAX_SESSIONS = 64
+_MAX_UNAUTHENTICATED = 64  # connections
+_COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
 
 log = logging.getLogger(__name__)
-unsaid = logging.getLogger(f"{__name__}.pygls")  # tracebacks of what clients get wrong, which is said in one line
-unsaid.disabled = True
+_pygls_log = logging.getLogger(
+    f"{__name__}.pygls"
+)  # tracebacks of clients' mistakes, which are logged in one line
+_pygls_log.disabled = True
 
 
 def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
-    """Serve one editor over standard input and output; 0 if it said `shutdown` before it left, else 1."""
-    prepare(verbose)
-    wire = Wire(os.dup(1))
-    os.dup2(2, 1)  # whatever prints from here on, C libraries included, cannot break the protocol
-    asyncio.run(serve_one(server, wire))
-    return 0 if server.protocol.shutdown_requested else 1
+    """Serve one editor over standard input and output; 0 if it sent `shutdown` before it left, else 1."""
+    _set_up_process(verbose)
+    writer = PipeWriter(os.dup(1))
+    os.dup2(2, 1)  # nothing else that prints, C libraries included, may corrupt the protocol
+    asyncio.run(_serve_editor(server, writer))
+    return _exit_status(server)
 
 
-async def serve_one(server: SpdServer, wire: Wire) -> None:
+async def _serve_editor(server: SpdServer, writer: PipeWriter) -> None:
     """Serve the editor that started this process, as long as it runs."""
-    watch = asyncio.ensure_future(_end_with_editor(server))
+    watch = asyncio.ensure_future(_exit_with_editor(server))
     try:
-        await session(server, StandardInput(sys.stdin.buffer, server.thread_pool), wire)
+        await session(server, StandardInput(sys.stdin.buffer, server.thread_pool), writer)
     finally:
         watch.cancel()
 
 
-async def _end_with_editor(server: SpdServer) -> None:
-    """End the process when the editor's has ended, for which the thread that waits for input would not wake."""
+async def _exit_with_editor(server: SpdServer) -> None:
+    """Exit when the editor's process has ended; the thread that waits for input would block a normal exit."""
     process = await process_ended(lambda: server.editor_process)
-    log.warning("the editor, process %d, is process_ended", process)
-    os._exit(0 if server.protocol.shutdown_requested else 1)
+    log.warning("the editor's process %d has ended", process)
+    os._exit(_exit_status(server))
+
+
+def _exit_status(server: SpdServer) -> int:
+    return 0 if server.protocol.shutdown_requested else 1
 
 
 class SharedModel:
-    """A model that is opened once, and of which every session gets a seat."""
+    """A model that is opened once, for all sessions."""
 
-    def __init__(self, open_model: Open) -> None:
-        self.open_model = open_model
-        self.lock = threading.Lock()
-        self.scheduler: BatchScheduler | None = None
+    def __init__(self, open_model: OpenModel) -> None:
+        self._open_model = open_model
+        self._lock = threading.Lock()
+        self._scheduler: BatchScheduler | None = None
 
     def seat(self, folder: Path, device: str, report: Report) -> Engine:
-        """A session's own engine; the first one opens the model while the others wait."""
+        """A session's own engine; the first call opens the model while others wait."""
         from spd_lsp.models.batch_scheduler import BatchScheduler
 
-        with self.lock:
-            if self.scheduler is None:
-                self.scheduler = BatchScheduler(self.open_model(folder, device, report))
-            return self.scheduler.new_engine()
+        with self._lock:
+            if self._scheduler is None:
+                self._scheduler = BatchScheduler(self._open_model(folder, device, report))
+            return self._scheduler.new_engine()
 
 
-def serve_at(
-    door: Door,
-    make: Callable[[], SpdServer],
-    tell: Report = log.info,
+def serve_many(
+    endpoint: Endpoint,
+    make_server: Callable[[], SpdServer],
+    report: Report = log.info,
     *,
-    most: int = _MOST_SESSIONS,
+    max_sessions: int = _MAX_SESSIONS,
     verbose: int = 0,
 ) -> int:
-    """Serve every editor that the door admits, each by a server of its own, until the process is ended."""
-    prepare(verbose)
-    asyncio.run(listen(door, Sessions(door, make, most), tell))
+    """Serve every editor that connects to the endpoint with a server of its own, until the process is ended."""
+    _set_up_process(verbose)
+    asyncio.run(_listen(endpoint, Sessions(endpoint, make_server, max_sessions), report))
     return 0
 
 
-async def listen(door: Door, sessions: Sessions, tell: Report) -> None:
-    """Let editors in for ever."""
-    listener = await door.open(sessions.serve)
-    tell(door.advice)
+async def _listen(endpoint: Endpoint, sessions: Sessions, report: Report) -> None:
+    listener = await endpoint.open(sessions.serve)
+    report(endpoint.description)
     async with listener:
         await listener.serve_forever()
 
 
 class Sessions:
-    """Who is there, each for itself, and no more of them than agreed."""
+    """The editors of an endpoint, and no more of them than allowed."""
 
-    def __init__(self, door: Door, make: Callable[[], SpdServer], most: int) -> None:
-        self.door = door
-        self.make = make
-        self.most = most
-        self.strangers = 0
+    def __init__(self, endpoint: Endpoint, make_server: Callable[[], SpdServer], max_sessions: int) -> None:
+        self.endpoint = endpoint
+        self.make_server = make_server
+        self.max_sessions = max_sessions
+        self.unauthenticated = 0
         self.open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve who comes through the door, if it may."""
-        wire = SocketWire(writer)
-        if not await self.admitted(reader, writer):
-            log.info("a connection was refused: it is not the user's")
-            wire.close()
-        elif self.open >= self.most:
-            log.warning("a connection was refused: %d editors are here already", self.open)
-            wire.write(_too_many(self.most))
-            wire.close()
+        """Serve a new connection, if it may connect."""
+        out = SocketWriter(writer)
+        if not await self._authenticate(reader, writer):
+            log.info("a connection was refused: not authenticated")
+            out.close()
+        elif self.open >= self.max_sessions:
+            log.warning("a connection was refused: %d editors are connected", self.open)
+            out.write(_too_many_editors(self.max_sessions))
+            out.close()
         else:
             self.open += 1
             try:
-                await session(self.make(), reader, wire)
+                await session(self.make_server(), reader, out)
             finally:
                 self.open -= 1
-                asyncio.get_running_loop().call_later(_CALM, self.collect)
+                asyncio.get_running_loop().call_later(_COLLECT_DELAY, self._collect_garbage)
 
-    def collect(self) -> None:
-        """Free what sessions left that refers to itself, if nobody waits meanwhile."""
+    def _collect_garbage(self) -> None:
+        """Free the reference cycles of ended sessions while nobody waits."""
         if not self.open:
             gc.collect()
 
-    async def admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the door lets a stranger in; too many at once are not asked."""
-        if self.strangers >= _MOST_STRANGERS:
+    async def _authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether a connection may use the server; of too many at once, no more are authenticated."""
+        if self.unauthenticated >= _MAX_UNAUTHENTICATED:
             return False
-        self.strangers += 1
+        self.unauthenticated += 1
         try:
-            return await self.door.admits(reader, writer)
+            return await self.endpoint.authenticate(reader, writer)
         except OSError:
-            return False  # it has left already
+            return False  # it has left
         finally:
-            self.strangers -= 1
+            self.unauthenticated -= 1
 
 
-def _too_many(most: int) -> bytes:
-    """What an editor shows when it is one too many: the only thing that may be said before it has spoken."""
-    text = f"spd-lsp: the server has {most} editors, as many as it takes; close one, or serve more with --sessions"
+def _too_many_editors(max_sessions: int) -> bytes:
+    """The message that a surplus editor shows, the only one that a server may send before `initialize`."""
+    text = (
+        f"spd-lsp: {max_sessions} editors use this server, its maximum; close one, or serve more with --sessions"
+    )
     params = {"type": 1, "message": text}
     body = json.dumps({"jsonrpc": "2.0", "method": "window/showMessage", "params": params}).encode()
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-async def session(server: SpdServer, reader: Reader, wire: Wire | SocketWire) -> None:
-    """Serve one editor until it leaves; what goes wrong with it concerns no other."""
+async def session(server: SpdServer, reader: Reader, writer: PipeWriter | SocketWriter) -> None:
+    """Serve one editor until it leaves; its failures affect no other session."""
     server._stop_event = stop = threading.Event()
     protocol = server.protocol
-    protocol.set_writer(wire)
+    protocol.set_writer(writer)
     try:
-        await run_async(stop, Headers(reader), protocol, unsaid, protocol.reject_unreadable)
+        await run_async(stop, HeaderReader(reader), protocol, _pygls_log, protocol.reject_unreadable)
     except SystemExit:
-        pass  # the editor said `exit`
+        pass  # the editor sent `exit`
     except (ConnectionError, asyncio.IncompleteReadError) as error:
         log.info("an editor left: %s", type(error).__name__)
-    except Oversized as refused:
-        log.warning("a session ended: %s", refused)
+    except InvalidMessageSize as error:
+        log.warning("a session ended: %s", error)
     except Exception as error:
         log.error("a session ended: %s", safe_traceback(error))
     finally:
         server.shutdown()
-        wire.close()
+        writer.close()
 
 
-def prepare(verbose: int) -> None:
-    """Set up the process: its log, Ctrl-C that ends it at once, and quick turns for the event loop."""
+def _set_up_process(verbose: int) -> None:
+    """Set up logging, let Ctrl-C end the process at once, and give the event loop short waits for the worker."""
     log_to_stderr(verbose)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else the thread that waits for input would hold it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else the thread that waits for input would block the exit
     sys.setswitchinterval(0.001)

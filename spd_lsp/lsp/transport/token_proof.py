@@ -1,7 +1,7 @@
-"""Both ends of a port prove to each other that they have the same token, which itself is never sent.
+"""Both ends of a TCP connection prove that they have the same token, without sending it.
 
-In: a token, and a connection on which nothing was said. Out: whether the other end has the token. Whoever listens
-in, or took the port before the server did, learns nothing that would serve another time.
+In: a token and a new connection. Out: whether the other end has the token. Whoever eavesdrops, or listens at the
+port before the server does, learns nothing that could be replayed.
 
     editor -> server   GREETING, nonce E
     server -> editor   nonce S, HMAC(token, "server" E S)
@@ -23,84 +23,84 @@ from pathlib import Path
 import platformdirs
 
 from ngram_builders.errors import UserError
-from spd_lsp.lsp.transport.addresses import Port
-from spd_lsp.lsp.transport.private_files import keep, read_private
+from spd_lsp.lsp.transport.addresses import TcpAddress
+from spd_lsp.lsp.transport.private_files import read_private, write_private
 
 _GREETING = b"spd-lsp proof 1\n"
-NONCE, PROOF = 32, 32  # bytes
-PATIENCE = 10.0  # seconds
-TOKEN = re.compile(rb"[0-9a-f]{64}\n?")
+NONCE_BYTES, PROOF_BYTES = 32, 32
+HANDSHAKE_TIMEOUT = 10.0  # seconds
+_TOKEN = re.compile(rb"[0-9a-f]{64}\n?")
 
 
-def default_token_file(port: Port) -> Path:
-    """Where the token of a port is kept: each has its own, so that no server can be held up for another."""
+def default_token_file(address: TcpAddress) -> Path:
+    """Where the token of an address is kept. Each has its own, so no server can pose as another one."""
     folder = platformdirs.user_state_path("spd-lsp", appauthor=False)
-    return folder / f"{re.sub('[^0-9A-Za-z.-]', '_', str(port))}.token"
+    return folder / f"{re.sub('[^0-9A-Za-z.-]', '_', str(address))}.token"
 
 
-def made_token(file: Path) -> bytes:
-    """The token in a file, made if it is missing."""
+def load_or_create_token(file: Path) -> bytes:
+    """The token in a file, which is created if it is missing."""
     if not file.exists():
-        keep(file, secrets.token_hex(32).encode() + b"\n")
-    return read_token(file, "delete it, and a new one is made")
+        write_private(file, secrets.token_hex(32).encode() + b"\n")
+    return load_token(file, "delete the file to get a new token")
 
 
-def read_token(file: Path, remedy: str) -> bytes:
+def load_token(file: Path, remedy: str) -> bytes:
     """The token in a file."""
     try:
-        found = read_private(file, 100)
+        content = read_private(file, 100)
     except OSError as error:
-        raise UserError(f"expected a token in {file}, found: {error.strerror}; {remedy}") from error
-    if not TOKEN.fullmatch(found):
-        raise UserError(f"expected a token of 64 hexadecimal digits in {file}, found something else; {remedy}")
-    return found.strip()
+        raise UserError(f"cannot read the token in {file}: {error.strerror}; {remedy}") from error
+    if not _TOKEN.fullmatch(content):
+        raise UserError(f"{file} does not hold a token of 64 hexadecimal digits; {remedy}")
+    return content.strip()
 
 
-def _prove(token: bytes, who: bytes, nonces: bytes) -> bytes:
-    """What only those can say who have the token, and only in this conversation."""
-    return hmac.digest(token, who + nonces, "sha256")
+def _proof(token: bytes, role: bytes, nonces: bytes) -> bytes:
+    """What only a holder of the token can compute, and only for this connection."""
+    return hmac.digest(token, role + nonces, "sha256")
 
 
-async def has_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
-    """The server's end: whether the other one proves itself in time. What it says is of known length."""
+async def authenticate_editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
+    """On the server: whether the other end proves in time, in a fixed number of bytes, that it has the token."""
     try:
-        return await asyncio.wait_for(_hear_proof(reader, writer, token), PATIENCE)
+        return await asyncio.wait_for(_exchange_proofs(reader, writer, token), HANDSHAKE_TIMEOUT)
     except (asyncio.TimeoutError, asyncio.IncompleteReadError, ConnectionError):
         return False
 
 
-async def _hear_proof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
+async def _exchange_proofs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
     if await reader.readexactly(len(_GREETING)) != _GREETING:
         return False
-    nonce = secrets.token_bytes(NONCE)
-    nonces = await reader.readexactly(NONCE) + nonce
-    writer.write(nonce + _prove(token, b"server", nonces))
-    return hmac.compare_digest(await reader.readexactly(PROOF), _prove(token, b"editor", nonces))
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    nonces = await reader.readexactly(NONCE_BYTES) + nonce
+    writer.write(nonce + _proof(token, b"server", nonces))
+    return hmac.compare_digest(await reader.readexactly(PROOF_BYTES), _proof(token, b"editor", nonces))
 
 
-def ask_proof(wire: socket.socket, token: bytes) -> bool:
-    """The editor's end: whether the other one proved itself. Before that nothing depends on the token."""
-    until = time.monotonic() + PATIENCE
-    nonce = secrets.token_bytes(NONCE)
+def authenticate_server(wire: socket.socket, token: bytes) -> bool:
+    """In the editor: whether the other end has the token. Before that is sure, nothing sent depends on it."""
+    deadline = time.monotonic() + HANDSHAKE_TIMEOUT
+    nonce = secrets.token_bytes(NONCE_BYTES)
     try:
         wire.sendall(_GREETING + nonce)
-        answer = _receive(wire, NONCE + PROOF, until)
-        nonces = nonce + answer[:NONCE]
-        if not hmac.compare_digest(answer[NONCE:], _prove(token, b"server", nonces)):
+        reply = _receive(wire, NONCE_BYTES + PROOF_BYTES, deadline)
+        nonces = nonce + reply[:NONCE_BYTES]
+        if not hmac.compare_digest(reply[NONCE_BYTES:], _proof(token, b"server", nonces)):
             return False
-        wire.sendall(_prove(token, b"editor", nonces))
+        wire.sendall(_proof(token, b"editor", nonces))
     except OSError:
         return False
     wire.settimeout(None)
     return True
 
 
-def _receive(wire: socket.socket, size: int, until: float) -> bytes:
-    """So many bytes, or fewer if that is all."""
-    found = b""
-    while len(found) < size:
-        wire.settimeout(max(0.001, until - time.monotonic()))
-        if not (part := wire.recv(size - len(found))):
+def _receive(wire: socket.socket, size: int, deadline: float) -> bytes:
+    """Read so many bytes, or fewer if the other end sends no more."""
+    data = b""
+    while len(data) < size:
+        wire.settimeout(max(0.001, deadline - time.monotonic()))
+        if not (part := wire.recv(size - len(data))):
             break
-        found += part
-    return found
+        data += part
+    return data

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spd_lsp.lsp.transport.addresses import parse_port
+from spd_lsp.lsp.transport.addresses import parse_tcp_address
 from spd_lsp.lsp.transport.token_proof import default_token_file
 from tests.lsp.lsp_client import PATIENCE, Editor
 
@@ -52,7 +52,7 @@ class Listener:
     def token(self) -> bytes:
         """The token of its port."""
         state = self.folder / "xdg_state_home" / "spd-lsp"
-        return (state / default_token_file(parse_port(self.address)).name).read_bytes().strip()
+        return (state / default_token_file(parse_tcp_address(self.address)).name).read_bytes().strip()
 
     @property
     def memory(self) -> int:

@@ -22,10 +22,10 @@ from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.lsp.server import create_server
 from spd_lsp.lsp.transport import token_proof
-from spd_lsp.lsp.transport.access import PortDoor, SocketDoor, bind, join_port, join_socket
-from spd_lsp.lsp.transport.addresses import Port, parse_port, read_address
+from spd_lsp.lsp.transport.access import SocketEndpoint, TcpEndpoint, bind, connect_to_port, connect_to_socket
+from spd_lsp.lsp.transport.addresses import TcpAddress, parse_address, parse_tcp_address
 from spd_lsp.lsp.transport.serve import Sessions
-from spd_lsp.lsp.transport.token_proof import default_token_file, made_token, read_token
+from spd_lsp.lsp.transport.token_proof import default_token_file, load_or_create_token, load_token
 from tests.lsp.lsp_client import PATIENCE, FakeCompleter, frame
 from tests.lsp.transport.listeners import (
     OTHER_USER,
@@ -120,7 +120,7 @@ async def test_socket_and_folder_are_their_owners_alone_whatever_the_umask(tmp_p
     before = os.umask(0)
     try:
         path = tmp_path / "new" / "deep" / "server.sock"
-        async with await SocketDoor(path, is_default=False).open(ignore):
+        async with await SocketEndpoint(path, is_default=False).open(ignore):
             modes = [one.stat().st_mode & 0o777 for one in (path.parent.parent, path.parent, path)]
         assert os.umask(0) == 0
     finally:
@@ -135,7 +135,7 @@ async def ignore(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def test_a_folder_that_others_may_enter_holds_no_socket(tmp_path):
     tmp_path.chmod(0o755)
     with pytest.raises(UserError, match="chmod 700"):
-        await SocketDoor(tmp_path / "server.sock", is_default=False).open(ignore)
+        await SocketEndpoint(tmp_path / "server.sock", is_default=False).open(ignore)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,32 +144,32 @@ async def test_a_folder_of_someone_else_holds_no_socket(tmp_path):
     (tmp_path / "theirs").mkdir(mode=0o700)
     os.chown(tmp_path / "theirs", OTHER_USER, OTHER_USER)
     with pytest.raises(UserError, match=f"owned by user {OTHER_USER}"):
-        await SocketDoor(tmp_path / "theirs" / "server.sock", is_default=False).open(ignore)
+        await SocketEndpoint(tmp_path / "theirs" / "server.sock", is_default=False).open(ignore)
 
 
 async def test_a_dead_socket_is_replaced_a_live_one_and_a_file_are_not(tmp_path):
     tmp_path.chmod(0o700)
     path = tmp_path / "server.sock"
     bind(path).close()  # a server that was killed leaves it
-    async with await SocketDoor(path, is_default=False).open(ignore):
-        with pytest.raises(UserError, match="a server that listens there"):
-            await SocketDoor(path, is_default=False).open(ignore)
-        join_socket(path).close()
+    async with await SocketEndpoint(path, is_default=False).open(ignore):
+        with pytest.raises(UserError, match="another server listens"):
+            await SocketEndpoint(path, is_default=False).open(ignore)
+        connect_to_socket(path).close()
     file = tmp_path / "file"
     file.write_text("kept")
-    with pytest.raises(UserError, match="found a file"):
-        await SocketDoor(file, is_default=False).open(ignore)
+    with pytest.raises(UserError, match="it is a file"):
+        await SocketEndpoint(file, is_default=False).open(ignore)
     assert file.read_text() == "kept"
 
 
 SERVE = """
 import asyncio, sys
 from pathlib import Path
-from spd_lsp.lsp.transport.access import SocketDoor
+from spd_lsp.lsp.transport.access import SocketEndpoint
 async def main():
     async def serve(reader, writer):
         writer.close()
-    async with await SocketDoor(Path(sys.argv[1]), is_default=False).open(serve):
+    async with await SocketEndpoint(Path(sys.argv[1]), is_default=False).open(serve):
         print("listening", flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
@@ -187,9 +187,9 @@ def test_of_servers_that_start_at_the_same_time_one_has_the_socket(tmp_path):
         for _ in range(4)
     ]
     lost = [process.stderr for process in started if process.stdout and not process.stdout.readline()]
-    join_socket(path).close()
+    connect_to_socket(path).close()
     assert len(lost) == 3
-    assert all("a server that listens there" in stream.read() for stream in lost if stream)
+    assert all("another server listens" in stream.read() for stream in lost if stream)
     for process in started:
         process.kill()
         process.communicate()
@@ -204,11 +204,11 @@ def test_an_editor_says_nothing_at_another_users_socket(reachable: Path):
     assert said.returncode == 0, said.stderr
     for path in (theirs / "server.sock", theirs / "link"):
         with pytest.raises(UserError, match=f"owned by user {OTHER_USER}"):
-            join_socket(path)
+            connect_to_socket(path)
     reachable.chmod(0o777)
     bind(reachable / "own.sock").close()
     with pytest.raises(UserError, match="chmod go-w"):
-        join_socket(reachable / "own.sock")
+        connect_to_socket(reachable / "own.sock")
 
 
 @contextmanager
@@ -239,7 +239,7 @@ HELLO = frame({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"se
 def test_who_took_the_port_first_learns_nothing_of_the_editor(tmp_path, monkeypatch, answer: bytes):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg_state_home"))
     with impostor(answer) as (address, heard):
-        made_token(default_token_file(parse_port(address)))
+        load_or_create_token(default_token_file(parse_tcp_address(address)))
         command = [sys.executable, "-c", QUICK, "connect", address]
         done = subprocess.run(
             command, input=HELLO, capture_output=True, env=surroundings(tmp_path), check=False, timeout=PATIENCE
@@ -253,32 +253,32 @@ def test_who_took_the_port_first_learns_nothing_of_the_editor(tmp_path, monkeypa
 # The command with less patience: who answers too little is waited for.
 QUICK = (
     "from spd_lsp import cli; from spd_lsp.lsp.transport import token_proof; "
-    "token_proof.PATIENCE = 1.0; cli.main()"
+    "token_proof.HANDSHAKE_TIMEOUT = 1.0; cli.main()"
 )
 
 
 def test_a_proof_that_was_overheard_serves_nobody_twice(tmp_path):
     """Whoever has recorded one conversation cannot play either end of another."""
     file = tmp_path / "token"
-    token = made_token(file)
+    token = load_or_create_token(file)
     nonce = secrets.token_bytes(32)
     recorded = nonce + hmac.digest(token, b"server" + secrets.token_bytes(32) + nonce, "sha256")
     with impostor(recorded) as (address, heard), pytest.raises(UserError, match="nothing was sent"):
-        join_port(parse_port(address), file)
+        connect_to_port(parse_tcp_address(address), file)
     assert len(b"".join(heard)) == 48
 
 
-async def door(tmp_path: Path) -> tuple[asyncio.AbstractServer, Port, Path]:
+async def endpoint(tmp_path: Path) -> tuple[asyncio.AbstractServer, TcpAddress, Path]:
     """A port with sessions behind it, in this process."""
-    port, file = Port("127.0.0.1", free_port()), tmp_path / "state" / "token"
-    entry = PortDoor(port, file)
+    port, file = TcpAddress("127.0.0.1", free_port()), tmp_path / "state" / "token"
+    entry = TcpEndpoint(port, file)
     sessions = Sessions(entry, lambda: create_server(lambda settings, report: FakeCompleter()), 9)
     return await entry.open(sessions.serve), port, file
 
 
-async def exchange(port: Port, *said: bytes) -> bytes:
+async def exchange(port: TcpAddress, *said: bytes) -> bytes:
     """Everything that is answered until the server hangs up."""
-    reader, writer = await asyncio.open_connection(port.host, port.number)
+    reader, writer = await asyncio.open_connection(port.host, port.port)
     writer.write(b"".join(said))
     try:
         return await asyncio.wait_for(reader.read(), PATIENCE)
@@ -287,10 +287,10 @@ async def exchange(port: Port, *said: bytes) -> bytes:
 
 
 async def test_who_does_not_prove_itself_is_answered_nothing_that_helps(tmp_path, monkeypatch):
-    monkeypatch.setattr(token_proof, "PATIENCE", 1.0)
-    server, port, file = await door(tmp_path)
+    monkeypatch.setattr(token_proof, "HANDSHAKE_TIMEOUT", 1.0)
+    server, port, file = await endpoint(tmp_path)
     async with server:
-        token = read_token(file, "")
+        token = load_token(file, "")
         greeting, nonce = b"spd-lsp proof 1\n", bytes(32)
         assert await exchange(port, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", HELLO) == b""
         assert await exchange(port, HELLO) == b""
@@ -303,25 +303,25 @@ async def test_who_does_not_prove_itself_is_answered_nothing_that_helps(tmp_path
 
 async def test_what_an_editor_proves_does_not_hold_the_token(tmp_path):
     """Both directions, recorded between a real editor's end and a real server's."""
-    server, port, file = await door(tmp_path)
+    server, port, file = await endpoint(tmp_path)
     passed: list[bytes] = []
     over = asyncio.Event()
 
     async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        others = await asyncio.open_connection(port.host, port.number)
+        others = await asyncio.open_connection(port.host, port.port)
 
-        async def carry(one: asyncio.StreamReader, other: asyncio.StreamWriter) -> None:
+        async def relay(one: asyncio.StreamReader, other: asyncio.StreamWriter) -> None:
             while data := await one.read(65536):
                 passed.append(data)
                 other.write(data)
             other.close()
 
-        await asyncio.gather(carry(reader, others[1]), carry(others[0], writer))
+        await asyncio.gather(relay(reader, others[1]), relay(others[0], writer))
         over.set()
 
     async with server, await asyncio.start_server(record, "127.0.0.1", 0) as between:
         number = between.sockets[0].getsockname()[1]
-        wire = await asyncio.to_thread(join_port, Port("127.0.0.1", number), file)
+        wire = await asyncio.to_thread(connect_to_port, TcpAddress("127.0.0.1", number), file)
         wire.sendall(HELLO)
         wire.setblocking(False)
         answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(wire, 65536), PATIENCE)
@@ -333,13 +333,13 @@ async def test_what_an_editor_proves_does_not_hold_the_token(tmp_path):
 
 
 async def test_many_strangers_keep_nobody_out_for_longer_than_they_are_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(token_proof, "PATIENCE", 1.0)
-    server, port, file = await door(tmp_path)
+    monkeypatch.setattr(token_proof, "HANDSHAKE_TIMEOUT", 1.0)
+    server, port, file = await endpoint(tmp_path)
     async with server:
-        idle = [await asyncio.open_connection(port.host, port.number) for _ in range(70)]
+        idle = [await asyncio.open_connection(port.host, port.port) for _ in range(70)]
         ended = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in idle)), PATIENCE)
         assert ended == [b""] * 70
-        (await asyncio.to_thread(join_port, port, file)).close()
+        (await asyncio.to_thread(connect_to_port, port, file)).close()
     for _, writer in idle:
         writer.close()
 
@@ -348,46 +348,51 @@ def test_a_token_is_made_once_for_its_owner_alone(tmp_path):
     before = os.umask(0)
     try:
         file = tmp_path / "state" / "token"
-        token = made_token(file)
+        token = load_or_create_token(file)
     finally:
         os.umask(before)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert len(bytes.fromhex(token.decode())) == 32
-    assert made_token(file) == token, "a copy of it elsewhere stays good"
-    assert made_token(tmp_path / "state" / "another") != token
+    assert load_or_create_token(file) == token, "a copy of it elsewhere stays good"
+    assert load_or_create_token(tmp_path / "state" / "another") != token
 
 
 def test_a_token_that_others_could_read_or_write_is_refused(tmp_path):
     file = tmp_path / "token"
-    made_token(file)
+    load_or_create_token(file)
     file.chmod(0o644)
     with pytest.raises(UserError, match="mode 644"):
-        made_token(file)
+        load_or_create_token(file)
     file.chmod(0o600)
     (tmp_path / "link").symlink_to(file)
-    with pytest.raises(UserError, match="expected a token"):
-        read_token(tmp_path / "link", "")
+    with pytest.raises(UserError, match="cannot read the token"):
+        load_token(tmp_path / "link", "")
     (tmp_path / "short").write_text("abc")
     (tmp_path / "short").chmod(0o600)
     with pytest.raises(UserError, match="64 hexadecimal digits"):
-        read_token(tmp_path / "short", "")
+        load_token(tmp_path / "short", "")
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(UserError, match="plain file"):
-        read_token(tmp_path / "pipe", "")
+    with pytest.raises(UserError, match="not a regular file"):
+        load_token(tmp_path / "pipe", "")
 
 
 @as_root
 def test_a_token_that_someone_else_laid_there_is_refused(tmp_path):
     file = tmp_path / "token"
-    made_token(file)
+    load_or_create_token(file)
     os.chown(file, OTHER_USER, OTHER_USER)
     with pytest.raises(UserError, match=f"owned by user {OTHER_USER}"):
-        read_token(file, "")
+        load_token(file, "")
 
 
 def test_each_port_has_a_token_of_its_own():
     """So a server at one port cannot be held up to an editor as the one at another."""
-    ports = [Port("127.0.0.1", 1), Port("127.0.0.1", 2), Port("::1", 1), Port("10.0.0.1", 1)]
+    ports = [
+        TcpAddress("127.0.0.1", 1),
+        TcpAddress("127.0.0.1", 2),
+        TcpAddress("::1", 1),
+        TcpAddress("10.0.0.1", 1),
+    ]
     assert len({default_token_file(port) for port in ports}) == 4
 
 
@@ -415,17 +420,17 @@ def test_a_port_beyond_this_machine_still_wants_the_token(tmp_path):
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("127.0.0.1:2087", Port("127.0.0.1", 2087)),
-        (":2087", Port("127.0.0.1", 2087)),
-        ("localhost:2087", Port("127.0.0.1", 2087)),
-        ("[::1]:2087", Port("::1", 2087)),
+        ("127.0.0.1:2087", TcpAddress("127.0.0.1", 2087)),
+        (":2087", TcpAddress("127.0.0.1", 2087)),
+        ("localhost:2087", TcpAddress("127.0.0.1", 2087)),
+        ("[::1]:2087", TcpAddress("::1", 2087)),
         ("/run/a:1/server.sock", Path("/run/a:1/server.sock")),
         ("server.sock", Path("server.sock")),
         ("~/server.sock", Path.home() / "server.sock"),
     ],
 )
-def test_an_address_is_a_port_or_a_path(text: str, meant: Port | Path):
-    assert read_address(text) == meant
+def test_an_address_is_a_port_or_a_path(text: str, meant: TcpAddress | Path):
+    assert parse_address(text) == meant
 
 
 async def test_connect_can_only_look_whether_the_server_is_there(tmp_path):

@@ -60,7 +60,7 @@ async def test_an_editor_that_exits_or_breaks_off_ends_its_own_session_only(serv
             await asyncio.wait_for(exits.listening, PATIENCE)
         async with editor_at(server) as vanishes:
             vanishes.open(CODE, "file:///v.py")
-            vanishes.ask(
+            vanishes.send_request(
                 COMPLETION, {"textDocument": {"uri": "file:///v.py"}, "position": {"line": 2, "character": 18}}
             )
             vanishes.writer.transport.abort()
@@ -74,7 +74,7 @@ async def test_an_editor_that_exits_or_breaks_off_ends_its_own_session_only(serv
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from spd_lsp.lsp.transport import access as doors
+from spd_lsp.lsp.transport import access as access
 from spd_lsp.lsp.transport import serve as listening
 from spd_lsp.lsp import server
 
@@ -91,7 +91,7 @@ class Endless:
             time.sleep(0.001)
 
 make = lambda: server.create_server(lambda settings, report: Endless())
-listening.serve_at(doors.SocketDoor(Path(sys.argv[1]), is_default=False), make)
+listening.serve_many(access.SocketEndpoint(Path(sys.argv[1]), is_default=False), make)
 """
 
 
@@ -116,7 +116,7 @@ async def test_an_editor_that_vanishes_while_many_answers_are_due_leaves_no_nois
     for n in range(20):
         uri = f"file:///{n}.py"
         vanishes.open(CODE, uri)
-        vanishes.ask(COMPLETION, {"textDocument": {"uri": uri}, "position": {"line": 2, "character": 18}})
+        vanishes.send_request(COMPLETION, {"textDocument": {"uri": uri}, "position": {"line": 2, "character": 18}})
     await vanishes.status()
     vanishes.listening.cancel()
     vanishes.writer.transport.abort()
@@ -153,14 +153,14 @@ async def test_connect_carries_a_session_over_its_pipes(server):
 def test_where_nothing_listens_connect_says_what_to_start():
     told = CliRunner().invoke(main, ["connect", f"127.0.0.1:{free_port()}"])
     assert told.exit_code == 1
-    assert "start one there: spd-lsp serve --tcp" in told.output
+    assert "start one there with `spd-lsp serve --tcp" in told.output
 
 
 def test_without_a_server_at_its_socket_connect_says_what_to_start(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     told = CliRunner().invoke(main, ["connect"])
     assert told.exit_code == 1
-    assert "start one: spd-lsp serve --socket" in told.output
+    assert "start one with `spd-lsp serve --socket`" in told.output
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):

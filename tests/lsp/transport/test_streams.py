@@ -1,4 +1,4 @@
-"""Headers are read as the specification has them, and nothing is written to an editor that has left."""
+"""HeaderReader are read as the specification has them, and nothing is written to an editor that has left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from spd_lsp.lsp.transport.streams import Headers, SocketWire, Wire
+from spd_lsp.lsp.transport.streams import HeaderReader, PipeWriter, SocketWriter
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ async def test_only_the_length_is_spelled_anew(line: bytes, read: bytes):
     reader = asyncio.StreamReader()
     reader.feed_data(line)
     reader.feed_eof()
-    assert await Headers(reader).readline() == read
+    assert await HeaderReader(reader).readline() == read
 
 
 async def test_what_is_said_after_the_editor_left_is_dropped(caplog):
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
-    wire = SocketWire(writer)
+    wire = SocketWriter(writer)
     theirs.close()
     assert not await reader.read()
     for _ in range(20):
@@ -45,7 +45,7 @@ async def test_what_is_said_after_the_editor_left_is_dropped(caplog):
 def test_a_broken_pipe_is_dropped_likewise():
     read, write = os.pipe()
     os.close(read)
-    wire = Wire(write)
+    wire = PipeWriter(write)
     wire.write(b"x")
     wire.write(b"x")
     wire.close()

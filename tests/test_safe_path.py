@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from spd_lsp import surroundings
+from spd_lsp import safe_path
 from tests.hostile import Trap
 from tests.lsp.lsp_client import Editor, at
 
@@ -33,13 +33,13 @@ BEFORE_US = (
 PATIENCE = 120.0  # seconds
 
 installed = pytest.mark.skipif(not Path(PROGRAM[0]).exists(), reason="needs spd-lsp beside python")
-safe_path = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of Python 3.11")
+python_has_safe_path = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of Python 3.11")
 
 STARTS = [
     pytest.param(PROGRAM, {}, (), marks=installed, id="spd-lsp"),
     pytest.param(PROGRAM, {"PYTHONPATH": ":."}, BEFORE_US, marks=installed, id="PYTHONPATH"),
     pytest.param(MODULE, {}, PYTHONS_OWN, id="python -m"),
-    pytest.param([sys.executable, "-P", *MODULE[1:]], {}, (), marks=safe_path, id="python -P -m"),
+    pytest.param([sys.executable, "-P", *MODULE[1:]], {}, (), marks=python_has_safe_path, id="python -P -m"),
 ]
 
 
@@ -100,7 +100,10 @@ async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
         editor.open("value = ", uri=(trap.folder / "new.py").as_uri())
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while Registry(data).find("opened").path == before:
-            assert asyncio.get_running_loop().time() < deadline, (trap.sprung, editor.told("window/showMessage"))
+            assert asyncio.get_running_loop().time() < deadline, (
+                trap.sprung,
+                editor.received("window/showMessage"),
+            )
             await editor.request("textDocument/completion", at(0, 8, uri=(trap.folder / "new.py").as_uri()))
             await asyncio.sleep(0.1)
     assert trap.sprung == []
@@ -127,17 +130,17 @@ def test_a_command_in_a_strangers_clone_imports_nothing_of_it(
 
 @pytest.mark.parametrize("entry", ["", ".", "lib", "../lib"])
 def test_entries_that_depend_on_the_working_folder_are_not_safe(tmp_path: Path, entry: str):
-    assert not surroundings.is_safe(entry, str(tmp_path))
+    assert not safe_path.is_safe(entry, str(tmp_path))
 
 
 def test_the_working_folder_itself_is_not_safe_by_any_name(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
     here = os.path.realpath(tmp_path)
-    assert not surroundings.is_safe(str(tmp_path), here)
-    assert not surroundings.is_safe(str(tmp_path / "link"), here)
-    assert surroundings.is_safe(str(tmp_path / "below"), here), "such as a virtual environment"
+    assert not safe_path.is_safe(str(tmp_path), here)
+    assert not safe_path.is_safe(str(tmp_path / "link"), here)
+    assert safe_path.is_safe(str(tmp_path / "below"), here), "such as a virtual environment"
 
 
 def test_python_and_this_package_are_found_even_from_where_they_are_installed():
-    for folder in (surroundings.OWN, surroundings.LIBRARY, "/usr/lib/python3/dist-packages"):
-        assert surroundings.is_safe(folder, os.path.realpath(folder))
+    for folder in (safe_path.OWN, safe_path.LIBRARY, "/usr/lib/python3/dist-packages"):
+        assert safe_path.is_safe(folder, os.path.realpath(folder))

@@ -53,9 +53,9 @@ OTHERS = {
 @pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
 def test_what_the_decoder_computes_runs_in_numpy(config):
     network = random_network(config)
-    said = []
-    assert isinstance(fastest_engine(TransformersEngine(network), network, said.append), NumpyEngine)
-    assert said == []
+    reports = []
+    assert isinstance(fastest_engine(TransformersEngine(network), network, reports.append), NumpyEngine)
+    assert reports == []
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_what_it_does_not_compute_runs_in_transformers(config, why):
     reference = TransformersEngine(network)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, 100).tolist()
     before = reference.prefill(ids)
-    said = []
-    assert fastest_engine(reference, network, said.append) is reference
-    [line] = said
+    reports = []
+    assert fastest_engine(reference, network, reports.append) is reference
+    [line] = reports
     assert line.startswith(f"runs in transformers: {why}")
     np.testing.assert_allclose(
         TransformersEngine(network).prefill(ids), before, rtol=1e-4, atol=1e-4 * np.abs(before).max()
@@ -92,34 +92,34 @@ def test_one_wrong_number_is_found(monkeypatch, wrong):
         return decoder
 
     monkeypatch.setattr(choice, "convert", damaged)
-    said = []
-    assert not isinstance(fastest_engine(TransformersEngine(network), network, said.append), NumpyEngine)
-    assert "in NumPy, one pass differs" in said[0]
+    reports = []
+    assert not isinstance(fastest_engine(TransformersEngine(network), network, reports.append), NumpyEngine)
+    assert "in NumPy, one pass differs" in reports[0]
 
 
 def test_a_window_over_a_layer_that_has_none_is_found_and_the_networks_own_is_kept(monkeypatch):
     network = random_network(FAST["qwen2, a layer with a window"])
     monkeypatch.setattr("spd_lsp.models.numpy.convert.layer_windows", lambda config: [WINDOW, WINDOW])
-    said = []
-    assert not isinstance(fastest_engine(TransformersEngine(network), network, said.append), NumpyEngine)
-    assert "in NumPy, with a short window, one pass differs" in said[0]
+    reports = []
+    assert not isinstance(fastest_engine(TransformersEngine(network), network, reports.append), NumpyEngine)
+    assert "in NumPy, with a short window, one pass differs" in reports[0]
     assert network.config.sliding_window == WINDOW
 
 
 def test_a_cache_that_is_not_cut_back_is_found(monkeypatch):
     network = random_network(FAST["llama"])
     monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.KVCache.crop", lambda self, length: None)
-    said = []
-    fastest_engine(TransformersEngine(network), network, said.append)
-    assert "a cropped cache differs" in said[0]
+    reports = []
+    fastest_engine(TransformersEngine(network), network, reports.append)
+    assert "a cropped cache differs" in reports[0]
 
 
 def test_rows_that_are_mixed_up_are_found(monkeypatch):
     network = random_network(FAST["llama"])
     monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.SharedPrefixCache.select_rows", lambda self, parents: self)
-    said = []
-    fastest_engine(TransformersEngine(network), network, said.append)
-    assert "several rows differs" in said[0]
+    reports = []
+    fastest_engine(TransformersEngine(network), network, reports.append)
+    assert "several rows differs" in reports[0]
 
 
 def test_the_starter_runs_in_numpy_in_32_bits():
@@ -130,6 +130,6 @@ def test_the_starter_runs_in_numpy_in_32_bits():
 
 def test_half_precision_runs_in_transformers():
     network = random_network(Qwen2Config(**SMALL)).to(torch.bfloat16)
-    said = []
-    fastest_engine(TransformersEngine(network), network, said.append)
-    assert said == ["runs in transformers: its weights are torch.bfloat16 on cpu"]
+    reports = []
+    fastest_engine(TransformersEngine(network), network, reports.append)
+    assert reports == ["runs in transformers: its weights are torch.bfloat16 on cpu"]

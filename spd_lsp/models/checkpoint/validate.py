@@ -59,14 +59,9 @@ def check_all_loaded(network: Any, loading_info: Mapping[str, Any]) -> None:
 
 def check_no_nan(network: Any) -> None:
     """Raise if a weight is NaN: whatever is computed with it is NaN as well."""
-    if names := [name for name, tensor in network.named_parameters() if tensor.numel() and _has_nan(tensor)]:
+    weights = [(name, weight.data) for name, weight in network.named_parameters() if weight.is_floating_point()]
+    if names := [name for name, weight in weights if weight.numel() and weight.max().isnan()]:
         raise InvalidWeights(f"there is NaN in {list_some(names)}; restore the files")
-
-
-@torch.inference_mode()
-def _has_nan(tensor: torch.Tensor) -> bool:
-    """Whether any number is NaN, which the maximum then is, too."""
-    return bool(tensor.max().isnan()) if tensor.is_floating_point() else False
 
 
 def check_causal(reference: Engine, network: Any) -> None:

@@ -54,11 +54,12 @@ def check_names(names: Set[str], layers: int) -> None:
 
 
 class Weights(ABC):
-    """A model's parameters by name, and how an engine stores them."""
+    """A model's parameters, fused into an engine's parts."""
 
-    @abstractmethod
-    def find(self, name: str) -> Any:
-        """A parameter, or None."""
+    def __init__(self, find: Callable[[str], Any], epsilon: float) -> None:
+        """`find` returns a parameter by its name, or None; `epsilon` is that of the norms."""
+        self.find = find
+        self.epsilon = epsilon
 
     @abstractmethod
     def norm(self, name: str) -> Any:
@@ -69,11 +70,11 @@ class Weights(ABC):
         """Linears that read the same input, as one."""
 
     def get(self, name: str) -> Any:
-        """A parameter that must be there."""
-        parameter = self.find(name)
-        if parameter is None:
-            raise UnsupportedModel(f"it has no parameter {name}")
-        return parameter
+        """A weight that must be there."""
+        weight = self.find(f"{name}.weight")
+        if weight is None:
+            raise UnsupportedModel(f"it has no parameter {name}.weight")
+        return weight
 
     def biases(self, names: tuple[str, ...]) -> list[Any]:
         """The biases of linears that are fused: one for each, or none."""
@@ -85,17 +86,17 @@ class Weights(ABC):
     def layer_parts(self, number: int, gated: Any, plain: Any) -> dict[str, Any]:
         """The parts of one block by the names that both `Layer` classes give them; the two are activations."""
         prefix = f"model.layers.{number}."
-        query_norm, key_norm = (
-            None if self.find(f"{prefix}{name}.weight") is None else self.norm(f"{prefix}{name}")
+        head_norms = [
+            None if self.find(f"{prefix}{name}.weight") is None else self.norm(prefix + name)
             for name in _HEAD_NORMS
-        )
+        ]
         has_gate = self.find(f"{prefix}{_GATED_MLP[0]}.weight") is not None
-        *up, down = (f"{prefix}{name}" for name in (_GATED_MLP if has_gate else _PLAIN_MLP))
+        *up, down = (prefix + name for name in (_GATED_MLP if has_gate else _PLAIN_MLP))
         return {
             "attention_norm": self.norm(f"{prefix}input_layernorm"),
             "queries_keys_values": self.fuse(*(f"{prefix}self_attn.{name}_proj" for name in "qkv")),
-            "query_norm": query_norm,
-            "key_norm": key_norm,
+            "query_norm": head_norms[0],
+            "key_norm": head_norms[1],
             "attention_out": self.fuse(f"{prefix}self_attn.o_proj"),
             "mlp_norm": self.norm(f"{prefix}post_attention_layernorm"),
             "up": self.fuse(*up),
@@ -118,40 +119,31 @@ class NumpyWeights(Weights):
         epsilon: float,
         moved: Callable[[str, Floats], None] = lambda name, weight: None,
     ) -> None:
-        """`find` returns a parameter by name; `moved` is given the view of a fused matrix that now holds it."""
-        self._find = find
-        self.epsilon = epsilon
+        """`moved` is given the name of a weight, and the view of a fused matrix that now holds it."""
+        super().__init__(find, epsilon)
         self.moved = moved
-
-    def find(self, name: str) -> Floats | None:
-        """As in `Weights`."""
-        return self._find(name)
 
     def norm(self, name: str) -> Part:
         """As in `Weights`; one with a bias is around the mean."""
-        scale, bias = RMSNorm(self.array(f"{name}.weight"), self.epsilon), self.find(f"{name}.bias")
+        scale, bias = RMSNorm(np.asarray(self.get(name), np.float32), self.epsilon), self.find(f"{name}.bias")
         return scale if bias is None else LayerNorm(scale, np.asarray(bias, np.float32))
 
     def fuse(self, *names: str) -> Dense:
         """As in `Weights`. The matrix is [I, O]."""
-        sizes = [self.get(f"{name}.weight").shape for name in names]
-        weight: Floats = np.empty((sizes[0][1], sum(size[0] for size in sizes)), np.float32)
+        weights = [self.get(name) for name in names]
+        fused: Floats = np.empty((weights[0].shape[1], sum(map(len, weights))), np.float32)
         start = 0
-        for name, (outputs, _) in zip(names, sizes, strict=True):
-            columns = weight[:, start : start + outputs]
-            columns[:] = self.get(f"{name}.weight").T
+        for name, weight in zip(names, weights, strict=True):
+            columns = fused[:, start : start + len(weight)]
+            columns[:] = weight.T
             self.moved(f"{name}.weight", columns.T)
-            start += outputs
+            start += len(weight)
         biases = self.biases(names)
-        return Dense(weight, np.concatenate(biases, dtype=np.float32) if biases else None)
-
-    def array(self, name: str) -> Floats:
-        """A parameter as it is, in single precision."""
-        return np.asarray(self.get(name), np.float32)
+        return Dense(fused, np.concatenate(biases, dtype=np.float32) if biases else None)
 
     def decoder(self, layers: int, config: DecoderConfig) -> Decoder:
         """All parts."""
         head = self.fuse(self.head)
-        embedding = head.weight.T if self.head == EMBEDDING else self.array(f"{EMBEDDING}.weight")
+        embedding = head.weight.T if self.head == EMBEDDING else np.asarray(self.get(EMBEDDING), np.float32)
         blocks = [Layer(**self.layer_parts(number, gated_silu, gelu)) for number in range(layers)]
         return Decoder(config, embedding, blocks, self.norm(NORM), head)

@@ -19,10 +19,10 @@ def convert(network: Any) -> TorchDecoder:
     config = decoder_config(network)
     if len({(parameter.dtype, parameter.device) for parameter in network.parameters()}) > 1:
         raise UnsupportedModel("its weights differ in precision or device")
-    weights = _TorchWeights(network, config.epsilon)
+    weights = _TorchWeights(dict(network.named_parameters()).get, config.epsilon)
     return TorchDecoder(
         config=config,
-        embedding=weights.get(f"{EMBEDDING}.weight").data,
+        embedding=weights.get(EMBEDDING).data,
         layers=[Layer(**weights.layer_parts(n, gated_silu, gelu)) for n in range(len(network.model.layers))],
         norm=weights.norm(NORM),
         head=weights.fuse(weights.head),
@@ -33,22 +33,14 @@ def convert(network: Any) -> TorchDecoder:
 class _TorchWeights(Weights):
     """Parameters as tensors, which become views of the fused ones."""
 
-    def __init__(self, network: Any, epsilon: float) -> None:
-        self.parameters = dict(network.named_parameters())
-        self.epsilon = epsilon
-
-    def find(self, name: str) -> Any:
-        """As in `Weights`."""
-        return self.parameters.get(name)
-
     def norm(self, name: str) -> Norm:
         """As in `Weights`."""
         bias = self.find(f"{name}.bias")
-        return Norm(self.get(f"{name}.weight").data, None if bias is None else bias.data, self.epsilon)
+        return Norm(self.get(name).data, None if bias is None else bias.data, self.epsilon)
 
     def fuse(self, *names: str) -> Affine:
         """As in `Weights`; a single linear is not copied."""
-        parameters = [self.get(f"{name}.weight") for name in names]
+        parameters = [self.get(name) for name in names]
         biases = [bias.data for bias in self.biases(names)]
         if len(names) == 1:
             return Affine(parameters[0].data, biases[0] if biases else None)

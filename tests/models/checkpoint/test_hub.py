@@ -67,7 +67,7 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
         ("{", None),
     ],
 )
-def test_a_description_tells_how_many_tokens_the_model_knows(tmp_path, described, expected):
+def test_a_config_says_how_many_tokens_the_model_knows(tmp_path, described, expected):
     (tmp_path / "config.json").write_text(described)
     assert vocabulary(tmp_path) == expected
 

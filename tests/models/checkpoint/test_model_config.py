@@ -82,7 +82,7 @@ def __getattr__(name):  # whatever transformers takes of it
 
 
 def saved(folder: Path, request: dict[str, object]) -> Path:
-    """A small model whose description has a request."""
+    """A small model whose config.json requests something."""
     folder.mkdir(parents=True)
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(SMALL).save_pretrained(folder)

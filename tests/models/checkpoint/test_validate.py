@@ -54,7 +54,7 @@ def amend(folder, **changes):
     path.write_text(json.dumps({name: value for name, value in described.items() if value is not None}))
 
 
-def test_a_description_of_more_layers_than_there_are_weights_is_refused(save):
+def test_a_config_of_more_layers_than_there_are_weights_is_refused(save):
     folder = save(random_network(FAST["llama"]))
     amend(folder, num_hidden_layers=3)
     named = r"the tensors model\.layers\.2\.\S+, .* and 6 more are missing; restore the files"
@@ -80,7 +80,7 @@ def test_a_missing_expert_is_refused(save):
 
 
 @pytest.mark.parametrize("heads", [0, 3, "four"])
-def test_a_description_that_makes_no_sense_is_refused(save, heads):
+def test_a_config_that_makes_no_sense_is_refused(save, heads):
     folder = save(random_network(FAST["llama"]))
     amend(folder, num_attention_heads=heads)
     with pytest.raises(UserError, match=r"config\.json: transformers cannot read it"):
@@ -126,7 +126,7 @@ def test_predictions_that_are_not_numbers_are_refused(save):
     ],
     ids=lambda network: network.config.model_type,
 )
-def test_a_model_of_another_task_is_refused_by_its_description(network, tmp_path):
+def test_a_model_of_another_task_is_refused_by_its_config(network, tmp_path):
     network.save_pretrained(tmp_path)
     kind = network.config.model_type
     with pytest.raises(
@@ -136,7 +136,7 @@ def test_a_model_of_another_task_is_refused_by_its_description(network, tmp_path
 
 
 @pytest.mark.parametrize("kind", [BertForMaskedLM, BertLMHeadModel])
-def test_an_encoder_is_known_by_what_it_sees_whatever_its_description_says(kind, tmp_path):
+def test_an_encoder_is_known_by_what_it_sees_whatever_its_config_says(kind, tmp_path):
     kind(BertConfig(**BERT)).save_pretrained(tmp_path)
     amend(tmp_path, architectures=None)
     with pytest.raises(UserError, match=r"each token sees those that follow it.* choose a causal language model"):
@@ -157,7 +157,7 @@ def test_the_decoder_of_an_encoders_family_opens(network, tmp_path):
 
 
 @pytest.mark.parametrize("config", [LlamaConfig(**SMALL), FAMILIES["gpt neox"], FAMILIES["mixtral"]])
-def test_a_description_without_an_architecture_opens(config, save):
+def test_a_config_without_an_architecture_opens(config, save):
     folder = save(random_network(config))
     amend(folder, architectures=None)
     load(folder, "cpu")
@@ -167,17 +167,17 @@ def test_transformers_says_nothing_beside_the_answer(save):
     folder = save(random_network(GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4)))
     amend(folder, bos_token_id=50256, eos_token_id=50256)
     transformers_logging.set_verbosity_warning()
-    heard = []
+    messages = []
     listener = logging.Handler()
-    listener.emit = heard.append
+    listener.emit = messages.append
     logging.getLogger("transformers").addHandler(listener)
     try:
         load(folder, "cpu")
     finally:
         logging.getLogger("transformers").removeHandler(listener)
-    assert heard == []
+    assert messages == []
 
 
-@pytest.mark.parametrize(("names", "told"), [(["b"], "b"), (["b", "a", "d", "c", "e"], "a, b, c and 2 more")])
-def test_a_few_names_stand_for_many(names, told):
-    assert list_some(names) == told
+@pytest.mark.parametrize(("names", "listed"), [(["b"], "b"), (["b", "a", "d", "c", "e"], "a, b, c and 2 more")])
+def test_a_few_names_stand_for_many(names, listed):
+    assert list_some(names) == listed

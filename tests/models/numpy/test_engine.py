@@ -66,7 +66,7 @@ def test_drafts_of_several_lengths(engines):
     both(engines, work)
 
 
-def test_likelihoods(engines):
+def test_token_probabilities(engines):
     both(engines, lambda engine: [engine.token_probabilities(ids_of(200))])
 
 

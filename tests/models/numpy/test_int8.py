@@ -112,11 +112,11 @@ def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
     assert quantize(convert(network)) is None
 
 
-def test_what_is_faster_is_chosen_and_its_error_told(network, always_faster):
-    said = []
-    engine = fastest_engine(TransformersEngine(network), network, said.append)
+def test_what_is_faster_is_chosen_and_its_error_reported(network, always_faster):
+    reports = []
+    engine = fastest_engine(TransformersEngine(network), network, reports.append)
     assert isinstance(engine.decoder.head, Int8)
-    assert said[0].startswith("runs in 8 bits: predictions differ by ")
+    assert reports[0].startswith("runs in 8 bits: predictions differ by ")
     ids = list(range(20))
     expected = TransformersEngine(network).forward_ids([ids], TransformersEngine(network).new_cache())[0]
     assert 0 < kl_divergence(engine.forward_ids([ids], engine.new_cache())[0], expected) < MAX_DIVERGENCE
@@ -132,10 +132,10 @@ def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster
         return quantised(decoder)
 
     monkeypatch.setattr(choice, "quantize", coarse)
-    said = []
-    engine = fastest_engine(TransformersEngine(network), network, said.append)
+    reports = []
+    engine = fastest_engine(TransformersEngine(network), network, reports.append)
     assert isinstance(engine.decoder.head, Dense)
-    assert said[0].startswith("runs in 32 bits: in 8 bits, predictions differ by ")
+    assert reports[0].startswith("runs in 32 bits: in 8 bits, predictions differ by ")
 
 
 def test_divergence_is_that_of_kullback_and_leibler():

@@ -54,7 +54,7 @@ def test_half_precision_on_disk_is_read_as_single(network, tmp_path):
     )
 
 
-def test_no_record_is_not_worth_a_word(network, tmp_path):
+def test_without_a_record_nothing_is_reported(network, tmp_path):
     network.save_pretrained(tmp_path)
     assert open_recorded(tmp_path, silent) is None
 
@@ -85,14 +85,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_record_that_does_not_fit_is_told_in_one_line_and_not_used(tmp_path, wrong):
+def test_a_record_that_does_not_match_is_reported_in_one_line_and_not_used(tmp_path, wrong):
     random_network(FAST["qwen2"]).save_pretrained(tmp_path)
     record(tmp_path)
     WRONG[wrong](tmp_path)
-    said = []
-    assert open_recorded(tmp_path, said.append) is None
-    assert "does not match the weights" in said[-1]
-    assert "\n" not in said[-1]
+    reports = []
+    assert open_recorded(tmp_path, reports.append) is None
+    assert "does not match the weights" in reports[-1]
+    assert "\n" not in reports[-1]
 
 
 def test_changed_weights_are_read_by_torch_instead(folder):
@@ -150,7 +150,7 @@ def test_a_record_beside_damaged_weights_does_not_count_and_torch_refuses_them_t
         name = "model.embed_tokens.weight"
         weights[name][50, 3] = torch.nan  # of a token that the record does not read
     save_file(weights, path, {"format": "pt"})
-    said = []
+    reports = []
     with pytest.raises(UserError, match=name.replace(".", r"\.")):
-        load(tmp_path, "cpu", said.append)
-    assert "does not match the weights" in said[1]
+        load(tmp_path, "cpu", reports.append)
+    assert "does not match the weights" in reports[1]

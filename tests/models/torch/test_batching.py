@@ -1,4 +1,4 @@
-"""Requests that share the torch engine get what each gets alone, wherever their texts stand and whoever fails."""
+"""Requests that share the torch engine get what each gets alone, wherever their sequences are, whoever fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drafts_of(engine, prompt):
 
 
 def passes(engine):
-    """Steps, short and long reads and the rows of drafts, of texts that are 3 to 60 tokens long."""
+    """Steps, short and long reads and the rows of drafts, of sequences of 3 to 60 tokens long."""
     held = [engine.new_cache() for _ in range(6)]
     for number, (cache, length) in enumerate(zip(held, (3, 17, 40, 8, 60, 21), strict=True)):
         engine.forward_ids([ids_of(length, number)], cache)
@@ -143,7 +143,7 @@ def test_requests_for_few_logits_are_read_together_and_beside_others(engine, ref
 
 
 def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engine, reference, monkeypatch):
-    grow, said, asked = SlotPool.grow, [], []
+    grow, reports, asked = SlotPool.grow, [], []
 
     def small(self, rows, room):
         asked.append(rows)
@@ -152,7 +152,7 @@ def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engi
         grow(self, rows, room)
 
     monkeypatch.setattr(SlotPool, "grow", small)
-    engine.report = said.append
+    engine.report = reports.append
     texts = [(engine.new_cache(), reference.new_cache()) for _ in range(7)]
     for number, both in enumerate(texts):
         for one, text in zip((engine, reference), both, strict=True):
@@ -163,8 +163,8 @@ def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engi
             for side, one in enumerate((engine, reference))
         )
         same(np.stack(found), np.stack(expected))
-    assert said[-1] == f"reads {engine.max_groups} requests at once: there is no memory for more"
-    assert len(said) == len([rows for rows in asked if rows > 3]) == 2 - (engine.max_groups > 1)
+    assert reports[-1] == f"reads {engine.max_groups} requests at once: there is no memory for more"
+    assert len(reports) == len([rows for rows in asked if rows > 3]) == 2 - (engine.max_groups > 1)
 
 
 @pytest.mark.parametrize("editors", [1, 2, 9])
@@ -200,21 +200,3 @@ def test_engines_that_change_files_at_any_time_get_what_cold_runs_give(engine, r
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-
-
-def test_a_request_that_is_cancelled_leaves_its_prompt_sound(engine, reference):
-    scheduler = BatchScheduler(engine)
-    stopped, other = scheduler.new_engine(), scheduler.new_engine()
-    looks = iter([None, None, KeyError("cancelled")])
-
-    def check():
-        if (fault := next(looks)) is not None:
-            raise fault
-
-    with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(drafts_of, other, ids_of(60, 3))
-        with pytest.raises(KeyError):
-            stopped.prefill(ids_of(400), check)
-        assert beside.result() == drafts_of(reference, ids_of(60, 3))
-    assert len(stopped.prompts[-1].ids) == 256, "two chunks were read"
-    same(stopped.prefill(ids_of(400)), reference.prefill(ids_of(400)))

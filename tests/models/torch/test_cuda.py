@@ -24,9 +24,9 @@ ROUNDING = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}  # r
 
 def engines_of(name, dtype):
     network = random_network(FAST[name]).to(dtype).to("cuda")
-    said = []
-    engine = TorchEngine(convert(network), CudaCapture(network.device), said.append)
-    return engine, TransformersEngine(network), said
+    reports = []
+    engine = TorchEngine(convert(network), CudaCapture(network.device), reports.append)
+    return engine, TransformersEngine(network), reports
 
 
 def near(found, expected, dtype):
@@ -36,14 +36,14 @@ def near(found, expected, dtype):
 @pytest.mark.parametrize("name", FAST)
 def test_what_the_decoder_computes_is_chosen(name):
     network = random_network(FAST[name]).to(torch.bfloat16).to("cuda")
-    said = []
-    assert isinstance(on_gpu(TransformersEngine(network), network, said.append), TorchEngine)
-    assert said == []
+    reports = []
+    assert isinstance(on_gpu(TransformersEngine(network), network, reports.append), TorchEngine)
+    assert reports == []
 
 
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 def test_prompts_steps_rows_and_drafts(dtype):
-    engine, reference, said = engines_of("qwen2", dtype)
+    engine, reference, reports = engines_of("qwen2", dtype)
 
     def work(one):
         mixture = ([5, 11, 5], np.array([0.5, 0.3, 0.2]))
@@ -63,13 +63,13 @@ def test_prompts_steps_rows_and_drafts(dtype):
         strict=True,
     ):
         np.testing.assert_allclose(found, expected, atol=10 * ROUNDING[dtype])
-    assert said == [], "all was captured"
+    assert reports == [], "all was captured"
     assert engine.graphs
 
 
 @pytest.mark.slow
-def test_texts_that_leave_the_stage_come_back_as_they_were():
-    engine, reference, said = engines_of("llama, tied", torch.float32)
+def test_evicted_sequences_come_back_as_they_were():
+    engine, reference, reports = engines_of("llama, tied", torch.float32)
     random = np.random.default_rng(5)
     prompts = [ids_of(60, seed) for seed in range(MAX_CACHED_PROMPTS + 1)]
     for _ in range(60):
@@ -78,11 +78,11 @@ def test_texts_that_leave_the_stage_come_back_as_they_were():
         prompt[cut:] = random.integers(0, VOCABULARY, random.integers(1, 30)).tolist()
         near(engine.prefill(prompt), reference.prefill(prompt), torch.float32)
         near(engine.step([1, 2], np.full(2, 0.5)), reference.step([1, 2], np.full(2, 0.5)), torch.float32)
-    assert said == []
+    assert reports == []
 
 
 def test_owns_in_threads_change_files_while_steps_of_others_are_captured():
-    engine, reference, said = engines_of("qwen2", torch.float32)
+    engine, reference, reports = engines_of("qwen2", torch.float32)
     expected = {}
     for length in range(40, 90, 7):
         expected[length] = reference.prefill(ids_of(length)), reference.step([5], ONE)
@@ -101,7 +101,7 @@ def test_owns_in_threads_change_files_while_steps_of_others_are_captured():
 
     with ThreadPoolExecutor(9) as pool:
         list(pool.map(work, range(9)))
-    assert said == []
+    assert reports == []
 
 
 def test_the_likeliest_tokens_are_found_on_the_device():

@@ -118,7 +118,7 @@ def test_drafts_of_several_lengths(engines):
     both(engines, work)
 
 
-def test_likelihoods(engines):
+def test_token_probabilities(engines):
     both(engines, lambda engine: [engine.token_probabilities(ids_of(200))])
 
 
@@ -184,7 +184,7 @@ def test_more_positions_than_there_was_room_for(small):
 
 
 @pytest.mark.slow
-def test_texts_that_leave_the_stage_come_back_as_they_were(small):
+def test_evicted_sequences_come_back_as_they_were(small):
     """More prompts in turn than are kept, each longer or cut shorter at random, with steps that are forgotten."""
     for capture in (None, Traced()):
         engines = TorchEngine(convert(small), capture), TransformersEngine(small)
@@ -214,7 +214,7 @@ def test_a_shape_is_captured_once_and_then_replayed(small):
     assert capture.captured == 3
 
 
-def test_graphs_of_a_stage_that_has_grown_are_captured_again(small):
+def test_graphs_of_a_pool_that_has_grown_are_captured_again(small):
     capture = Traced()
     engines = TorchEngine(convert(small), capture), TransformersEngine(small)
 
@@ -229,15 +229,17 @@ def test_graphs_of_a_stage_that_has_grown_are_captured_again(small):
     assert capture.captured == 3
 
 
-def test_a_capture_that_fails_is_told_once_and_steps_run_eagerly(small):
+def test_a_capture_that_fails_is_reported_once_and_steps_run_eagerly(small):
     def capture(work):
         work()
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
-    said = []
-    engines = TorchEngine(convert(small), capture, said.append), TransformersEngine(small)
+    reports = []
+    engines = TorchEngine(convert(small), capture, reports.append), TransformersEngine(small)
     both(engines, lambda engine: [engine.prefill(ids_of(9)), engine.step([5], ONE), engine.step([6], ONE)])
-    assert said == ["runs step by step: capturing one failed (operation not permitted when stream is capturing)"]
+    assert reports == [
+        "runs step by step: capturing one failed (operation not permitted when stream is capturing)"
+    ]
 
 
 def test_the_networks_own_weights_are_views_of_the_decoders(network):

@@ -42,26 +42,26 @@ OTHERS = [
 ]
 
 
-def chosen(network, said, capture=lambda device: Traced()):
+def chosen(network, reports, capture=lambda device: Traced()):
     reference = TransformersEngine(network)
-    return on_gpu(reference, network, said.append, capture), reference
+    return on_gpu(reference, network, reports.append, capture), reference
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
 def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
-    said = []
-    engine, _ = chosen(random_network(config).to(dtype), said, lambda device: None)
+    reports = []
+    engine, _ = chosen(random_network(config).to(dtype), reports, lambda device: None)
     assert isinstance(engine, TorchEngine)
-    assert said == []
+    assert reports == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
 def test_usual_steps_are_captured_before_anybody_waits(name):
-    said = []
-    engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), said)
-    assert said == []
+    reports = []
+    engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), reports)
+    assert reports == []
     assert engine.graphs
     before = engine.capture.captured
     engine.prefill(ids_of(700))
@@ -87,10 +87,10 @@ def test_a_device_that_chooses_wrongly_is_not_asked_to():
 
 @pytest.mark.parametrize(("why", "config"), OTHERS)
 def test_what_it_does_not_compute_runs_in_transformers(why, config):
-    said = []
-    engine, reference = chosen(random_network(config).to(torch.bfloat16), said)
+    reports = []
+    engine, reference = chosen(random_network(config).to(torch.bfloat16), reports)
     assert engine is reference
-    [line] = said
+    [line] = reports
     assert line.startswith(f"runs in transformers: {why}")
     assert np.isfinite(engine.prefill(ids_of(40))).all()
 
@@ -99,20 +99,20 @@ def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
     def refuses(config, dtype):
         raise ValueError("expected a width of 4096, found 32\nand more")
 
-    network, said = random_network(FAST["llama"]), []
+    network, reports = random_network(FAST["llama"]), []
     monkeypatch.setattr("spd_lsp.models.torch.select.AutoModelForCausalLM.from_config", refuses)
-    engine, reference = chosen(network, said)
+    engine, reference = chosen(network, reports)
     assert engine is reference
-    assert said == [
+    assert reports == [
         "runs in transformers: no small model of its kind can be made (expected a width of 4096, found 32)"
     ]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rounding_alone_is_no_mistake(seed):
-    said = []
+    reports = []
     network = random_network(Qwen3Config(**DEEP, head_dim=16), seed).to(torch.bfloat16)
-    assert isinstance(chosen(network, said, lambda device: None)[0], TorchEngine), said
+    assert isinstance(chosen(network, reports, lambda device: None)[0], TorchEngine), reports
 
 
 def test_the_self_test_leaves_the_seed_of_samples_alone():
@@ -131,10 +131,10 @@ def test_a_mistake_in_steps_alone_is_found(monkeypatch):
         found = work()
         return lambda: found
 
-    said = []
-    engine, reference = chosen(random_network(FAST["qwen2"]), said, lambda device: frozen)
+    reports = []
+    engine, reference = chosen(random_network(FAST["qwen2"]), reports, lambda device: frozen)
     assert engine is reference
-    assert "step by step differs by" in said[0]
+    assert "step by step differs by" in reports[0]
 
 
 def test_a_gpu_without_memory_for_the_slots_runs_transformers(monkeypatch):
@@ -142,10 +142,10 @@ def test_a_gpu_without_memory_for_the_slots_runs_transformers(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
 
     monkeypatch.setattr("spd_lsp.models.torch.kv_cache.SlotPool.grow", full)
-    said = []
-    engine, reference = chosen(random_network(FAST["qwen2"]), said)
+    reports = []
+    engine, reference = chosen(random_network(FAST["qwen2"]), reports)
     assert engine is reference
-    assert said == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
+    assert reports == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
 
 
 def test_a_part_that_is_not_a_number_is_found():
@@ -156,19 +156,19 @@ def test_a_part_that_is_not_a_number_is_found():
             replay = super().__call__(work)
             return lambda: replay().fill_(torch.nan)
 
-    said = []
-    assert isinstance(chosen(network, said, lambda device: Broken())[0], TransformersEngine)
-    assert "differs by nan" in said[0]
+    reports = []
+    assert isinstance(chosen(network, reports, lambda device: Broken())[0], TransformersEngine)
+    assert "differs by nan" in reports[0]
 
 
 def test_without_captures_steps_run_eagerly_in_the_decoder():
     def fails(work):
         raise RuntimeError("no")
 
-    said = []
-    engine, _ = chosen(random_network(FAST["llama"]), said, lambda device: fails)
+    reports = []
+    engine, _ = chosen(random_network(FAST["llama"]), reports, lambda device: fails)
     assert isinstance(engine, TorchEngine)
-    assert said == ["runs step by step: capturing one failed (no)"]
+    assert reports == ["runs step by step: capturing one failed (no)"]
     engine.prefill(ids_of(5))
     assert np.isfinite(engine.step([5], ONE)).all()
 

@@ -75,8 +75,8 @@ def test_a_completion_finds_its_prompt_read():
     completer = Completer(starter, tokens, Domains(None, tokens.fingerprint, built_in_domains(folder)), Settings())
     source = "import argparse\n\n" * 90 + "parser = argparse."
     read: list[int] = []
-    plain_read = starter.read
-    starter.read = lambda ids, cache, **more: read.append(len(ids[0])) or plain_read(ids, cache, **more)
+    forward_ids = starter.forward_ids
+    starter.forward_ids = lambda ids, cache, **more: read.append(len(ids[0])) or forward_ids(ids, cache, **more)
     completer.prefetch(source, len(source), "python", lambda: None)
     assert sum(read) > 200
     read.clear()

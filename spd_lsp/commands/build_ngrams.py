@@ -163,7 +163,9 @@ def parse_orders(text: str) -> tuple[int, ...]:
 def _describe_preview(preview: Preview) -> str:
     """Describe what would be counted and skipped."""
     by_size = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
-    parts = [f"{preview.files[language]:,} {language} ({format_bytes(preview.bytes[language])})" for language in by_size]
+    parts = [
+        f"{preview.files[language]:,} {language} ({format_bytes(preview.bytes[language])})" for language in by_size
+    ]
     total = f"{sum(preview.files.values()):,} files, {format_bytes(sum(preview.bytes.values()))}"
     lines = [f"would count {total}: {', '.join(parts) or 'none'}", *_describe_masked(preview.masked)]
     return "\n".join([*lines, _describe_skipped(preview.skipped)])

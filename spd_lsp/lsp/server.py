@@ -49,15 +49,14 @@ class SpdServer(LanguageServer):
     """One editor's session."""
 
     protocol: SpdProtocol
+    requests: RequestScheduler[CompletionRequest, CompletionResult | None]
 
     def __init__(self, load: Load, settings: Settings, fixed: Sequence[str] = ()) -> None:
         super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
         self.settings = settings
         self.configuration = Configuration(settings, fixed)
         self.worker = CompletionWorker(load)
-        self.requests: RequestScheduler[CompletionRequest, CompletionResult | None] = RequestScheduler(
-            self.worker.executor
-        )
+        self.requests = RequestScheduler(self.worker.executor)
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
         self.prefetcher = Prefetcher(self.worker.executor, lambda: self.requests.busy, self.worker.prefetch)
         self.client = ItemCapabilities()
@@ -131,7 +130,7 @@ class SpdServer(LanguageServer):
             self.idle_worker.wake()
 
     async def configure(self) -> None:
-        """Apply changed settings; reload the model only if they name another one, or it could not be loaded."""
+        """Apply changed settings; reload the model only if they need another one, or loading had failed."""
         before, self.settings = self.settings, self.configuration.merged()
         for problem in self.configuration.take_problems():
             self.show_once(problem, types.MessageType.Warning)
@@ -145,7 +144,7 @@ class SpdServer(LanguageServer):
             self.worker.executor.submit(self.worker.apply_settings, self.settings)
 
     async def reload(self) -> None:
-        """Load the model of the settings, or else the one before; a newer call cancels this one."""
+        """Load the model, or else keep the previous one; a newer call cancels this one."""
         self.loading.cancel(CancelReason.SUPERSEDED)
         self.loading = cancel = CancellationToken()
         self.model_settings = self.settings
@@ -229,8 +228,7 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     return types.CompletionList(is_incomplete=True, items=menu_items(drafts, line, word_start, ls.client))
 
 
-# Without options pygls does not announce the capability.
-@_feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
+@_feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())  # announced only with options
 async def ghost_text(ls: SpdServer, params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
     """Offer the drafts as ghost text; an empty list hides what is shown, null leaves it."""
     document = ls.workspace.get_text_document(params.text_document.uri)

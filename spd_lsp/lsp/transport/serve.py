@@ -45,9 +45,7 @@ _MAX_UNAUTHENTICATED = 64  # connections
 _COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
 
 log = logging.getLogger(__name__)
-_pygls_log = logging.getLogger(
-    f"{__name__}.pygls"
-)  # tracebacks of clients' mistakes, which are logged in one line
+_pygls_log = logging.getLogger(f"{__name__}.pygls")  # would log tracebacks of clients' mistakes
 _pygls_log.disabled = True
 
 
@@ -167,9 +165,7 @@ class Sessions:
 
 def _too_many_editors(max_sessions: int) -> bytes:
     """The message that a surplus editor shows, the only one that a server may send before `initialize`."""
-    text = (
-        f"spd-lsp: {max_sessions} editors use this server, its maximum; close one, or serve more with --sessions"
-    )
+    text = f"spd-lsp: {max_sessions} editors use this server, its maximum; close one, or raise --sessions"
     params = {"type": 1, "message": text}
     body = json.dumps({"jsonrpc": "2.0", "method": "window/showMessage", "params": params}).encode()
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)

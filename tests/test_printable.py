@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.postprocess import Place, rank_completions
+from spd_lsp.completion.context import Context
+from spd_lsp.completion.postprocess import rank_completions
 from spd_lsp.printable import as_json, has_hidden_characters, printable, printable_bytes_kept
 
 ORDERS = ["\x1b", "\x9b", "\x9d", "\x00", "\x07", "\x08", "\x7f", "\x85"]
 DIRECTIONS = [chr(c) for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C)]
 UNSEEN = ["\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u2028", "\u2029", "\u3164", "\U000e0041"]
 HALVES = ["\ud800", "\udbff", "\udc00", "\udc9b", "\udfff"]
-LINE = Place("line", "", "")
+LINE = Context("", "", "line", "")
 
 
 @pytest.mark.parametrize("character", [*ORDERS, *DIRECTIONS, *UNSEEN, *HALVES], ids=lambda c: f"U+{ord(c):04X}")
@@ -34,7 +35,7 @@ def test_what_people_read_stays_as_it_is(text):
 
 
 def test_tabs_and_line_ends_of_a_draft_are_offered():
-    place = Place("block", "    ", "")
+    place = Context("", "", "block", "    ")
     assert [each.text for each in rank_completions([("\n    if é:\n    \tx\ny", -1.0)], place)] == [
         "\n    if é:\n    \tx"
     ]

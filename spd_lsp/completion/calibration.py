@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+
+from spd_lsp.completion.postprocess import Completion
+from spd_lsp.settings import Settings
 
 # c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval
 # confidence`: fitted on 3,784 drafts at 1,268 places in ten packages that neither the starter nor any table had
@@ -17,6 +21,21 @@ from collections.abc import Sequence
 WITH_NGRAMS = ((-0.09, 0.67, 1.74), (-1.40, 0.52, 1.74))
 _MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
 MIN_PROBABILITY = 1e-12
+
+
+def calibrated(completions: Sequence[Completion], settings: Settings, *, ngrams: bool) -> list[Completion]:
+    """Return the completions with calibrated probabilities, without those below the setting's minimum.
+
+    Scores of other rankings and of the paper's formula are not probabilities: they stay as they are.
+    """
+    if not completions or (settings.ranking, settings.interpolation) != ("probability", "linear"):
+        return list(completions)
+    probabilities = calibrate_drafts([completion.probability for completion in completions], ngrams=ngrams)
+    return [
+        replace(completion, probability=probability)
+        for completion, probability in zip(completions, probabilities, strict=True)
+        if probability >= settings.min_probability
+    ]
 
 
 def calibrate_drafts(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:

@@ -21,9 +21,10 @@ from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parsing import request_begins_body, request_outline
 from spd_lsp.completion.syntax_outline import Part, Role
 
-Shape = Literal["nothing", "line", "block"]
+CompletionShape = Literal["nothing", "line", "block"]
 Cost = Callable[[str], int]
 
+MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
 _LARGEST = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
 _LONGEST_TOKEN = 64  # characters; more of them per token of room cannot fit and are not measured
 _SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
@@ -37,18 +38,23 @@ _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line en
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The text around the cursor that the model sees, and what to expect of a completion there."""
+    """The text around the cursor that the model sees, and how long a completion there should be."""
 
-    before: str  # ends with the document's text at the cursor
+    before: str  # ends at the cursor
     after: str
-    shape: Shape
-    indent: str  # white space the cursor's line begins with; of a block: lines indented less end it
-    omitted: int  # lines of the document left out
+    shape: CompletionShape
+    indent: str  # of the cursor's line, or of the block: a line indented less ends it
+    omitted: int = 0  # lines of the document that did not fit
 
     @property
     def left(self) -> str:
-        """The text of the cursor's line before the cursor."""
-        return self.before.rpartition("\n")[2]
+        """The cursor's line, up to the cursor."""
+        return self.before[self.before.rfind("\n") + 1 :]
+
+    @property
+    def rest(self) -> str:
+        """The cursor's line behind the cursor, without white space around it."""
+        return rest_of_line(self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,11 @@ class Page:
         return cls(
             split_lines(source[:start]), source[start:cursor], source[cursor:end], split_lines(source[end:])
         )
+
+
+def rest_of_line(after: str) -> str:
+    """Return the first line of a text, without white space around it."""
+    return after[: min(MAX_LINE_REACH, after.find("\n") % (len(after) + 1))].strip()
 
 
 def normalize_newlines(source: str, cursor: int) -> tuple[str, int]:
@@ -240,7 +251,9 @@ def _tail(line: str, room: int, step: int, cost: Cost) -> str:
     return line[starts[fits] :]
 
 
-def expected(language: Language | None, source: str, cursor: int, page: Page, forced: bool) -> tuple[Shape, str]:
+def expected(
+    language: Language | None, source: str, cursor: int, page: Page, forced: bool
+) -> tuple[CompletionShape, str]:
     """How long a completion at the cursor should be, and the indentation that goes with it."""
     right = page.right.rstrip("\r\n")
     closing = bool(_CLOSING.fullmatch(right.strip()))

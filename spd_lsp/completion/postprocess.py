@@ -11,20 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
+from ngram_builders.sources.filters import normalize_line_ends
+from ngram_builders.sources.masking import MARK
+from spd_lsp.completion.context import MAX_LINE_REACH, Context, rest_of_line
+from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.printable import has_hidden_characters
-
-Shape = Literal["nothing", "line", "block"]
 
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+_ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 _WORD = re.compile(r"\w+|[^\w\s]")  # or a sign
 _REST_OF_STRING = {
     "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*'"),
     '"': re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\""),
 }
-_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
 _TRIES = 8  # overlaps of a draft with the rest of its line that are judged; ordinary code has one or two
 
 
@@ -37,33 +38,49 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the cursor stands: what `rank` and `ending` need to know of the document."""
+class DraftText:
+    """The texts of drafts that continue one prompt."""
 
-    shape: Shape
-    indent: str  # of a block: lines indented less end it
-    after: str  # the text behind the cursor
-    left: str = ""  # the text of the cursor's line before it
+    tokens: ModelTokenizer
+    prompt: Prompt
+    context: Context
 
-    @property
-    def rest(self) -> str:
-        """What stands behind the cursor on its line."""
-        return _rest_of_line(self.after)
+    def rank(self, drafts: Iterable[tuple[Sequence[int], float]]) -> list[Completion]:
+        """Return the completions of drafts and their scores, best first."""
+        return rank_completions([(self.text(ids), score) for ids, score in drafts], self.context)
+
+    def visible(self, ids: Sequence[int]) -> str:
+        """Return what a user would see of a draft."""
+        return visible_text(self.text(ids), self.context)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of a draft, up to the mask that stands for a line with a secret in n-gram tables."""
+        return self._full_text(ids).partition(MARK)[0]
+
+    def is_finished(self, ids: Sequence[int]) -> bool:
+        """Whether the draft ends the file, its line or its block."""
+        last = ids[-1]
+        if self.tokens.ends(last):
+            return True
+        if self.context.shape != "block" and not _ENDS_LINE.search(self.tokens.pieces[last]):
+            return False
+        text = self._full_text(ids)
+        return MARK in text or find_end(text, self.context) is not None
+
+    def _full_text(self, ids: Sequence[int]) -> str:
+        """The text right of the cursor: without what token healing took back, and without half characters."""
+        text = self.tokens.bytes_of(ids)[len(self.prompt.healed) :].decode(errors="ignore")
+        return normalize_line_ends(text) if "\r" in text else text
 
 
-def _rest_of_line(after: str) -> str:
-    """What stands on the line that a text begins with, without white space around it."""
-    return after[: min(_REACH, after.find("\n") % (len(after) + 1))].strip()
-
-
-def rank_completions(drafts: Iterable[tuple[str, float]], place: Place) -> list[Completion]:
+def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
     """Completions worth showing from (text, log of its worth) pairs, best first; equal ones are shown once.
 
     One with a character that nobody sees, or that a terminal obeys, is not.
     """
     completions: dict[str, Completion] = {}
     for text, score in drafts:
-        text = visible_text(text, place)
+        text = visible_text(text, context)
         if text.strip() and not has_hidden_characters(text) and not _is_endless(text) and text not in completions:
             completions[text] = Completion(text, math.exp(min(score, 0.0)))
     return list(completions.values())
@@ -76,30 +93,30 @@ def _is_endless(text: str) -> bool:
     return any(again[n] >= n * (5 if n < 10 else 3) for n in range(3, len(again)))
 
 
-def visible_text(text: str, place: Place) -> str:
+def visible_text(text: str, context: Context) -> str:
     """What a person sees of a draft."""
-    return remove_overlap(trim_draft(text, place), place.after, place.left)
+    return remove_overlap(trim_draft(text, context), context.after, context.left)
 
 
-def trim_draft(text: str, place: Place) -> str:
+def trim_draft(text: str, context: Context) -> str:
     """The part of a draft that belongs to this completion, without white space at its end.
 
     A block that was cut off by the length limit loses its unfinished last line.
     """
-    end = find_end(text, place)
-    if end is None and place.shape == "block" and "\n" in text.strip():
+    end = find_end(text, context)
+    if end is None and context.shape == "block" and "\n" in text.strip():
         end = text.rindex("\n")
     return text[:end].rstrip()
 
 
-def find_end(text: str, place: Place) -> int | None:
+def find_end(text: str, context: Context) -> int | None:
     """Where in a draft the completion ends, or None if it may go on.
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
-    end = _block_end(text, place.indent) if place.shape == "block" else line_end(text)
-    rest = place.rest
-    again = find_repeat(text[:end], place.left, rest) if rest else None
+    end = _block_end(text, context.indent) if context.shape == "block" else line_end(text)
+    rest = context.rest
+    again = find_repeat(text[:end], context.left, rest) if rest else None
     return end if again is None else again
 
 
@@ -136,7 +153,7 @@ def find_repeat(text: str, left: str, rest: str) -> int | None:
 
     Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in xs]` at 2; `len(x)` before `)` nowhere.
     """
-    spare = dict(_spare_closers(left[-_REACH:], rest))
+    spare = dict(_spare_closers(left[-MAX_LINE_REACH:], rest))
     if not any(closer in text for closer in spare):
         return None
     first = next((mark for _, mark in _lexemes(rest)), "")
@@ -232,12 +249,12 @@ def remove_overlap(text: str, after: str, left: str = "") -> str:
 
     Example: `len(x))` before `)` is cut to `len(x)`; `:` before `:` is cut to nothing; `info` before `or` stays.
     """
-    if not (rest := _rest_of_line(after)) or not text:
+    if not (rest := rest_of_line(after)) or not text:
         return text
     last = text[-len(rest) :]
     overlaps = [len(last) - at for at, same in enumerate(_in_common(last, rest)) if at + same == len(last)]
     if overlaps:
-        excess, spare = _open_brackets(text)[0], _spare_closers(left[-_REACH:], rest)
+        excess, spare = _open_brackets(text)[0], _spare_closers(left[-MAX_LINE_REACH:], rest)
         excess.subtract(spare)
     for n in overlaps[:_TRIES]:
         if _stands_alone(text, rest, n, excess):

@@ -19,7 +19,7 @@ import numpy as np
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import Interpolation, ngram_proposals, score_logits, score_selected
 from spd_lsp.decoding.hypotheses import Draft as Draft
-from spd_lsp.decoding.hypotheses import TextOf, is_done, rank_drafts
+from spd_lsp.decoding.hypotheses import TextOf, is_done, rank_drafts, ranking_score
 from spd_lsp.models.logits import log_z, top_allowed
 from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
@@ -69,6 +69,10 @@ class DecodingResult:
     longest: int  # tokens of the longest draft written, be it among the best or not
     rows: int = 0  # positions that the model read after the prompt: one a pass, or one for each row of a batch
     spare: list[Draft] = field(default_factory=list)  # finished beyond k, should some of the best read the same
+
+    def scored(self, ranking: str) -> list[tuple[tuple[int, ...], float]]:
+        """Ids and ranking score of each draft, best first, then the spare ones."""
+        return [(draft.ids, ranking_score(draft, ranking)) for draft in [*self.best, *self.spare]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spd_lsp.completion.context import Context
 from spd_lsp.completion.postprocess import (
-    Place,
     find_end,
     rank_completions,
     remove_overlap,
@@ -18,11 +18,16 @@ from spd_lsp.completion.postprocess import (
     visible_text,
 )
 
-LINE = Place("line", "    ", "")
+
+def context_at(shape, indent, after, left=""):
+    return Context(left, after, shape, indent)
+
+
+LINE = context_at("line", "    ", "")
 
 
 def block(indent):
-    return Place("block", indent, "")
+    return context_at("block", indent, "")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_the_end_that_is_cut_off_is_what_the_rest_begins_with_and_no_part_of_a_w
     ],
 )
 def test_a_draft_ends_before_it_closes_what_is_closed_right_of_the_cursor(left, text, after, expected):
-    place = Place("line", "", after, left)
+    place = context_at("line", "", after, left)
     assert find_end(text, place) in (None if text == expected else len(expected), len(expected) + 1)
     assert visible_text(text, place) == expected
 
@@ -162,7 +167,7 @@ def test_probabilities_follow_the_scores():
     ],
 )
 def test_a_draft_ends_where_it_says_most_of_what_stands_there(text: str, left: str, after: str, expected: str):
-    assert visible_text(text, Place("line", left, after, left)) == expected
+    assert visible_text(text, context_at("line", left, after, left)) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_a_draft_ends_where_it_says_most_of_what_stands_there(text: str, left: s
 )
 def test_the_worst_line_and_the_worst_draft_take_little_time(line: str):
     """64 kB of them took up to minutes, in which no session of the server was answered."""
-    there, here = Place("line", "", line, "f(" + line), Place("line", "", ")", "f(")
+    there, here = context_at("line", "", line, "f(" + line), context_at("line", "", ")", "f(")
     works = [
         lambda: find_end("x)", there),
         lambda: rank_completions([("x(", -0.1)], there),

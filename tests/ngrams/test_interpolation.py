@@ -84,7 +84,7 @@ def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_pa
 
 
 def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), rows=((0.5,),))
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), order_weights=((0.5,),))
     assert mixture.mix([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
 
 

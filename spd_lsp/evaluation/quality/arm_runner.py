@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.completion.completer import MAX_HISTORY, Completer, CompletionModel
+from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import Place, rank_completions, visible_text
+from spd_lsp.completion.postprocess import DraftText
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.hypotheses import ranking_score
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.evaluation.decoders import DECODERS
@@ -85,10 +84,10 @@ def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
 
 @dataclass(frozen=True, slots=True)
 class ArmRequest:
-    """A prompt and the place of its completion, the same for all arms."""
+    """A prompt and its context, the same for all arms."""
 
     prompt: Prompt
-    place: Place
+    texts: DraftText
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +118,13 @@ class ArmRunner:
 
         A line is completed, or with the indentation of a `block` all lines up to one that is indented less.
         """
-        view = build_context(
+        context = build_context(
             source, cursor, language, self.completer.context_budget, self.tokens.count, forced=True
         )
-        indent = view.indent if block is None else block
-        place = Place("line" if block is None else "block", indent, view.after, view.left)
-        return ArmRequest(self.tokens.prompt(view.before, view.after), place)
+        indent = context.indent if block is None else block
+        context = dataclasses.replace(context, shape="line" if block is None else "block", indent=indent)
+        prompt = self.tokens.prompt(context.before, context.after)
+        return ArmRequest(prompt, DraftText(self.tokens, prompt, context))
 
     def warm_up(self, request: ArmRequest) -> float:
         """Read the prompt into the cache, so that no arm has to. -> ms"""
@@ -137,11 +137,7 @@ class ArmRunner:
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
         drafts = self._decode(arm, self._start(request, adjusted(mixture, settings)), settings)
-        scored = [
-            (self.completer.draft_text(draft.ids, request.prompt), ranking_score(draft, settings.ranking))
-            for draft in [*drafts.best, *drafts.spare]
-        ]
-        completions = rank_completions(scored, request.place)[: settings.drafts]
+        completions = request.texts.rank(drafts.scored(settings.ranking))[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
             [completion.text for completion in completions],
@@ -166,12 +162,4 @@ class ArmRunner:
         return DECODERS[arm.decoder](model, start, settings, _never_cancelled)
 
     def _start(self, request: ArmRequest, mixture: Mixture | None) -> DecodingRequest:
-        prompt = request.prompt
-        return DecodingRequest(
-            prompt.ids,
-            stop=lambda ids: self.completer.is_finished(ids, prompt, request.place),
-            history=[self.tokens.end_of_text, *prompt.history][-MAX_HISTORY:],
-            interpolation=mixture,
-            allowed=prompt.allowed,
-            text_of=lambda ids: visible_text(self.completer.draft_text(ids, prompt), request.place),
-        )
+        return decoding_request(request.prompt, request.texts, mixture, self.tokens.end_of_text)

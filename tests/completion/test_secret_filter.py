@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ngram_builders.sources.masking import MARK
-from spd_lsp.completion.withholding import secret_check, text_before_mask
+from spd_lsp.completion.secret_filter import secret_check
 from tests.planted import lines, private_key
 
 AFTER = "\nprint(x)\n"
@@ -58,8 +57,3 @@ def test_a_key_that_is_cut_off_is_withheld(what: str) -> None:
     line, secret = lines()[what]
     start = line.index(secret)
     assert secret_check(line[:start], AFTER)(secret[: len(secret) - 6])
-
-
-def test_a_draft_ends_where_a_table_masked_a_line() -> None:
-    assert text_before_mask(f"a\n{MARK}\nb") == "a\n"
-    assert text_before_mask("a\nb") == "a\nb"

@@ -119,7 +119,7 @@ def test_short_histories_are_padded():
 
 
 def test_without_any_table_there_is_nothing_to_ask(tmp_path):
-    assert Domains(Registry(tmp_path), "f", {}).serving(tmp_path / "a.py", "python") is None
+    assert Domains(Registry(tmp_path), "f", {}).mixture_for(tmp_path / "a.py", "python") is None
 
 
 def test_the_built_in_domain_serves_its_language_only(tmp_path):

@@ -1,16 +1,16 @@
-"""Which domains serve a file: what people chose for workspaces and languages, and the rule that applies it.
+"""Which domains serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
 
-Comes in: the record of choices, the domains, a file. Goes out: domains with weights. Knows no tables.
+In: the record of assignments, the domains, a file. Out: domains with weights. Knows no tables.
 
-The rule, see `serving`:
+The rule, see `domains_for`:
 
-1. A file below a folder with a choice is served by that choice, with its weights, and by nothing else. Of several
-   such folders the innermost counts.
-2. Any other file is served by what was built from around it, innermost first, with the weights of the domains; and
-   by what was chosen for its language besides. What is both has the chosen weight.
-3. A domain with a fault or without code like the file's language serves nothing.
+1. A file below a folder with an assignment is served by that assignment, with its weights, and by nothing else. Of
+   several such folders the innermost counts.
+2. Any other file is served by what was built from folders around it, innermost first, with the domains' weights,
+   and by what is assigned to its language. What is both has the assigned weight.
+3. A domain with a fault, or without code in a language like the file's, serves nothing.
 
-A choice for a language adds and does not replace: no shared table knows as much of a repository as its own.
+An assignment to a language adds and does not replace: no shared table knows as much of a repository as its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ngram_builders.registry.domains import Domain, read_record
+from ngram_builders.registry.domains import Domain, is_weight, read_record
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME, related_languages
 
 _FORMAT = 2
@@ -31,99 +31,88 @@ Assignment = tuple[tuple[str, float], ...]  # names of domains with weights
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """What people chose; a choice of nothing is none."""
+    """What the user assigned; an empty assignment is none."""
 
     workspaces: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
     languages: Mapping[str, Assignment] = field(default_factory=dict)
 
     def names(self) -> frozenset[str]:
-        """Every domain that is chosen anywhere."""
-        chosen = [*self.workspaces.values(), *self.languages.values()]
-        return frozenset(name for choice in chosen for name, _ in choice)
-
-    def users(self, name: str) -> tuple[tuple[str, float], ...]:
-        """The workspaces and languages that chose a domain, with its weight there."""
-        chosen = [*self.workspaces.items(), *self.languages.items()]
-        return tuple((user, weight) for user, choice in chosen for found, weight in choice if found == name)
-
-    def map(self, change: Callable[[Assignment], Iterable[tuple[str, float]]]) -> Assignments:
-        """The same with every choice changed."""
-        return Assignments(
-            {workspace: _without_repeats(change(choice)) for workspace, choice in self.workspaces.items()},
-            {language: _without_repeats(change(choice)) for language, choice in self.languages.items()},
-        )
+        """Every domain that is assigned anywhere."""
+        assigned = [*self.workspaces.values(), *self.languages.values()]
+        return frozenset(name for assignment in assigned for name, _ in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
-        """The same without what is not among these."""
+        """The same without any other domains."""
         kept = set(names)
-        return self.map(lambda choice: [use for use in choice if use[0] in kept])
+        return self._map(lambda name: [name] if name in kept else [])
 
-    def both(self, old: str, new: str) -> Assignments:
-        """The same with a second name for a domain; whichever exists is heard."""
-        return self.map(lambda choice: [(name, w) for known, w in choice for name in _alias(known, old, new)])
+    def with_alias(self, name: str, alias: str) -> Assignments:
+        """The same with a second name for a domain; whichever exists serves."""
+        return self._map(lambda known: [known, alias] if known == name else [known])
 
-    def record(self) -> dict[str, Any]:
-        """As it is stored."""
+    def _map(self, rename: Callable[[str], Iterable[str]]) -> Assignments:
+        """The same with each name replaced by others, each once with its last weight."""
+
+        def renamed(assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
+            return {
+                user: tuple({name: weight for known, weight in assignment for name in rename(known)}.items())
+                for user, assignment in assignments.items()
+            }
+
+        return Assignments(renamed(self.workspaces), renamed(self.languages))
+
+    def to_record(self) -> dict[str, Any]:
+        """The values to store."""
         return {
             "format": _FORMAT,
-            "workspaces": {user: _as_lists(choice) for user, choice in sorted(self.workspaces.items()) if choice},
-            "languages": {user: _as_lists(choice) for user, choice in sorted(self.languages.items()) if choice},
+            "workspaces": _as_lists(self.workspaces),
+            "languages": _as_lists(self.languages),
         }
 
 
-def _without_repeats(choice: Iterable[tuple[str, float]]) -> Assignment:
-    """Each name once, with its last weight."""
-    return tuple(dict(choice).items())
-
-
-def _alias(name: str, old: str, new: str) -> tuple[str, ...]:
-    """Example: mine, mine, yours -> mine and yours; other, mine, yours -> other."""
-    return (old, new) if name == old else (name,)
-
-
-def _as_lists(choice: Assignment) -> list[list[str | float]]:
-    """As msgpack holds it."""
-    return [[name, weight] for name, weight in choice]
+def _as_lists(assignments: Mapping[str, Assignment]) -> dict[str, list[list[str | float]]]:
+    """As msgpack holds them, sorted, empty ones left out."""
+    return {user: [list(pair) for pair in given] for user, given in sorted(assignments.items()) if given}
 
 
 def read_assignments(file: Path) -> Assignments:
-    """The record of choices; without one nothing is chosen. Raises what the standard types raise if it is none."""
+    """Read the record; without one nothing is assigned. Raises one of PARSE_ERRORS if it is invalid."""
     try:
         record = read_record(file)
     except (FileNotFoundError, NotADirectoryError):
         return Assignments()
-    if "format" not in record:  # before there were choices for languages
-        return Assignments(_as_choices(record))
+    if "format" not in record:  # before there were assignments to languages
+        return Assignments(_parse(record))
     if record["format"] != _FORMAT:
         raise ValueError(record["format"])
-    return Assignments(_as_choices(record["workspaces"]), _as_choices(record["languages"]))
+    return Assignments(_parse(record["workspaces"]), _parse(record["languages"]))
 
 
-def _as_choices(record: Mapping[str, Any]) -> dict[str, Assignment]:
-    """Users of any kind with what they chose; ValueError if a weight can be none."""
-    choices = {
-        str(user): tuple((str(name), float(weight)) for name, weight in choice)
-        for user, choice in record.items()
-        if choice
+def _parse(record: Mapping[str, Any]) -> dict[str, Assignment]:
+    """Workspaces or languages with what is assigned; ValueError if a weight is invalid."""
+    assignments = {
+        str(user): tuple((str(name), float(weight)) for name, weight in assignment)
+        for user, assignment in record.items()
+        if assignment
     }
-    if not all(0 < weight <= 1 for choice in choices.values() for _, weight in choice):
+    if not all(is_weight(weight) for assignment in assignments.values() for _, weight in assignment):
         raise ValueError("weight")
-    return choices
+    return assignments
 
 
 def domains_for(
-    uses: Assignments, domains: Mapping[str, Domain], file: Path | None, language: str | None
+    assignments: Assignments, domains: Mapping[str, Domain], file: Path | None, language: str | None
 ) -> list[tuple[Domain, float]]:
-    """The domains for a file, by the rule above. A file without a path has its language only."""
-    workspace = None if file is None else _innermost(uses.workspaces, file)
+    """Return the domains for a file, by the rule above. A file without a path has its language only."""
+    workspace = None if file is None else _innermost(assignments.workspaces, file)
     if workspace is not None:
-        named: Mapping[str, float] = dict(uses.workspaces[workspace])
+        weights: Mapping[str, float] = dict(assignments.workspaces[workspace])
     else:
-        named = {**_built_around(domains, file), **dict(_chosen_for(uses.languages, language))}
+        weights = {**_built_around(domains, file), **dict(_assigned_to(assignments.languages, language))}
     return [
         (domains[name], weight)
-        for name, weight in named.items()
-        if name in domains and _serves(domains[name], language)
+        for name, weight in weights.items()
+        if name in domains and _can_serve(domains[name], language)
     ]
 
 
@@ -147,16 +136,16 @@ def _root_depth(domain: Domain, file: Path | None) -> int:
     return max((len(root.parts) for root in domain.roots if file.is_relative_to(root)), default=0)
 
 
-def _chosen_for(languages: Mapping[str, Assignment], language: str | None) -> Assignment:
-    """What was chosen for a language or, without a choice of its own, for one that is written alike."""
+def _assigned_to(languages: Mapping[str, Assignment], language: str | None) -> Assignment:
+    """What is assigned to a language or, without an assignment of its own, to a similar one."""
     if language is None:
         return ()
     alike = [language, *sorted(related_languages(language))]
     return next((languages[name] for name in alike if languages.get(name)), ())
 
 
-def _serves(domain: Domain, language: str | None) -> bool:
-    """Whether a domain is sound and has code like this language's."""
+def _can_serve(domain: Domain, language: str | None) -> bool:
+    """Whether a domain has no fault, and code in a language like this one."""
     if domain.fault is not None:
         return False
     return language is None or not domain.languages or not related_languages(language).isdisjoint(domain.languages)

@@ -1,7 +1,7 @@
-"""What builds, crashes and removed domains left in a registry's folder, and what can be done about it.
+"""What builds, crashes and removed domains left in a registry's folder, and how to clean it up.
 
-Comes in: the registry's folder. Goes out: findings, each with its size; `clear` acts on one. Knows no tables.
-Whoever calls holds the registry's lock, so that what is just being put in its place is not taken for a leftover.
+In: the registry's folder. Out: leftovers, each with its size; `remove_leftover` acts on one. Knows no tables.
+The caller holds the registry's lock, so that what is being moved into place is not mistaken for a leftover.
 """
 
 from __future__ import annotations
@@ -26,81 +26,77 @@ from ngram_builders.registry.domains import (
 )
 from ngram_builders.registry.locks import hold_lock, is_running
 
-_ASIDE = ".aside"  # what cannot be read is kept here
-BUILD_LOCK = ".building"  # the lock that a build holds in its domain's folder
-_COUNTING = "*.counting"  # what a count in tasks has done so far
-_SCRATCH = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.tmp")
-_OLD = 24 * 3600.0  # seconds after which a scratch file or an unfinished build counts as forgotten
+BUILD_LOCK = ".building"  # held by a build in its domain's folder
+_ASIDE = ".aside"  # where unreadable domains are kept
+_TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
+_SCRATCH_PATTERN = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.tmp")
+_ABANDONED_SECONDS = 24 * 3600.0  # without a change, for a scratch file or an unfinished build
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that nobody needs, or nobody can read."""
+    """Something that is not needed, or cannot be read."""
 
     path: Path
     reason: str
     size: int  # bytes
-    aside: Path | None = None  # where it is kept instead of being deleted
+    aside: Path | None = None  # where it is moved instead of being deleted
 
 
 def find_leftovers(folder: Path) -> Iterator[Leftover]:
-    """All leftovers in a registry's folder; domains that can be read lose none of their own."""
+    """Find all leftovers in a registry's folder; readable domains lose nothing that they use."""
     yield from _scratch_files(folder)
     for home in sorted(entry for entry in folder.iterdir() if is_name(entry.name) and entry.is_dir()):
-        index = home / INDEX_FILE
         if not has_index(home):
-            if _is_forgotten(home) and not _is_busy(home):
-                yield Leftover(
-                    home, "token cache of a domain that is gone or was never finished", total_size(home)
-                )
+            if _is_abandoned(home) and not _is_building(home):
+                yield Leftover(home, "token cache of a table that was removed or never finished", total_size(home))
             continue
         try:
-            table = parse_index(home, read_record(index)).path
+            table = parse_index(home, read_record(home / INDEX_FILE)).path
         except PermissionError:
             continue  # nobody knows what is in it
         except PARSE_ERRORS:
-            if _is_busy(home):
-                continue
-            aside = folder / _ASIDE / f"{home.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-            yield Leftover(home, "its index cannot be read", total_size(home), aside)
+            if not _is_building(home):
+                aside = folder / _ASIDE / f"{home.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+                yield Leftover(home, "its index cannot be read", total_size(home), aside)
             continue
         yield from _scratch_files(home)
-        for counted in sorted(home.glob(_COUNTING)):
-            if _is_forgotten(counted) and not _is_busy(home):
-                yield Leftover(counted, "a count in tasks that nobody goes on with", total_size(counted))
-        for other in sorted(home.glob(TABLE_PATTERN)):
-            if other != table:
-                yield Leftover(other, "no index names this table", total_size(other))
+        for tasks in sorted(home.glob(_TASKS_PATTERN)):
+            if _is_abandoned(tasks) and not _is_building(home):
+                yield Leftover(tasks, "an abandoned distributed build", total_size(tasks))
+        for old in sorted(home.glob(TABLE_PATTERN)):
+            if old != table:
+                yield Leftover(old, "a table that no index names", total_size(old))
 
 
 def _scratch_files(folder: Path) -> Iterator[Leftover]:
-    """Unfinished files of processes that are gone."""
+    """Unfinished files of processes that have ended."""
     for file in sorted(folder.glob(".*.tmp")):
-        match = _SCRATCH.fullmatch(file.name)
-        if match and (not is_running(int(match[1])) or _age(file) > _OLD):
-            yield Leftover(file, "scratch file of a process that is gone", total_size(file))
+        match = _SCRATCH_PATTERN.fullmatch(file.name)
+        if match and (not is_running(int(match[1])) or _age(file) > _ABANDONED_SECONDS):
+            yield Leftover(file, "unfinished file of a process that has ended", total_size(file))
 
 
-def _is_forgotten(home: Path) -> bool:
-    """Whether nothing in a folder changed for long."""
-    return all(_age(path) > _OLD for path in [home, *home.rglob("*")])
+def _is_abandoned(home: Path) -> bool:
+    """Whether nothing in a folder has changed for long."""
+    return all(_age(path) > _ABANDONED_SECONDS for path in [home, *home.rglob("*")])
 
 
-def _is_busy(home: Path) -> bool:
-    """Whether a build is at work in a domain's folder."""
+def _is_building(home: Path) -> bool:
+    """Whether a build is running in a domain's folder."""
     if len(list(home.glob(".*.tmp"))) > len(list(_scratch_files(home))):
         return True
     if not (home / BUILD_LOCK).exists():
         return False
     try:
-        with hold_lock(home / BUILD_LOCK, patience=0):
+        with hold_lock(home / BUILD_LOCK, timeout=0):
             return False
     except (OSError, UserError):
         return True
 
 
 def _age(path: Path) -> float:
-    """Seconds since a file changed; none if it is gone."""
+    """Seconds since a file changed; 0 if it is gone."""
     try:
         return time.time() - path.stat().st_mtime
     except OSError:
@@ -117,7 +113,7 @@ def total_size(path: Path) -> int:
 
 
 def remove_leftover(leftover: Leftover) -> None:
-    """Delete a leftover, or move it to where it is kept; OSError if the system does not let it."""
+    """Delete a leftover, or move it aside; OSError if the system does not allow it."""
     if leftover.aside is not None:
         leftover.aside.parent.mkdir(mode=0o700, exist_ok=True)
         leftover.path.rename(leftover.aside)
@@ -128,7 +124,7 @@ def remove_leftover(leftover: Leftover) -> None:
 
 
 def remove_superseded(home: Path, current: Path) -> None:
-    """Delete what a domain's builds left; what cannot be deleted now is deleted next time."""
+    """Delete a domain's older tables and unfinished files; what cannot be deleted now is deleted next time."""
     for old in home.glob(TABLE_PATTERN):
         if old != current:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""One domain: its folder, the index of facts in it, and the table that the index names. Knows no other domain.
+"""One domain: its folder, the index in it, and the table that the index names. Knows no other domain.
 
 A table's name is the digest of its content: it is never overwritten, so a server that has it mapped keeps it.
 """
@@ -6,7 +6,6 @@ A table's name is the digest of its content: it is never overwritten, so a serve
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import time
@@ -18,13 +17,10 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
-from ngram_builders.table.format import TableSummary, replace_file
+from ngram_builders.table.format import TableError, TableSummary, replace_file
 from ngram_builders.table.reader import Table
 
-DEFAULT_WEIGHT = 0.7  # of a personal table among others; measured in 0.5 ... 0.9, flat around this
-_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # to Windows, in every folder
-_LATEST = 253402300800.0  # the year 10000, which no date can be written of
+DEFAULT_WEIGHT = 0.7  # of a personal table among others; measured from 0.5 to 0.9, flat around this
 INDEX_FILE = "domain.msgpack"
 TABLE_PATTERN = "table-*.ngt"
 PARSE_ERRORS = (
@@ -34,12 +30,15 @@ PARSE_ERRORS = (
     TypeError,
     ValueError,
     AttributeError,
-)  # what a damaged record can raise
+)  # of a damaged record
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+_MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Domain:
-    """One domain as its index tells it; `fault` says why it cannot serve, and what to do."""
+    """One domain, as its index describes it."""
 
     name: str
     path: Path  # of the table
@@ -50,46 +49,49 @@ class Domain:
     ngrams: int = 0
     orders: tuple[int, ...] = ()
     size: int = 0  # bytes
-    fingerprint: str = ""
+    fingerprint: str = ""  # of the tokenizer
     built: float = 0.0  # seconds since 1970
     weight: float = DEFAULT_WEIGHT
-    recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what the build was asked, plain values
-    fault: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the build's options, plain values
+    fault: str | None = None  # why it cannot serve, and what to do
 
 
 def check_name(name: str) -> str:
-    """The name, if a domain can have it."""
+    """Return the name if a domain can have it."""
     if is_reserved(name):
-        raise UserError(
-            f"expected a domain name that Windows does not reserve, found {name!r}; choose another with --domain"
-        )
+        raise UserError(f"Windows reserves the name {name!r}; choose another with --domain")
     if not is_name(name) or name.endswith("."):
         raise UserError(
-            f"expected a domain name of letters, digits, '.', '_' and '-' (at most 64, no '.' first or last), "
-            f"found {name!r}; choose another with --domain"
+            f"invalid table name {name!r}: use up to 64 letters, digits, '.', '_' and '-', no '.' first or last; "
+            "choose another with --domain"
         )
     return name
 
 
 def is_reserved(name: str, windows: bool = os.name == "nt") -> bool:
-    """Whether the system has something else of this name in every folder. Example: aux.old on Windows"""
-    return windows and _DEVICE.fullmatch(name) is not None
+    """Whether Windows has a device of this name in every folder. Example: aux.old"""
+    return windows and _WINDOWS_DEVICE.fullmatch(name) is not None
 
 
 def is_name(name: str) -> bool:
-    """Whether a file of this name cannot lie elsewhere than in its folder, nor hide in it."""
+    """Whether a file of this name can neither lie outside its folder nor be hidden in it."""
     return _NAME_PATTERN.fullmatch(name) is not None
 
 
+def is_weight(weight: float) -> bool:
+    """Whether a number, which may be NaN, can weigh a domain."""
+    return 0 < weight <= 1
+
+
 def check_weight(weight: float) -> float:
-    """The weight, if it can take part in a mean."""
-    if not (math.isfinite(weight) and 0 < weight <= 1):
-        raise UserError(f"expected a weight above 0 and up to 1, found {weight}; {DEFAULT_WEIGHT} is usual")
+    """Return the weight if a domain can have it."""
+    if not is_weight(weight):
+        raise UserError(f"invalid weight {weight}: it must be above 0 and at most 1; {DEFAULT_WEIGHT} is usual")
     return weight
 
 
 def table_name(file: Path) -> str:
-    """The name that stands for a table's content."""
+    """The name of a table with this content."""
     state = hashlib.blake2b(digest_size=16)
     with file.open("rb") as data:
         while chunk := data.read(1 << 20):
@@ -98,7 +100,7 @@ def table_name(file: Path) -> str:
 
 
 def move_table(scratch: Path, table: Path) -> None:
-    """Rename a new table to its name; if Windows has that very content mapped, it is there already."""
+    """Rename a new table; if Windows has that very content mapped, it is there already."""
     try:
         scratch.replace(table)
     except PermissionError:
@@ -127,12 +129,20 @@ def make_index(
 
 
 def resolve_roots(roots: Iterable[Path]) -> tuple[Path, ...]:
-    """Folders in full, each once, by whatever name it was given."""
+    """The real paths of folders, each once."""
     return tuple(dict.fromkeys(root.resolve() for root in roots))
 
 
+def has_index(home: Path) -> bool:
+    """Whether a folder is a domain's. True if that cannot be seen: `read_domain` then reports the fault."""
+    try:
+        return (home / INDEX_FILE).exists()
+    except OSError:
+        return True
+
+
 def read_domain(home: Path) -> Domain | None:
-    """A domain from its index, None without one; whatever else is wrong with it becomes its fault.
+    """Read a domain's index; None without one, whatever else is wrong becomes the domain's fault.
 
     A build may replace the table after the index was read: then the index is read again.
     """
@@ -145,42 +155,31 @@ def read_domain(home: Path) -> Domain | None:
     return domain
 
 
-def has_index(home: Path) -> bool:
-    """Whether a folder is a domain's; one that nobody may look into can be, and `read_domain` tells its fault."""
-    try:
-        return (home / INDEX_FILE).exists()
-    except OSError:
-        return True
-
-
 def _read_once(home: Path) -> Domain | None:
-    """A domain as its index and its table are found at one look."""
+    """A domain as its index and its table are now."""
     try:
         domain = parse_index(home, read_record(home / INDEX_FILE))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PARSE_ERRORS:
-        return Domain(name=home.name, path=home / "table.ngt", fault=_unreadable_index(home))
+        fault = (
+            f"its index {home / INDEX_FILE} cannot be read; run: spd-lsp build-ngrams REPO --domain {home.name}"
+        )
+        return Domain(name=home.name, path=home / "table.ngt", fault=fault)
     try:
         Table.open(domain.path)
-    except UserError as error:
+    except TableError as error:
+        if "imported" in domain.recipe:
+            remedy = f"import it again: spd-lsp ngrams import FILE --domain {domain.name} --replace"
+            error = TableError(error.path, error.cause, remedy)
         return replace(domain, fault=str(error))
     return domain
 
 
-def _unreadable_index(home: Path) -> str:
-    """The fault of a domain without facts."""
-    return (
-        f"expected facts about n-gram domain {home.name} in {home / INDEX_FILE}, "
-        "found a file that cannot be read; "
-        f"run: spd-lsp build-ngrams REPO --domain {home.name}"
-    )
-
-
 def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
-    """An index as a domain; raises what the standard types raise if it is none."""
+    """An index as a domain; raises one of PARSE_ERRORS if it is invalid."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
-    if not (is_name(table) and 0 < weight <= 1 and 0 <= built < _LATEST):
+    if not (is_name(table) and is_weight(weight) and 0 <= built < _MAX_TIME):
         raise ValueError(table, weight, built)
     return Domain(
         name=home.name,
@@ -195,12 +194,12 @@ def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
         fingerprint=str(facts["fingerprint"]),
         built=built,
         weight=weight,
-        recipe={str(asked): value for asked, value in facts.get("recipe", {}).items()},
+        recipe={str(option): value for option, value in facts.get("recipe", {}).items()},
     )
 
 
 def read_record(file: Path) -> dict[str, Any]:
-    """A small msgpack file; OSError, TypeError or ValueError if it is none."""
+    """Read a small msgpack file; OSError, TypeError or ValueError if it is none."""
     try:
         return dict(msgpack.unpackb(file.read_bytes(), strict_map_key=False, unicode_errors="surrogateescape"))
     except msgpack.UnpackException as error:

@@ -1,6 +1,6 @@
-"""What was fitted for a domain: by model, how much its orders are believed. A small file in the domain's folder.
+"""Order weights fitted for a domain, by model: a small file in the domain's folder.
 
-It stands beside the table and not in it: it is about a model as much as about the table, and outlives a build.
+It lies beside the table and not in it: it is about a model as much as about the table, and outlives a build.
 """
 
 from __future__ import annotations
@@ -20,44 +20,41 @@ _SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)
 
 
 def read_fitted_weights(home: Path) -> dict[str, OrderWeights]:
-    """Weights by model; what cannot be read counts as never fitted."""
+    """Read a domain's order weights by model; none if the file is missing or damaged."""
     try:
-        found = {
-            str(model): _unpack(bytes(data)) for model, data in read_record(home / FITTED_WEIGHTS_FILE).items()
-        }
+        record = read_record(home / FITTED_WEIGHTS_FILE)
+        weights = {str(model): _unpack(bytes(data)) for model, data in record.items()}
     except (OSError, TypeError, ValueError, AttributeError):
         return {}
-    return {model: weights for model, weights in found.items() if weights is not None}
+    return {model: fitted for model, fitted in weights.items() if fitted is not None}
 
 
 def write_fitted_weights(home: Path, model: str, weights: OrderWeights) -> None:
-    """Keep the weights of a domain for one model."""
+    """Store a domain's order weights for one model."""
     _write_all(home, {**read_fitted_weights(home), model: weights})
 
 
 def delete_fitted_weights(home: Path, model: str) -> bool:
-    """Go back to the weights that serve without fitting; whether there were others."""
-    fits = read_fitted_weights(home)
-    if model not in fits:
+    """Go back to the default weights; whether there were others."""
+    weights = read_fitted_weights(home)
+    if weights.pop(model, None) is None:
         return False
-    _write_all(home, {name: weights for name, weights in fits.items() if name != model})
+    _write_all(home, weights)
     return True
 
 
-def _write_all(home: Path, fits: dict[str, OrderWeights]) -> None:
-    """Write all weights, and have servers look at the domain again."""
-    write_record(home / FITTED_WEIGHTS_FILE, {model: _pack(weights) for model, weights in sorted(fits.items())})
+def _write_all(home: Path, weights: dict[str, OrderWeights]) -> None:
+    """Write all weights, and touch the index so that servers read the domain again."""
+    packed = {
+        model: np.array(fitted, "<f8").reshape(_SHAPE).tobytes() for model, fitted in sorted(weights.items())
+    }
+    write_record(home / FITTED_WEIGHTS_FILE, packed)
     with suppress(OSError):
         os.utime(home / INDEX_FILE)
 
 
-def _pack(weights: OrderWeights) -> bytes:
-    """Weights as bytes, always as many."""
-    return np.array(weights, dtype="<f8").reshape(_SHAPE).tobytes()
-
-
 def _unpack(data: bytes) -> OrderWeights | None:
-    """The weights, or None if none were fitted; ValueError if they cannot be weights."""
+    """The weights, None if all are 0; ValueError if they are invalid."""
     table = np.frombuffer(data, "<f8").reshape(_SHAPE)
     if not (np.isfinite(table).all() and (table >= 0).all() and (table.sum(axis=1) <= 1 + 1e-9).all()):
         raise ValueError("weights")

@@ -1,7 +1,7 @@
-"""The path of a lock file -> a section that one process at a time is in. Does not know what is guarded.
+"""A lock file -> a section that one process at a time is in. Does not know what is guarded.
 
-The system holds the lock for the open file, so it ends with its process, however that ends: nothing is left to be
-cleared away, and a lock may be held for as long as a build takes.
+The system holds the lock for the open file, so it ends with its process, however that ends: nothing has to be
+cleaned up, and a lock may be held for as long as a build takes.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 
-_LOCK_TIMEOUT = 10.0  # seconds to wait for the lock; most guard sections of milliseconds
+_LOCK_TIMEOUT = 10.0  # seconds; most locks guard sections of milliseconds
 
 
 @contextmanager
-def hold_lock(file: Path, patience: float = _LOCK_TIMEOUT) -> Iterator[None]:
-    """Keep other processes and threads out; UserError if the lock is not free within `patience` seconds.
+def hold_lock(file: Path, timeout: float = _LOCK_TIMEOUT) -> Iterator[None]:
+    """Keep other processes and threads out; UserError if the lock is not free within `timeout` seconds.
 
     The file stays: deleting it could leave two processes with a lock each, on two files of one name.
     """
@@ -26,12 +26,9 @@ def hold_lock(file: Path, patience: float = _LOCK_TIMEOUT) -> Iterator[None]:
 
     lock = FileLock(file, mode=0o600)
     try:
-        lock.acquire(timeout=patience, poll_interval=0.02)
+        lock.acquire(timeout=timeout, poll_interval=0.02)
     except Timeout as error:
-        raise UserError(
-            f"expected to be the only writer, found the lock {file} held by another process; "
-            "try again when it is done"
-        ) from error
+        raise UserError(f"another process holds the lock {file}; try again when it is done") from error
     try:
         yield
     finally:
@@ -39,10 +36,10 @@ def hold_lock(file: Path, patience: float = _LOCK_TIMEOUT) -> Iterator[None]:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process runs here. Elsewhere than on POSIX there is no harmless way to ask: yes."""
+    """Whether a process runs here. Outside POSIX there is no harmless way to ask: True."""
     if os.name != "posix":
         return True
-    with suppress(PermissionError, OverflowError):  # it runs for someone else, or is no process number
+    with suppress(PermissionError, OverflowError):  # it is another user's, or no process number
         try:
             os.kill(process, 0)
         except ProcessLookupError:

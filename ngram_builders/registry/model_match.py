@@ -1,7 +1,7 @@
-"""Whose tokens a table counts, and what to tell a person whose model has other tokens.
+"""Which model a table was built for, and what to tell a user whose model has another tokenizer.
 
-A repository may have a table for each of several models. Each model asks its own and passes over the others, which
-is nobody's fault; it is told where a model has none. Knows domains by their facts, and no tokenizer.
+A repository may have a table for each of several models. Each model uses its own and skips the others without a
+message, unless it has none. Knows domains by their index, and no tokenizer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ngram_builders.registry.domains import Domain
 
-_LONGEST = 62  # characters of a name, before its end is checked
+_MAX_NAME_LENGTH = 62  # of a name that is made up here
 
 
 def _recorded_model(domain: Domain) -> str:
-    """The model that a table was built for, "" if nobody wrote it down."""
+    """The model that a table was built for, "" if that was not recorded."""
     return str(domain.recipe.get("model") or "")
 
 
@@ -27,43 +27,39 @@ def _short_name(model: str) -> str:
 
 
 def model_label(domain: Domain) -> str:
-    """Whose tokens a table counts, for people."""
+    """The model or at least the tokenizer that a table was built for."""
     return _short_name(_recorded_model(domain)) or f"tokenizer {domain.fingerprint}"
 
 
 def is_for_another_model(domain: Domain, model: str, fingerprint: str) -> bool:
-    """Whether a table was made for another model than this one, and counts other tokens."""
+    """Whether a table was built for another model, with another tokenizer."""
     return domain.fingerprint != fingerprint and _recorded_model(domain) not in ("", model)
 
 
 def covering_domains(domains: Iterable[Domain], other: Domain) -> list[str]:
-    """Names of sound domains that among them have all sources of another; none if some source has none.
+    """Names of usable domains that together have all sources of another; none if a source is missing.
 
-    What was imported has no sources and stands for anything else that was.
+    An imported domain has no sources; any other imported one covers it.
     """
-    sound = [domain for domain in domains if domain.fault is None]
+    usable = [domain for domain in domains if domain.fault is None]
     if not other.roots:
-        return [domain.name for domain in sound if not domain.roots]
-    around = [[one.name for one in sound if any(map(root.is_relative_to, one.roots))] for root in other.roots]
+        return [domain.name for domain in usable if not domain.roots]
+    around = [[one.name for one in usable if any(map(root.is_relative_to, one.roots))] for root in other.roots]
     return list(dict.fromkeys(name for names in around for name in names)) if all(around) else []
 
 
 def mismatch_message(domain: Domain, model: str) -> str:
-    """That a model cannot use a table, and how to make one that it can. model: as a person gives it."""
-    owner = (
-        f"an earlier tokenizer of {_short_name(model)}"
-        if _recorded_model(domain) == model
-        else model_label(domain)
-    )
-    asking = _short_name(model)
-    if owner == asking:  # of the same name, from elsewhere
-        owner, asking = _recorded_model(domain), model
-    told = f"n-gram table {domain.name} was built for {owner}, and {asking} has other tokens"
-    return f"{told}; {_todo(domain, model)}"
+    """Say that a model cannot use a table, and how to build one that it can use. model: as the user names it."""
+    recorded, short = _recorded_model(domain), _short_name(model)
+    built_for = f"an earlier tokenizer of {short}" if recorded == model else model_label(domain)
+    if built_for == short:  # models of the same name from different places
+        built_for, short = recorded, model
+    remedy = _remedy(domain, model)
+    return f"n-gram table {domain.name} was built for {built_for}, and {short} has another tokenizer; {remedy}"
 
 
-def _todo(domain: Domain, model: str) -> str:
-    """What to do with a table that a model cannot use: one that serves another model is kept beside a new one."""
+def _remedy(domain: Domain, model: str) -> str:
+    """The command that makes a table for a model; one that serves another model is kept beside it."""
     if "imported" in domain.recipe:
         return f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
     if _recorded_model(domain) not in ("", model) and domain.roots:
@@ -75,6 +71,6 @@ def _todo(domain: Domain, model: str) -> str:
 
 
 def name_for_model(name: str, model: str) -> str:
-    """The name of one more table of the same sources. Example: shop, `/models/Tiny 2` -> `shop-Tiny-2`."""
-    own = re.sub(r"[^A-Za-z0-9._-]+", "-", _short_name(model)).strip("-.")[:24] or "other"
-    return f"{name[: _LONGEST - len(own)]}-{own}".rstrip(".")
+    """The name of another table of the same sources. Example: shop, `/models/Tiny 2` -> `shop-Tiny-2`."""
+    suffix = re.sub(r"[^A-Za-z0-9._-]+", "-", _short_name(model)).strip("-.")[:24] or "other"
+    return f"{name[: _MAX_NAME_LENGTH - len(suffix)]}-{suffix}".rstrip(".")

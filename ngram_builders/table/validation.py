@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ngram_builders.arrays import I64
 from ngram_builders.ngrams import hash_bits, other
 from ngram_builders.table.format import OVERFLOW, WIDE_ROW, Columns
 
@@ -107,30 +106,19 @@ def _overflow_is_exact(columns: Columns) -> bool:
 
 def _totals_are_exact(columns: Columns) -> bool:
     """Whether the wide rows, and no others, have totals, and these are right."""
-    seen = 0
-    for start, end in _chunks(0, len(columns.pointers) - 1):
-        wide = np.flatnonzero(np.diff(columns.pointers[start : end + 1]) >= WIDE_ROW) + start
+    seen = row = 0
+    pointers = columns.pointers
+    while row < len(pointers) - 1:
+        end = min(int(pointers[row]) + CHUNK_LENGTH, len(columns.tokens))
+        last = int(np.searchsorted(pointers, pointers.dtype.type(end)))  # else pointers would be copied
+        starts = pointers[row : last + 1].astype(np.int64)
+        counts = columns.exact_counts(int(starts[0]), int(starts[-1]))
+        sums = np.add.reduceat(counts, starts[:-1] - starts[0])
+        wide = np.flatnonzero(np.diff(starts) >= WIDE_ROW)
         rows = columns.wide_rows[seen : seen + len(wide)]
         totals = columns.wide_totals[seen : seen + len(wide)]
-        if not (np.array_equal(rows, wide) and np.array_equal(totals, _sum_rows(columns, wide))):
+        if not (np.array_equal(rows, wide + row) and np.array_equal(totals, sums[wide])):
             return False
         seen += len(wide)
+        row += len(starts) - 1
     return seen == len(columns.wide_rows)
-
-
-def _sum_rows(columns: Columns, rows: I64) -> I64:
-    """The sum of each row's counts; rows ascend."""
-    borders = columns.pointers[np.stack([rows, rows + 1], axis=1).reshape(-1)].astype(np.int64)
-    return np.diff(_cumulative_counts(columns, borders))[::2]
-
-
-def _cumulative_counts(columns: Columns, borders: I64) -> I64:
-    """The sums of all counts from the first of ascending borders to each of them."""
-    sums = np.zeros(len(borders), dtype=np.int64)
-    total = 0
-    for start, end in _chunks(int(borders[0]), int(borders[-1])) if len(borders) else ():
-        running = total + np.cumsum(columns.exact_counts(start, end))
-        inside = slice(*np.searchsorted(borders, [start + 1, end + 1]))
-        sums[inside] = running[borders[inside] - start - 1]
-        total = int(running[-1])
-    return sums

@@ -23,7 +23,7 @@ from ngram_builders.registry.model_match import (
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from spd_lsp import __version__
-from spd_lsp.commands.ngram_listing import megabytes, mend, sources_gone
+from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
@@ -127,7 +127,7 @@ def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerp
     """Check a domain's index, tokenizer, table and sources."""
     subject = f"n-grams {domain.name}"
     if domain.fault:
-        return Finding(subject, "error", mend(domain))
+        return Finding(subject, "error", domain.fault)
     if domain.fingerprint != fingerprint:
         fitting = [other for other in domains if other.fingerprint == fingerprint]
         if names := covering_domains(fitting, domain):
@@ -136,7 +136,7 @@ def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerp
         state: Literal["ok", "error"] = "ok" if is_for_another_model(domain, model, fingerprint) else "error"
         return Finding(subject, state, mismatch_message(domain, model))
     finding = _check_table(subject, domain.path)
-    if finding.state == "ok" and (gone := sources_gone(domain)):
+    if finding.state == "ok" and (gone := missing_sources(domain)):
         where = ", ".join(map(str, gone))
         text = f"{finding.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
         return Finding(subject, "ok", text)

@@ -10,8 +10,8 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.build_ngrams import count, describe_build
-from spd_lsp.commands.ngram_listing import sources_gone
-from spd_lsp.commands.ngrams import example, open_registry
+from spd_lsp.commands.ngram_listing import missing_sources
+from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.progress import progress
 from spd_lsp.settings import Settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
-@click.command("rebuild", epilog=example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
+@click.command("rebuild", epilog=help_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--model", metavar="M", help="Model whose tokens are counted (default: as each was built).")
 @click.option("--all", "everything", is_flag=True, help="Every table that was built here.")
@@ -144,7 +144,7 @@ def _check_sources(domain: Domain) -> None:
         )
     if not domain.roots and not domain.recipe.get("rows"):
         raise UserError(domain.fault or f"no repository is recorded for {domain.name}; build it with build-ngrams")
-    if gone := sources_gone(domain):
+    if gone := missing_sources(domain):
         raise UserError(
             f"its repository is no longer at {', '.join(map(str, gone))}; run: spd-lsp build-ngrams REPO --domain "
             f"{domain.name} with its new place, or spd-lsp ngrams remove {domain.name}"

@@ -128,7 +128,7 @@ def test_a_table_of_little_text_is_not_fitted(data: Path) -> None:
 def test_an_unknown_table_is_named(data: Path) -> None:
     told = run(data, "ngrams", "tune", "nobody")
     assert told.exit_code == 1
-    assert "expected a known n-gram domain, found 'nobody'" in told.output
+    assert "no n-gram table is named 'nobody'" in told.output
 
 
 def test_a_dry_run_keeps_nothing(data: Path) -> None:

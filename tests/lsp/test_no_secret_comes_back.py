@@ -105,7 +105,7 @@ def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
 def test_an_export_says_that_code_can_be_read_back_and_names_the_files(data: Path, shop: Path) -> None:
     told = run(data, "ngrams", "export", "shop", str(data / "again.ngt"))
     assert told.endswith(
-        "whoever has it can read back most of their code: it counts 4 files; --files lists them\n"
+        "anyone who has it can reconstruct most of the code of 4 files; to list them, add --files\n"
     )
     *_, told, first, second, third, last = run(
         data, "ngrams", "export", "shop", str(data / "more.ngt"), "--files"

@@ -199,13 +199,13 @@ def answers(asked: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarr
     candidates = random.choice([-1, 0, 1, 2, 30, 49, 2**16 - 1, 2**31], size=int(pick(random, (0, 1, 1, 2, 60))))
     n = int(pick(random, (0, 1, 2, 20, 300)))
     likely = np.where(random.random(60) < pick(random, (0, 0.5, 1)), -1, random.integers(0, 9, 60) / 64)
-    p, heard = asked.probabilities(*given, contexts, candidates)
+    p, matched = asked.probabilities(*given, contexts, candidates)
     ids = asked.successors(*given[:1], contexts, n)
     both, p_f = asked.mix_candidates(*given, contexts, likely.astype(np.float32), min(n, 60), EQUAL_WEIGHTS)
-    assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all() and np.isfinite(heard).all()
+    assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all() and np.isfinite(matched).all()
     assert (np.diff(ids) > 0).all() and (ids >= 0).all()
     assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < 60).all()
-    return [p, heard, ids, both, p_f]
+    return [p, matched, ids, both, p_f]
 
 
 def ask(library: ctypes.CDLL, tables: list[Table], sound: bool, random: Random) -> None:

@@ -90,14 +90,14 @@ def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
     with np.errstate(all="ignore"):
         for answers in (CompiledQuery(library, fenced, [0.3, 0.7]), Query(fenced, [0.3, 0.7]), numpy_query):
             pools_too = (fenced, [0.3, 0.7]) if answers is numpy_query else ()
-            p, heard = answers.probabilities(*pools_too, contexts, candidates)
+            p, matched = answers.probabilities(*pools_too, contexts, candidates)
             ids = answers.successors(*pools_too[:1], contexts, int(random.integers(0, 30)))
             assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all()
             likely = guarded(random.random(int(random.integers(0, 60))).astype(np.float32) - 0.1, at_end)
             few = int(random.integers(0, 30))
             both, p_f = answers.mix_candidates(*pools_too, contexts, likely, few, EQUAL_WEIGHTS)
             assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < len(likely)).all()
-            assert np.isfinite(heard).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
+            assert np.isfinite(matched).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
 
 
 def main(path: str, seed: str, rounds: str) -> None:

@@ -78,18 +78,18 @@ class Case:
 
     def mean(self) -> tuple[np.ndarray, np.ndarray]:
         p = np.zeros((len(self.contexts), 8, len(self.candidates)))
-        heard = np.zeros((len(self.contexts), 8))
+        matched = np.zeros((len(self.contexts), 8))
         for k, context in enumerate(self.known()):
             for order in range(2, 10):
                 counts = [self.followed(pool, context, order) for pool in self.pools]
                 seen = [(c, w) for c, w in zip(counts, self.weights, strict=True) if sum(c.values()) > 0]
-                heard[k, order - 2] = sum(weight for _, weight in seen)
+                matched[k, order - 2] = sum(weight for _, weight in seen)
                 for found, weight in seen:
                     total = sum(found.values())
                     del found[other(self.vocab_size)]
                     likely = [min(1.0, max(0, found[c]) / total) for c in self.candidates.tolist()]
-                    p[k, order - 2] += weight / heard[k, order - 2] * np.array(likely)
-        return p, heard
+                    p[k, order - 2] += weight / matched[k, order - 2] * np.array(likely)
+        return p, matched
 
     def successors(self) -> list[int]:
         chosen: set[int] = set()

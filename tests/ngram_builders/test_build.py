@@ -602,7 +602,7 @@ def test_a_folder_with_an_unusual_name_gets_a_usual_one(registry: Registry, tmp_
 
 
 def test_a_bad_domain_name_is_refused_before_the_work(registry: Registry, repo: Path) -> None:
-    with pytest.raises(UserError, match="expected a domain name"):
+    with pytest.raises(UserError, match="invalid table name"):
         run(registry, repo, domain="../evil", encode=never)
     assert not registry.folder.exists()
 

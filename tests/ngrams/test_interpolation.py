@@ -201,7 +201,7 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
     for _ in range(2):
         assert domains.mixture_for(tmp_path / "till" / "a.py", "python") is None
     assert domains.problems == [
-        "n-gram table till-g was built for g, and f has other tokens; "
+        "n-gram table till-g was built for g, and f has another tokenizer; "
         f"run: spd-lsp build-ngrams {tmp_path / 'till'} --model /models/f"
     ]
 

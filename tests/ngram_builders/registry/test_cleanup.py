@@ -76,7 +76,7 @@ def test_tables_that_no_index_names_go(registry: Registry) -> None:
     domain = registry.install("mine", writer(5))
     old = domain.path.with_name("table-0123.ngt")
     old.write_bytes(b"12345")
-    assert told(registry) == {"mine/table-0123.ngt": "no index names this table"}
+    assert told(registry) == {"mine/table-0123.ngt": "a table that no index names"}
     assert not old.exists()
     assert registry.find("mine") == domain
 

@@ -118,5 +118,5 @@ def test_windows_devices_are_no_domains_on_windows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "a\\b", "C:x", "x\n", "x\x1b[1m", "", ".", "..", "x."])
 def test_no_name_leads_out_of_its_folder_or_to_the_terminal(name: str) -> None:
-    with pytest.raises(UserError, match="expected a domain name"):
+    with pytest.raises(UserError, match="invalid table name"):
         check_name(name)

@@ -42,19 +42,19 @@ def finish(holder: subprocess.Popen[str]) -> None:
 def test_a_held_lock_keeps_others_out_and_names_itself(lock: Path) -> None:
     with (
         hold_lock(lock),
-        pytest.raises(UserError, match=r"found the lock .*lock held by another process; try again"),
+        pytest.raises(UserError, match=r"another process holds the lock .*lock; try again"),
     ):
-        hold_lock(lock, patience=0).__enter__()
-    with hold_lock(lock, patience=0):
+        hold_lock(lock, timeout=0).__enter__()
+    with hold_lock(lock, timeout=0):
         pass
 
 
 def test_another_process_is_kept_out_until_the_owner_is_killed(lock: Path) -> None:
     holder = start_holder(lock)
-    with pytest.raises(UserError, match="held by another process"):
-        hold_lock(lock, patience=0).__enter__()
+    with pytest.raises(UserError, match="another process holds"):
+        hold_lock(lock, timeout=0).__enter__()
     finish(holder)
-    with hold_lock(lock, patience=5):
+    with hold_lock(lock, timeout=5):
         pass
 
 
@@ -64,15 +64,15 @@ def test_an_owner_that_was_stopped_for_long_keeps_its_lock(lock: Path) -> None:
     holder = start_holder(lock)
     holder.send_signal(signal.SIGSTOP)
     os.utime(lock, (time.time() - 86400, time.time() - 86400))
-    with pytest.raises(UserError, match="held by another process"):
-        hold_lock(lock, patience=0).__enter__()
+    with pytest.raises(UserError, match="another process holds"):
+        hold_lock(lock, timeout=0).__enter__()
     finish(holder)
 
 
 def test_the_lock_is_released_after_an_error(lock: Path) -> None:
     with pytest.raises(ZeroDivisionError), hold_lock(lock):
         raise ZeroDivisionError
-    with hold_lock(lock, patience=0):
+    with hold_lock(lock, timeout=0):
         pass
 
 
@@ -80,7 +80,7 @@ def test_the_lock_is_released_after_an_error(lock: Path) -> None:
 def test_a_file_that_nobody_holds_is_free_whatever_it_says(lock: Path, content: bytes) -> None:
     """Versions before this one wrote their process number there."""
     lock.write_bytes(content)
-    with hold_lock(lock, patience=0):
+    with hold_lock(lock, timeout=0):
         pass
 
 
@@ -96,7 +96,7 @@ def test_threads_enter_one_after_the_other(lock: Path) -> None:
 
     def enter() -> None:
         for _ in range(5):
-            with hold_lock(lock, patience=60):
+            with hold_lock(lock, timeout=60):
                 inside.append(1)
                 time.sleep(0.001)
                 crowded.append(len(inside))

@@ -24,7 +24,7 @@ def test_reading_creates_nothing(registry: Registry) -> None:
     assert registry.domains() == []
     assert registry.domains_for(Path("/x/a.py"), "python") == []
     registry.generation()
-    with pytest.raises(UserError, match=r"found 'mine', known: none; run: spd-lsp build-ngrams"):
+    with pytest.raises(UserError, match=r"named 'mine' \(known: none yet\); run: spd-lsp build-ngrams"):
         registry.find("mine")
     assert not registry.folder.parent.exists()
 
@@ -128,7 +128,7 @@ def test_what_a_killed_build_left_is_swept(registry: Registry) -> None:
 )
 def test_names_that_could_leave_the_folder_are_refused(registry: Registry, name: str) -> None:
     for call in (lambda: registry.install(name, writer(5)), lambda: registry.find(name)):
-        with pytest.raises(UserError, match="expected a domain name of letters"):
+        with pytest.raises(UserError, match="invalid table name"):
             call()
     with pytest.raises(UserError):
         registry.remove(name)
@@ -138,18 +138,18 @@ def test_names_that_could_leave_the_folder_are_refused(registry: Registry, name:
 @pytest.mark.parametrize("weight", [0.0, -1.0, 1.5, float("nan"), float("inf")])
 def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path, weight: float) -> None:
     registry.install("mine", writer(5))
-    with pytest.raises(UserError, match="expected a weight"):
+    with pytest.raises(UserError, match="invalid weight"):
         registry.assign_workspace(repo, [("mine", weight)])
-    with pytest.raises(UserError, match="expected a weight"):
+    with pytest.raises(UserError, match="invalid weight"):
         registry.install("other", writer(5), weight=weight)
 
 
 @pytest.mark.parametrize(
     ("harm", "fault"),
     [
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\xc1 noise"), "facts about n-gram domain bad"),
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b""), "facts about n-gram domain bad"),
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "facts about n-gram domain bad"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\xc1 noise"), "cannot be read"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b""), "cannot be read"),
+        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "cannot be read"),
         (lambda d: d.path.unlink(), "no such file"),
         (lambda d: d.path.write_bytes(d.path.read_bytes()[:-64]), "bytes instead of"),
         (lambda d: d.path.write_bytes(b"something else entirely"), "not an n-gram table"),
@@ -210,16 +210,16 @@ def test_a_rename_that_cannot_be_done_changes_nothing(registry: Registry, repo: 
     (registry.folder / "unfinished" / "tokens.sqlite").touch()
     generation = registry.generation()
     for new, message in (
-        ("taken", "expected a name that is free, found an n-gram domain taken"),
-        ("a/b", "expected a domain name of letters"),
-        ("old", "expected a name that is free"),
+        ("taken", "an n-gram table named taken exists already; choose another name, or first run"),
+        ("a/b", "invalid table name"),
+        ("old", "an n-gram table named old exists already"),
     ):
         with pytest.raises(UserError, match=message):
             registry.rename("old", new)
     assert registry.generation() == generation
     with pytest.raises(UserError, match="cannot write the n-gram registry"):
         registry.rename("old", "unfinished")
-    with pytest.raises(UserError, match="found 'gone', known: old, taken"):
+    with pytest.raises(UserError, match="named 'gone' \\(known: old, taken\\)"):
         registry.rename("gone", "new")
     assert names(registry.domains_for(repo / "x.py", None)) == [("old", 0.5)]
 
@@ -241,7 +241,7 @@ def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
 
         return do
 
-    monkeypatch.setattr(Registry, "write_assignments", cut(Registry.write_assignments))
+    monkeypatch.setattr(Registry, "_write_assignments", cut(Registry._write_assignments))
     monkeypatch.setattr(Path, "rename", cut(Path.rename))
     with suppress(KeyboardInterrupt):
         registry.rename("old", "new")
@@ -258,7 +258,7 @@ def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
 
 def test_a_domain_that_must_be_new_is_not_replaced(registry: Registry) -> None:
     registry.install("mine", writer(5), overwrite=False)
-    with pytest.raises(UserError, match="found an n-gram domain mine"):
+    with pytest.raises(UserError, match="an n-gram table named mine exists"):
         registry.install("mine", writer(6), overwrite=False)
     assert p_after(Table.open(registry.find("mine").path), 5, 0) == 1
 
@@ -269,7 +269,7 @@ def test_a_domain_removed_while_it_is_built_says_so(registry: Registry) -> None:
         return writer(6)(path)
 
     registry.install("mine", writer(5))
-    with pytest.raises(UserError, match="removed or renamed while its table was written; build it again"):
+    with pytest.raises(UserError, match="removed or renamed while it was being built; build it again"):
         registry.install("mine", build)
     assert registry.domains() == []
 
@@ -277,7 +277,7 @@ def test_a_domain_removed_while_it_is_built_says_so(registry: Registry) -> None:
 def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ngram_builders.registry.registry.BUILD_LOCK_TIMEOUT", 0)
     with registry.lock_for_build("mine") as home:
-        with pytest.raises(UserError, match="held by another process"), registry.lock_for_build("mine"):
+        with pytest.raises(UserError, match="another process holds"), registry.lock_for_build("mine"):
             pass
         with registry.lock_for_build("other"):
             pass
@@ -296,7 +296,7 @@ def test_what_is_removed_is_forgotten_with_its_uses(registry: Registry, repo: Pa
     assert names(registry.domains_for(repo / "a.py", None)) == [("other", 0.5)]
     registry.install("mine", writer(5), roots=[repo])
     assert names(registry.domains_for(repo / "a.py", None)) == [("other", 0.5)]
-    with pytest.raises(UserError, match="found 'gone'"):
+    with pytest.raises(UserError, match="named 'gone'"):
         registry.remove("gone")
 
 
@@ -356,7 +356,7 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: 
             call()
     assert registry.domains() == []
     assert registry.prune() == ([], [])
-    assert "found a file; make it a folder that you can read" in (registry.fault() or "")
+    assert "it is a file; make it a folder that you can read" in (registry.fault() or "")
     assert Registry(tmp_path / "none").fault() is None
 
 

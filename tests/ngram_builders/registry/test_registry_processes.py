@@ -146,4 +146,4 @@ def test_of_two_imports_of_one_name_at_once_one_is_told(registry: Registry, repo
     processes = start(script, registry, repo, (1, 2))
     ends = [process.communicate(timeout=60)[1] for process in processes]
     assert sorted(process.returncode for process in processes) == [0, 1]
-    assert sum("found an n-gram domain team" in error for error in ends) == 1
+    assert sum("an n-gram table named team exists" in error for error in ends) == 1

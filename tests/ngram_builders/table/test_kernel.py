@@ -68,9 +68,9 @@ def in_python(code: str, **environment: str) -> str:
 def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
     pools = case.columns()
     asked = CompiledQuery(compiled, pools, case.weights)
-    p, heard = asked.probabilities(case.contexts, case.candidates)
-    expected_p, expected_heard = numpy_query.probabilities(pools, case.weights, case.contexts, case.candidates)
-    np.testing.assert_array_equal(heard, expected_heard)
+    p, matched = asked.probabilities(case.contexts, case.candidates)
+    expected_p, expected_matched = numpy_query.probabilities(pools, case.weights, case.contexts, case.candidates)
+    np.testing.assert_array_equal(matched, expected_matched)
     np.testing.assert_array_equal(p, expected_p)
     ids = asked.successors(case.contexts, case.n)
     np.testing.assert_array_equal(ids, numpy_query.successors(pools, case.contexts, case.n))
@@ -93,7 +93,7 @@ def test_both_sides_in_one_call_are_the_same_as_numpy(compiled, case: Case, seed
 
 
 @pytest.mark.parametrize("asked", ["compiled", "numpy"])
-def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_heard(compiled, asked, pool) -> None:
+def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_matched(compiled, asked, pool) -> None:
     query = CompiledQuery(compiled, [pool], [1.0]) if asked == "compiled" else numpy_query
     given = () if asked == "compiled" else ([pool], [1.0])
     p = np.zeros(12, dtype=np.float32)
@@ -117,8 +117,8 @@ def test_rows_just_narrow_and_just_wide(compiled, width: int) -> None:
     asked = CompiledQuery(
         compiled, [[build_columns(count_streams([text], orders=(2,), vocab_size=50), 50)]], [1.0]
     )
-    p, heard = asked.probabilities(np.array([[0]]), np.arange(50))
-    assert heard[0, 0] == 1
+    p, matched = asked.probabilities(np.array([[0]]), np.arange(50))
+    assert matched[0, 0] == 1
     assert p[0, 0].sum() == pytest.approx(1)
     assert np.count_nonzero(p[0, 0]) == width
 
@@ -175,12 +175,12 @@ def test_threads_do_not_meet(compiled, pool) -> None:
 
 def test_an_answer_outlives_its_query_and_the_next_answer(pool) -> None:
     query = Query([pool], [1.0])
-    p, heard = query.probabilities(CONTEXTS[:2], CANDIDATES)
-    before = p.copy(), heard.copy()
+    p, matched = query.probabilities(CONTEXTS[:2], CANDIDATES)
+    before = p.copy(), matched.copy()
     query.probabilities(CONTEXTS[2:9], CANDIDATES)
     del query
     np.testing.assert_array_equal(p, before[0])
-    np.testing.assert_array_equal(heard, before[1])
+    np.testing.assert_array_equal(matched, before[1])
 
 
 def test_arrays_of_other_types_and_strides_are_understood(compiled, pool) -> None:

@@ -38,7 +38,7 @@ def columns(streams: list[np.ndarray]):
 
 def observations(rows: list[tuple[list[float], list[float]]]) -> Observations:
     padded = [[np.pad(part, (0, 8 - len(part))) for part in row] for row in rows]
-    return Observations(np.array([p for p, _ in padded]), np.array([heard for _, heard in padded]))
+    return Observations(np.array([p for p, _ in padded]), np.array([matched for _, matched in padded]))
 
 
 @settings(deadline=None, max_examples=20)
@@ -56,9 +56,9 @@ def test_what_is_observed_is_what_counts_say_of_each_next_token(texts: Documents
 
 
 def test_a_place_is_mixed_by_the_highest_order_that_was_seen() -> None:
-    heard = np.zeros((3, 8))
-    heard[1, 0] = heard[2, 0] = heard[2, 4] = 0.7
-    assert longest_match(heard).tolist() == [0, 1, 5]
+    matched = np.zeros((3, 8))
+    matched[1, 0] = matched[2, 0] = matched[2, 4] = 0.7
+    assert longest_match(matched).tolist() == [0, 1, 5]
 
 
 def test_an_order_that_is_always_right_takes_all_but_the_prior() -> None:

@@ -178,7 +178,7 @@ async def test_shutdown_answers_what_runs_and_stops_it():
         assert caught.value.code == -32600
 
 
-async def test_the_completer_hears_the_text_the_cursor_the_language_and_the_path():
+async def test_the_completer_gets_the_text_the_cursor_the_language_and_the_path():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor, "s = '😀'; y = \n")
@@ -187,7 +187,7 @@ async def test_the_completer_hears_the_text_the_cursor_the_language_and_the_path
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("utf-8", 12), ("utf-16", 10), ("utf-32", 9)])
-async def test_ranges_are_in_the_units_that_were_agreed_on(encoding: str, word: int):
+async def test_ranges_are_in_the_negotiated_units(encoding: str, word: int):
     fake = FakeCompleter("t()")
     async with session(fake) as editor:
         answer = await editor.start({"general": {"positionEncodings": [encoding]}})
@@ -280,7 +280,7 @@ async def test_files_of_secrets_never_complete(uri: str):
         assert not fake.requests
 
 
-async def test_languages_that_are_off_get_nothing_and_the_reason():
+async def test_disabled_languages_get_nothing_and_the_reason():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await editor.start()
@@ -290,7 +290,7 @@ async def test_languages_that_are_off_get_nothing_and_the_reason():
         assert (await editor.status())["reason"] == "completions are off for markdown"
 
 
-async def test_typing_over_a_deletion_asks_nothing_but_a_person_may():
+async def test_after_a_deletion_only_explicit_requests_are_answered():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor, "x = yy\n")
@@ -301,7 +301,7 @@ async def test_typing_over_a_deletion_asks_nothing_but_a_person_may():
         assert len(answer["items"]) == 2
 
 
-async def test_a_request_right_behind_an_edit_counts_as_typed():
+async def test_a_request_right_after_an_edit_is_automatic():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor)
@@ -322,7 +322,7 @@ async def test_ghost_text_goes_on_from_the_selected_item_of_the_menu():
         assert answer["items"] == [{"insertText": "sorted(a)", "range": span}]
 
 
-async def test_an_error_in_the_completer_is_told_once_and_leaves_the_server_alive(caplog: Any):
+async def test_an_error_in_the_completer_is_shown_once_and_leaves_the_server_alive(caplog: Any):
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor)
@@ -336,7 +336,7 @@ async def test_an_error_in_the_completer_is_told_once_and_leaves_the_server_aliv
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
-async def test_the_log_tells_sizes_and_never_code(caplog: Any):
+async def test_the_log_has_sizes_and_never_code(caplog: Any):
     with caplog.at_level(logging.INFO, "spd_lsp"):
         async with session(FakeCompleter("secret_answer", seconds=0.118)) as editor:
             await opened(editor, "secret_source = \n")
@@ -348,13 +348,13 @@ async def test_the_log_tells_sizes_and_never_code(caplog: Any):
 async def test_capabilities_are_announced():
     async with session(FakeCompleter()) as editor:
         answer = await editor.start({"general": {"positionEncodings": ["utf-8", "utf-16"]}})
-        says = answer["capabilities"]
-        assert says["positionEncoding"] == "utf-8"
-        assert says["textDocumentSync"]["change"] == 2
-        assert says["completionProvider"]["triggerCharacters"] == ["."]
-        assert "resolveProvider" not in says["completionProvider"]
-        assert "allCommitCharacters" not in says["completionProvider"]
-        assert "inlineCompletionProvider" in says
+        capabilities = answer["capabilities"]
+        assert capabilities["positionEncoding"] == "utf-8"
+        assert capabilities["textDocumentSync"]["change"] == 2
+        assert capabilities["completionProvider"]["triggerCharacters"] == ["."]
+        assert "resolveProvider" not in capabilities["completionProvider"]
+        assert "allCommitCharacters" not in capabilities["completionProvider"]
+        assert "inlineCompletionProvider" in capabilities
         assert answer["serverInfo"]["name"] == "spd-lsp"
 
 

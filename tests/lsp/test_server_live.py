@@ -1,4 +1,4 @@
-"""What the server counts: documents as they are, not yet saved; nothing that is off; never in a request's way."""
+"""The live index: documents as they are, saved or not; nothing that is disabled; requests never wait for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ASKED = "def fifth(frobnicator):\n    zygote = frob"
 LEARNED = "frobnicator.quench_all(depth=4)"
 
 
-async def test_documents_are_heard_of_when_they_open_change_and_close():
+async def test_the_completer_gets_documents_that_open_change_and_close():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor, "x = \n")
@@ -59,7 +59,7 @@ async def test_documents_are_heard_of_when_they_open_change_and_close():
         await until(lambda: fake.changes[OTHER].document is None)
 
 
-async def test_secrets_and_languages_that_are_off_are_not_heard_of():
+async def test_the_completer_gets_no_secrets_and_no_disabled_languages():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor)
@@ -70,7 +70,7 @@ async def test_secrets_and_languages_that_are_off_are_not_heard_of():
         assert fake.changes.keys() == {URI, OTHER}
 
 
-async def test_a_model_that_was_loaded_again_hears_of_all_documents():
+async def test_a_reloaded_model_gets_all_documents():
     completers: list[FakeCompleter] = []
 
     def load(settings: Any, report: Any) -> FakeCompleter:
@@ -85,7 +85,7 @@ async def test_a_model_that_was_loaded_again_hears_of_all_documents():
 
 
 class Busy(FakeCompleter):
-    """There is always more to tidy up."""
+    """There is always more idle work."""
 
     def run_idle_work(self, seconds: float) -> bool:
         assert seconds <= 0.01
@@ -93,7 +93,7 @@ class Busy(FakeCompleter):
         return bool(super().run_idle_work(seconds)) or True
 
 
-async def test_requests_are_answered_while_there_is_always_more_to_tidy_up():
+async def test_requests_are_answered_while_there_is_always_more_idle_work():
     fake = Busy("a")
     async with session(fake) as editor:
         await opened(editor)
@@ -103,7 +103,7 @@ async def test_requests_are_answered_while_there_is_always_more_to_tidy_up():
         await until(lambda: fake.idle_slices > before + 3)
 
 
-async def test_nothing_is_tidied_up_while_a_completion_runs():
+async def test_no_idle_work_runs_while_a_completion_does():
     fake = Busy("a", held=True)
     async with session(fake) as editor:
         await opened(editor)
@@ -117,14 +117,14 @@ async def test_nothing_is_tidied_up_while_a_completion_runs():
 
 
 class Broken(FakeCompleter):
-    """Tidying up fails."""
+    """Idle work fails."""
 
     def run_idle_work(self, seconds: float) -> bool:
         super().run_idle_work(seconds)
         raise ValueError("terces"[::-1])
 
 
-async def test_a_fault_between_requests_is_logged_without_its_text_and_costs_no_answer(caplog: Any):
+async def test_an_error_in_idle_work_is_logged_without_its_text_and_costs_no_answer(caplog: Any):
     fake = Broken("a")
     async with session(fake) as editor:
         await opened(editor)

@@ -1,8 +1,10 @@
-"""How the server gets its model and its settings: never in the editor's way, and told once when it fails."""
+"""How the server loads its model and its settings: the editor never waits, and failures are shown once."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,14 +16,19 @@ from tests.lsp.lsp_client import Editor, FakeCompleter, at, opened, result, sess
 COMPLETION = "textDocument/completion"
 
 
-async def test_initialize_is_answered_before_the_model_is_there():
-    gate = asyncio.Event()
-    loop = asyncio.get_running_loop()
+def gated(fake: FakeCompleter) -> tuple[threading.Event, Callable[[Settings, Any], FakeCompleter]]:
+    """An event, and a loader that waits for it."""
+    gate = threading.Event()
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
-        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
-        return FakeCompleter()
+        assert gate.wait(20)
+        return fake
 
+    return gate, load
+
+
+async def test_initialize_is_answered_before_the_model_is_there():
+    gate, load = gated(FakeCompleter())
     async with session(load) as editor:
         await editor.start()
         editor.open("x = \n")
@@ -35,15 +42,9 @@ async def test_initialize_is_answered_before_the_model_is_there():
         assert (status["kind"], status["message"], status["busy"]) == ("normal", "the model is ready", False)
 
 
-async def test_a_person_waits_for_the_model_but_not_for_ever(monkeypatch: Any):
+async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
     monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_MODEL", 0.01)
-    gate = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
-        return FakeCompleter()
-
+    gate, load = gated(FakeCompleter())
     async with session(load) as editor:
         await editor.start()
         editor.open("x = \n")
@@ -52,7 +53,7 @@ async def test_a_person_waits_for_the_model_but_not_for_ever(monkeypatch: Any):
         gate.set()
 
 
-async def test_a_model_that_cannot_be_loaded_is_told_once_and_completions_are_empty():
+async def test_a_model_that_cannot_be_loaded_is_reported_once_and_completions_are_empty():
     def load(settings: Settings, report: Any) -> FakeCompleter:
         raise UserError("expected a model, found none; name one")
 
@@ -67,7 +68,7 @@ async def test_a_model_that_cannot_be_loaded_is_told_once_and_completions_are_em
         assert (await editor.status())["kind"] == "error"
 
 
-async def test_a_loader_that_breaks_is_told_without_a_traceback():
+async def test_a_loader_that_fails_is_reported_without_a_traceback():
     def load(settings: Settings, report: Any) -> FakeCompleter:
         raise ZeroDivisionError("/home/me/private")
 
@@ -145,13 +146,13 @@ async def test_wrong_options_are_named_once_and_keep_their_defaults():
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         await editor.status()
-        told = [m["message"] for m in editor.received("window/showMessage")]
-        assert len(told) == 2
-        assert "'drafts'" in told[0] and "'colour'" in told[1]
+        shown = [m["message"] for m in editor.received("window/showMessage")]
+        assert len(shown) == 2
+        assert "'drafts'" in shown[0] and "'colour'" in shown[1]
         assert loads.settings == [Settings()]
 
 
-async def test_options_that_are_no_object_are_named():
+async def test_options_that_are_not_an_object_are_reported():
     loads = Loads()
     async with session(loads) as editor:
         await editor.start(initializationOptions=[1, 2])
@@ -179,7 +180,7 @@ async def test_a_changed_configuration_is_pulled_and_switches_completions_off_an
         assert len(loads.settings) == 1
 
 
-async def test_a_client_that_cannot_be_asked_sends_its_settings():
+async def test_a_client_without_configuration_requests_sends_its_settings():
     loads = Loads()
     async with session(loads) as editor:
         await opened(editor)
@@ -199,7 +200,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("pulled", [True, False])
-async def test_what_a_folder_may_not_choose_is_not_used_and_told_once(pulled: bool):
+async def test_what_a_folder_may_not_set_is_ignored_and_reported_once(pulled: bool):
     loads = Loads()
     async with session(loads) as editor:
         editor.replies["workspace/configuration"] = [{**HOSTILE, "drafts": 5}]
@@ -213,25 +214,25 @@ async def test_what_a_folder_may_not_choose_is_not_used_and_told_once(pulled: bo
             await until(lambda: len(editor.received("workspace/configuration")) == 3)
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-        (told,) = editor.received("window/showMessage")
-        assert all(f"'{key}'" in told["message"] for key in HOSTILE)
-        assert "use the editor's initializationOptions" in told["message"]
+        (shown,) = editor.received("window/showMessage")
+        assert all(f"'{key}'" in shown["message"] for key in HOSTILE)
+        assert "use the editor's initializationOptions" in shown["message"]
         assert loads.settings == [Settings(drafts=5) if pulled else Settings()]
 
 
-async def test_a_wrong_device_of_the_editor_itself_is_told_and_completions_go_on():
+async def test_an_invalid_device_is_reported_and_completions_go_on():
     loads = Loads()
     async with session(loads) as editor:
         await editor.start(initializationOptions={"device": "meta", "drafts": 4})
         await editor.ready()
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-        (told,) = editor.received("window/showMessage")
-        assert "not 'meta'; using 'auto'" in told["message"]
+        (shown,) = editor.received("window/showMessage")
+        assert "not 'meta'; using 'auto'" in shown["message"]
         assert loads.settings == [Settings(drafts=4)]
 
 
-async def test_the_editors_own_program_changes_what_it_started_with():
+async def test_the_editor_changes_its_initial_options():
     loads = Loads()
     async with session(loads) as editor:
         await editor.start(initializationOptions={"drafts": 4})
@@ -284,19 +285,14 @@ async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothi
         _, new = editor.send_request(COMPLETION, at(0, 4, 2))
         assert await result(old) is None
         fake.turns.release(99)
-        assert texts(await result(new)) == ["one", "two"], "nobody waits for a model"
+        assert texts(await result(new)) == ["one", "two"], "without waiting for a model"
         chosen = Settings(drafts=5, temperature=0.5, min_probability=0.2, streams=2, max_tokens=8)
         assert (fake.applied, loaded) == ([chosen], [Settings()])
 
 
 async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_there():
-    gate, fake = asyncio.Event(), FakeCompleter()
-    loop = asyncio.get_running_loop()
-
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(20)
-        return fake
-
+    fake = FakeCompleter()
+    gate, load = gated(fake)
     async with session(load) as editor:
         await editor.start()
         editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
@@ -339,8 +335,8 @@ async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
         await until(lambda: len(tries) == 3)
         await editor.ready()
         assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
-        (told,) = editor.received("window/showMessage")
-        assert "is not available here; still using the previous model" in told["message"]
+        (shown,) = editor.received("window/showMessage")
+        assert "is not available here; still using the previous model" in shown["message"]
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
@@ -381,7 +377,7 @@ async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: A
         assert not caplog.records
 
 
-async def test_a_loader_is_told_to_stop_when_the_settings_change_meanwhile():
+async def test_loading_is_cancelled_when_the_settings_change_meanwhile():
     stopped: list[Settings] = []
     go_on = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import hold_lock
@@ -33,20 +32,6 @@ from spd_lsp.lsp.transport.token_proof import (
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Endpoint(Protocol):
-    """One address to listen at."""
-
-    @property
-    def description(self) -> str:
-        """Where it is, and the command that editors run."""
-
-    async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """Listen."""
-
-    async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the other end of a new connection may use the server."""
-
-
 class SocketEndpoint:
     """A Unix socket in a folder that only its user can enter."""
 
@@ -56,18 +41,18 @@ class SocketEndpoint:
 
     @property
     def description(self) -> str:
-        """See Endpoint."""
+        """Where it is, and the command that editors run."""
         command = "spd-lsp connect" if self.is_default else f"spd-lsp connect {self.path}"
         return f"listening at {self.path}; editors run: {command}"
 
     async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """See Endpoint. The socket of a server that has ended is replaced."""
+        """Listen; the socket of a server that has ended is replaced."""
         folder = ensure_private_folder(self.path.parent)
         with hold_lock(folder / f".{self.path.name}.lock"):
             return await asyncio.start_unix_server(serve, sock=bind(folder / self.path.name))
 
     async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """See Endpoint. Only the same user may."""
+        """Whether the other end of a new connection may use the server: it must be the same user."""
         return _is_same_user(writer.get_extra_info("socket"))
 
 
@@ -81,14 +66,14 @@ class TcpEndpoint:
 
     @property
     def description(self) -> str:
-        """See Endpoint."""
+        """Where it is, and the command that editors run."""
         return (
             f"listening at {self.address}, unencrypted; editors run: spd-lsp connect {self.address}; "
             f"on other machines they need a copy of the token in {self.token_file}"
         )
 
     async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """See Endpoint."""
+        """Listen; the token is created if it is missing."""
         self.token = load_or_create_token(self.token_file)
         try:
             return await asyncio.start_server(serve, self.address.host, self.address.port)
@@ -97,9 +82,12 @@ class TcpEndpoint:
             raise UserError(f"cannot listen at {self.address}: {reason}; choose another port") from error
 
     async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """See Endpoint. Holders of the token may."""
+        """Whether the other end of a new connection may use the server: it must have the token."""
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return await authenticate_editor(reader, writer, self.token)
+
+
+Endpoint = SocketEndpoint | TcpEndpoint
 
 
 def bind(path: Path) -> socket.socket:

@@ -607,18 +607,6 @@ def test_a_bad_domain_name_is_refused_before_the_work(registry: Registry, repo: 
     assert not registry.folder.exists()
 
 
-def test_a_preview_says_what_a_build_would_count_and_writes_nothing(registry: Registry, repo: Path) -> None:
-    shown = preview([repo])
-    assert shown.files == {"go": 1, "python": 2}
-    assert shown.bytes == {"go": len("package main\n"), "python": len(CODE) + len("\ufeffx = 1\n".encode())}
-    summary = run(registry, repo)
-    assert shown.skipped == summary.skipped
-    assert sum(shown.files.values()) == summary.files
-    assert preview([repo], "go").files == {"go": 1}
-    with pytest.raises(UserError, match="no source code in"):
-        preview([repo], "rust")
-
-
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_line_ends_are_line_feeds_and_files_that_differ_in_nothing_else_are_copies(
     registry: Registry, tmp_path: Path, end: str

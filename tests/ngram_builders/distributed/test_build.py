@@ -36,7 +36,7 @@ pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders.distributed import build as distributed
 from ngram_builders.distributed.build import InputFile, StageCost, input_digest, split_into_shards
-from ngram_builders.distributed.executors import Cluster, StageRunner, make_executor, select_share
+from ngram_builders.distributed.executors import Cluster
 
 ROOT = Path(__file__).parents[3]
 OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
@@ -244,13 +244,6 @@ def test_input_that_is_none_is_refused(
         run(registry, tmp_path / root, domain=domain)
 
 
-def test_shares_are_all_tasks_once_and_the_first_has_the_last_stage() -> None:
-    for tasks in range(1, 20):
-        shares = [select_share(tasks, (machine, 3)) for machine in (1, 2, 3)]
-        assert [rank for share in shares for rank in share] == list(range(tasks))
-        assert 0 in shares[0]
-
-
 class Commands:
     """Stand-ins for Slurm's commands: `sbatch` does a job's tasks at once, one after the other."""
 
@@ -323,11 +316,3 @@ def test_without_slurm_the_place_to_go_is_named(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="sbatch is not installed here"):
         run(registry, sources, **SLURM)
-
-
-def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
-    """Constructed, not run: Ray is not among what is installed for tests."""
-    stage = StageRunner("counts", 12, tmp_path, make_encode)
-    executor = make_executor(stage, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
-    assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 1)
-    assert executor.pipeline == [stage]

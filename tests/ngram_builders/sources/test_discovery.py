@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +13,6 @@ import ngram_builders
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import display_path, skip_reason, survey
 from ngram_builders.sources.filters import read_source_text
-from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.sources.secret_files import is_secret
 
 CODE = "def f(x):\n    return x\n"
 
@@ -49,41 +47,6 @@ def verdicts(root: Path) -> dict[str, str | None]:
 def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(["b.py", "a/z.go", "a.py", "a/b/c.rs", "B.ts"], CODE))
     assert sources(tmp_path) == ["B.ts", "a.py", "a/b/c.rs", "a/z.go", "b.py"]
-
-
-@pytest.mark.parametrize(
-    ("name", "language"),
-    [
-        ("a.py", "python"),
-        ("a.pyi", "python"),
-        ("a.js", "javascript"),
-        ("a.jsx", "javascriptreact"),
-        ("a.ts", "typescript"),
-        ("a.TSX", "typescriptreact"),
-        ("a.go", "go"),
-        ("a.rs", "rust"),
-        ("a.java", "java"),
-        ("a.c", "c"),
-        ("a.cpp", "cpp"),
-        ("a.cs", "csharp"),
-        ("a.rb", "ruby"),
-        ("a.php", "php"),
-        ("a.sh", "shellscript"),
-        ("a.lua", "lua"),
-        ("Makefile", "makefile"),
-        ("README.md", None),
-        ("a.json", None),
-        ("noextension", None),
-    ],
-)
-def test_language_ids_are_those_of_lsp(name: str, language: str | None) -> None:
-    assert language_of(PurePath("folder") / name) == language
-
-
-def test_kin_languages_are_mutual() -> None:
-    assert "javascript" in related_languages("typescriptreact")
-    assert "typescriptreact" in related_languages("javascript")
-    assert related_languages("python") == {"python"}
 
 
 @pytest.mark.parametrize(
@@ -306,14 +269,6 @@ def test_a_name_that_is_not_utf8_does_no_harm(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this file system refuses such names")
     assert len(sources(tmp_path)) == 2
-
-
-@pytest.mark.parametrize(
-    "name", [".env.production", "KEY.PEM", "id_ecdsa", "credentials", "secrets.yaml", ".npmrc"]
-)
-def test_secrets_are_known_by_name(name: str) -> None:
-    assert is_secret(PurePath("x") / name)
-    assert not is_secret(PurePath("x") / "environment.py")
 
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:

@@ -142,21 +142,6 @@ def test_rules_meet_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert [os.fsencode(path.name) for path in survey(folder).paths] == [b"new\xff.py"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="no pipes, no devices")
-@pytest.mark.parametrize("kind", ["pipe", "device", "link", "endless"])
-def test_an_ignore_file_that_is_none_is_passed_over_at_once(tmp_path, kind):
-    plant(tmp_path, {"a.py": CODE, "rules": "*.py\n"})
-    file = tmp_path / ".gitignore"
-    if kind == "pipe":
-        os.mkfifo(file)
-    elif kind == "endless":
-        with file.open("wb") as opened:
-            opened.truncate(1 << 34)
-    else:
-        file.symlink_to("/dev/zero" if kind == "device" else "rules")
-    assert [path.name for path in survey(tmp_path).paths] == ["a.py"]
-
-
 @pytest.mark.parametrize(
     "rule",
     [

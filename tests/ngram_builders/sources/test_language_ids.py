@@ -1,0 +1,44 @@
+"""File names stand for the language ids of LSP; languages that share code know each other."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import pytest
+
+from ngram_builders.sources.language_ids import language_of, related_languages
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("a.py", "python"),
+        ("a.pyi", "python"),
+        ("a.js", "javascript"),
+        ("a.jsx", "javascriptreact"),
+        ("a.ts", "typescript"),
+        ("a.TSX", "typescriptreact"),
+        ("a.go", "go"),
+        ("a.rs", "rust"),
+        ("a.java", "java"),
+        ("a.c", "c"),
+        ("a.cpp", "cpp"),
+        ("a.cs", "csharp"),
+        ("a.rb", "ruby"),
+        ("a.php", "php"),
+        ("a.sh", "shellscript"),
+        ("a.lua", "lua"),
+        ("Makefile", "makefile"),
+        ("README.md", None),
+        ("a.json", None),
+        ("noextension", None),
+    ],
+)
+def test_language_ids_are_those_of_lsp(name: str, language: str | None) -> None:
+    assert language_of(PurePath("folder") / name) == language
+
+
+def test_related_languages_are_mutual() -> None:
+    assert "javascript" in related_languages("typescriptreact")
+    assert "typescriptreact" in related_languages("javascript")
+    assert related_languages("python") == {"python"}

@@ -1,5 +1,5 @@
-"""The one error a person can cause and mend. Its text: what was expected, what was found, what to do."""
+"""The one error that a user can cause and fix. Its text gives the cause and the remedy."""
 
 
 class UserError(Exception):
-    """Shown as one clear sentence: by the commands with exit status 1, by the server as a message."""
+    """Shown as one sentence: by the commands with exit status 1, by the server as a message."""

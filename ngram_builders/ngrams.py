@@ -2,8 +2,8 @@
 
 An n-gram is a context of n - 1 tokens and the token after it. It is kept as one 64-bit record: the order in the
 top 3 bits, the context's hash below, the token in the lower `token_bits`. Sorting records therefore groups orders
-and contexts and sorts their tokens, and equal records are equal n-grams: counting is sort and run-length. Runs add
-up, in any grouping and order of the text they came from, and a run with negative counts takes text back.
+and contexts and sorts their tokens, and equal records are equal n-grams: counting is sort and run-length. Runs can
+be added in any grouping and order, and a run with negative counts removes text.
 
 With 45 hash bits (vocabularies below 65,536) the chance that any two of a million contexts of an order share a
 hash is 1.4 %, and of ten million about one pair does; such a pair counts as one context.
@@ -27,15 +27,15 @@ HIGHEST_ORDER = 9
 ORDER_SHIFT = 61
 
 
-def _multiplier(place: int) -> int:
-    """The odd 64-bit factor of the token `place` steps before the next one (splitmix64 of the place)."""
-    z = (place * 0x9E3779B97F4A7C15) % 2**64
+def _multiplier(distance: int) -> int:
+    """Return the odd 64-bit factor of the token so many steps before the next one (splitmix64)."""
+    z = (distance * 0x9E3779B97F4A7C15) % 2**64
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
     return (z ^ (z >> 31)) | 1
 
 
-_MULTIPLIERS: U64 = np.array([_multiplier(place) for place in range(1, HIGHEST_ORDER)], dtype=np.uint64)
+_MULTIPLIERS: U64 = np.array([_multiplier(distance) for distance in range(1, HIGHEST_ORDER)], dtype=np.uint64)
 _MULTIPLIERS.setflags(write=False)
 
 
@@ -44,49 +44,49 @@ class Run:
     """Distinct n-grams of all orders, sorted, with their counts, none of them 0."""
 
     records: U64  # [G] order - 2 | context hash | token
-    counts: I32  # [G] negative where text was taken back
+    counts: I32  # [G] negative where text was removed
 
     def __len__(self) -> int:
         return len(self.records)
 
 
 def token_bits(vocab_size: int) -> int:
-    """How many low bits of a record hold the token; one value more than the vocabulary needs, see `other`."""
+    """Return how many low bits of a record hold the token; they leave a value for `other`."""
     return max(16, vocab_size.bit_length())
 
 
 def hash_bits(vocab_size: int) -> int:
-    """How many bits of a context's hash are kept: what order and token leave of a record."""
+    """Return how many bits of a context's hash a record has room for, beside order and token."""
     return ORDER_SHIFT - token_bits(vocab_size)
 
 
 def other(vocab_size: int) -> int:
-    """The token that stands for all pruned entries of a context: all ones, which no id is. Sorts last."""
+    """Return the token that stands for all pruned entries of a context: all ones, which no id is. Sorts last."""
     return int(2 ** token_bits(vocab_size) - 1)
 
 
 def check_orders(orders: Sequence[int]) -> tuple[int, ...]:
-    """The orders, ascending and each once."""
+    """Return the orders, ascending and each once."""
     chosen = tuple(sorted(set(orders)))
     if not chosen or chosen[0] < 2 or chosen[-1] > HIGHEST_ORDER:
-        raise UserError(f"expected n-gram orders from 2 to {HIGHEST_ORDER}, found {orders}; choose of those")
+        raise UserError(f"n-gram orders go from 2 to {HIGHEST_ORDER}, not {orders}; choose among those")
     return chosen
 
 
 def _check_ids(streams: Sequence[Ints], vocab_size: int) -> None:
     """Refuse ids that records cannot hold. Ids beyond vocab_size alone are fine: vocabularies have holes."""
-    room = other(vocab_size)
+    limit = other(vocab_size)
     for ids in streams:
         lowest, highest = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-        if lowest < 0 or highest >= room:
+        if lowest < 0 or highest >= limit:
             raise UserError(
-                f"expected token ids from 0 to {room - 1}, found {lowest if lowest < 0 else highest}; "
+                f"token id {lowest if lowest < 0 else highest} is outside of 0 to {limit - 1}; "
                 "give the size of the tokenizer's whole vocabulary, added tokens included"
             )
 
 
 def stream(ids: Sequence[int] | Ints, end_of_text: int) -> npt.NDArray[np.int64]:
-    """A document as it is counted: one end-of-text before it, so that the table knows how files begin, one after.
+    """Return a document as it is counted: between two end-of-text, so that the table knows how files begin and end.
 
     Example: [5, 7], 0 -> [0, 5, 7, 0]
     """
@@ -105,10 +105,10 @@ def count_streams(streams: Sequence[Ints], *, orders: Sequence[int], vocab_size:
 
 
 def _records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) -> Iterable[U64]:
-    """The records of all n-grams, unsorted, order by order."""
+    """Yield the records of all n-grams, unsorted, order by order."""
     ids = np.concatenate([np.empty(0, dtype=np.uint64), *streams]).astype(np.uint64)  # [B]
-    lengths = np.array([len(one) for one in streams], dtype=np.int64)
-    room = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(ids))  # [B] tokens to the end of its array
+    lengths = np.array([len(stream) for stream in streams], dtype=np.int64)
+    remaining = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(ids))  # [B] tokens to the end of its array
     context = np.empty(0, dtype=np.uint64)  # grows by one token per order; the first stands for the first window
     for order in range(2, orders[-1] + 1):
         back = order - 1
@@ -117,7 +117,7 @@ def _records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int)
         farther = (ids[:windows] + np.uint64(1)) * _MULTIPLIERS[back - 1]
         context = farther if back == 1 else np.add(context[1:], farther, out=farther)
         if order in orders:
-            whole = np.flatnonzero(room[:windows] > back)
+            whole = np.flatnonzero(remaining[:windows] > back)
             hashed = _mix(context[whole])
             hashed >>= np.uint64(64 - ORDER_SHIFT + bits)
             hashed <<= np.uint64(bits)
@@ -137,9 +137,9 @@ def _mix(values: U64) -> U64:
 
 
 def hash_contexts(latest_first: Ints, vocab_size: int) -> U64:
-    """Hash the contexts of 1, 2, 3 ... tokens that end at one place: [..., L] ids, nearest first -> [..., L].
+    """Hash the contexts of 1, 2, 3 ... tokens that end at one position: [..., L] ids, nearest first -> [..., L].
 
-    The same numbers as counting gives; contexts that contain an id of -1 mean nothing.
+    The hashes are those of counting; contexts that contain an id of -1 mean nothing.
     """
     weighted = latest_first.astype(np.uint64) + np.uint64(1)
     weighted *= _MULTIPLIERS[: latest_first.shape[-1]]
@@ -156,7 +156,7 @@ def _run_of(records: U64) -> Run:
 
 
 def group_starts(ordered: U64) -> npt.NDArray[np.intp]:
-    """Where each run of equal values begins. Example: [4, 4, 9] -> [0, 2]"""
+    """Return where each run of equal values begins. Example: [4, 4, 9] -> [0, 2]"""
     changes = np.empty(len(ordered), dtype=bool)
     changes[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
@@ -164,7 +164,7 @@ def group_starts(ordered: U64) -> npt.NDArray[np.intp]:
 
 
 def merge(runs: Sequence[Run]) -> Run:
-    """Add runs up; n-grams whose counts cancel are gone."""
+    """Add runs; n-grams whose counts cancel out are dropped."""
     runs = [run for run in runs if len(run)]
     if len(runs) == 1:
         return runs[0]
@@ -182,26 +182,26 @@ def merge(runs: Sequence[Run]) -> Run:
 
 
 def negate(run: Run) -> Run:
-    """What takes a run back: merged with it, nothing is left."""
+    """Return the run that cancels this one when merged with it."""
     return Run(run.records, -run.counts)
 
 
-def prune(run: Run, least: Mapping[int, int], vocab_size: int) -> Run:
-    """Drop n-grams rarer than their order's least count; their mass goes to the OTHER entry of their context.
+def prune(run: Run, min_count: Mapping[int, int], vocab_size: int) -> Run:
+    """Drop n-grams rarer than their order's minimum count; their mass goes to the OTHER entry of their context.
 
-    Expects whole contexts. A context of which nothing else is left goes altogether.
+    Expects whole contexts. A context with no other entry left is dropped.
     """
-    by_tag = np.array([max(1, least.get(order, 1)) for order in range(2, HIGHEST_ORDER + 1)], dtype=np.int32)
-    if not len(run) or by_tag.max() == 1:
+    minimum = np.array([max(1, min_count.get(order, 1)) for order in range(2, HIGHEST_ORDER + 1)], dtype=np.int32)
+    if not len(run) or minimum.max() == 1:
         return run
-    return drop(run, run.counts < by_tag[(run.records >> np.uint64(ORDER_SHIFT)).astype(np.intp)], vocab_size)
+    return drop(run, run.counts < minimum[(run.records >> np.uint64(ORDER_SHIFT)).astype(np.intp)], vocab_size)
 
 
 def drop(run: Run, dropped: npt.NDArray[np.bool_], vocab_size: int) -> Run:
-    """A run without some of its n-grams, whose mass goes to the OTHER entry of their context; whole contexts."""
+    """Drop some n-grams; their mass goes to the OTHER entry of their context. Expects whole contexts."""
     bits = np.uint64(token_bits(vocab_size))
     rest_of = np.uint64(other(vocab_size))
-    dropped = dropped | ((run.records & rest_of) == rest_of)  # and what was dropped before
+    dropped = dropped | ((run.records & rest_of) == rest_of)  # and what earlier calls dropped
     context = run.records >> bits
     starts = group_starts(context)
     mass = np.add.reduceat(np.where(dropped, run.counts, 0), starts, dtype=np.int32)  # per context

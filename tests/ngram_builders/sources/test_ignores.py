@@ -32,7 +32,6 @@ PART = st.sampled_from(
         "*",
         "c.p[xy]",
         "\\b",
-        "[",
         "*.*p*y",
     ]
 )

@@ -86,7 +86,7 @@ def _check_ids(streams: Sequence[Ints], vocab_size: int) -> None:
 
 
 def stream(ids: Sequence[int] | Ints, end_of_text: int) -> npt.NDArray[np.int64]:
-    """Return a document as it is counted: between two end-of-text, so that the table knows how files begin and end.
+    """Return a document as it is counted, between two end-of-text tokens: how files begin and end counts too.
 
     Example: [5, 7], 0 -> [0, 5, 7, 0]
     """

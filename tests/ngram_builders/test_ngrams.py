@@ -103,7 +103,7 @@ def test_nothing_counted_is_a_valid_result() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 65_535])
 def test_an_id_outside_the_vocabulary_is_refused(wrong: int) -> None:
-    with pytest.raises(UserError, match=f"found {wrong}; give the size of the tokenizer's whole vocabulary"):
+    with pytest.raises(UserError, match=f"token id {wrong} is outside of .*; give the size of"):
         count_streams([np.array([1, wrong])], orders=(2,), vocab_size=100)
 
 

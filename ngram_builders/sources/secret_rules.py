@@ -18,7 +18,7 @@ from ngram_builders.sources.secret_formats import FORMATS
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 _ANCHORS = tuple(sorted({anchor for form in FORMATS for anchor in form.anchors}))
 _ANCHOR = re.compile("|".join(map(re.escape, _ANCHORS)))
-COMPILED = tuple((form.name, form.anchors, re.compile(_START + f"(?:{form.pattern})")) for form in FORMATS)
+_COMPILED = tuple((form.name, form.anchors, re.compile(_START + f"(?:{form.pattern})")) for form in FORMATS)
 # Anchors that no other text has, with enough after them: a key whose end is still missing.
 _BEGUN = re.compile(
     rf"{_START}(?:{'|'.join(re.escape(anchor) for anchor in _ANCHORS if len(anchor) > 3)})[\w+/=.-]{{6,60}}$"
@@ -95,7 +95,7 @@ class Secret(NamedTuple):
 def find_keys(line: str) -> Iterator[Secret]:
     """Find keys in a service's format, and quoted literals that look random."""
     if _ANCHOR.search(line):
-        for name, anchors, pattern in COMPILED:
+        for name, anchors, pattern in _COMPILED:
             if any(anchor in line for anchor in anchors):
                 matches = (match for match in pattern.finditer(line) if _is_real_key(match[0]))
                 yield from (Secret(*match.span(), name) for match in matches)

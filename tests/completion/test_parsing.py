@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import pytest
 
-from spd_lsp.completion import syntax_outline as here
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded, parse
 from spd_lsp.completion.parser_process import SECONDS
@@ -20,7 +19,7 @@ from spd_lsp.completion.parsing import (
     request_begins_body,
     request_outline,
 )
-from spd_lsp.completion.syntax_outline import Role
+from spd_lsp.completion.syntax_outline import Role, build_outline
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
 
@@ -107,7 +106,7 @@ def test_a_document_that_was_too_hard_is_tried_again_later() -> None:
 def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
     python = LANGUAGES["python"]
     for gap in range(len(lines) + 1):
-        assert request_outline(python, lines[:gap], lines[gap:]) == here.outline(python, lines[:gap], lines[gap:])
+        assert request_outline(python, lines[:gap], lines[gap:]) == build_outline(python, lines[:gap], lines[gap:])
     assert request_begins_body(python, "def f():\n", "    ") is True
     assert request_begins_body(python, "x = 1\n", "    ") is False
 

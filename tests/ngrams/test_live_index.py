@@ -436,7 +436,9 @@ def test_ignored_files_are_not_their_domain_s(live: LiveIndex, repository: Path)
 
 
 def test_a_folder_that_cannot_be_listed_loses_nothing(live: LiveIndex, repository: Path, monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.ngrams.file_sync.walk", lambda *_: iter([(str(repository), "unreadable")]))
+    monkeypatch.setattr(
+        "spd_lsp.ngrams.file_sync.walk_sources", lambda *_: iter([(str(repository), "unreadable")])
+    )
     rescan(live)
     assert not len(held(live))
 

@@ -1,0 +1,107 @@
+"""The path of a completion through the code: few files, and from stage to stage without a way back."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from spd_lsp.commands.wiring import load_completer
+from spd_lsp.completion.completer import Completer
+from spd_lsp.settings import Settings
+from tests.lsp.lsp_client import at, session
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
+COMPLETER = "spd_lsp/completion/completer.py"
+MOST_FILES = 30  # of a completion, from the completer on
+
+SOURCE = '''class Reader:
+    def __init__(self, path, rows=None):
+        self.path = path
+        self.rows = rows or []
+
+    def read_rows(self):
+        self.rows = self.path.read_text().splitlines()
+        return self.ro
+'''
+
+# The stages of `Completer.complete`, in order, by the files that it calls.
+STAGES = {
+    "spd_lsp/completion/context.py": "context",
+    "spd_lsp/completion/tokenizer.py": "prompt",
+    "spd_lsp/ngrams/live_index.py": "n-grams",
+    "spd_lsp/ngrams/interpolation.py": "n-grams",
+    "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
+    "spd_lsp/decoding/decoders.py": "decoding",
+    "spd_lsp/decoding/superposed.py": "decoding",
+    "spd_lsp/completion/postprocess.py": "postprocessing",
+    "spd_lsp/completion/secret_filter.py": "postprocessing",
+    "spd_lsp/completion/calibration.py": "calibration",
+}
+
+
+class Trace:
+    """The files whose functions run during one `Completer.complete`, and those that it calls itself."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.calls: list[str] = []  # of the completer to other files, in order
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call" or not frame.f_code.co_filename.startswith(PACKAGES):
+            return
+        file = Path(frame.f_code.co_filename).relative_to(ROOT).as_posix()
+        if file not in self.files:
+            self.files.append(file)
+        caller = frame.f_back.f_code.co_filename if frame.f_back else ""
+        if caller == str(ROOT / COMPLETER) and file != COMPLETER:
+            self.calls.append(file)
+
+
+@pytest.fixture
+async def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """Of the second completion in an open file of an indexed repository: the first one opens tables."""
+    repository, data = tmp_path / "code", tmp_path / "data"
+    repository.mkdir()
+    file = repository / "reader.py"
+    file.write_text(SOURCE.replace("self.ro\n", "self.rows\n"))
+    built = CliRunner().invoke(main, ["--data-dir", str(data), "build-ngrams", str(repository)])
+    assert built.exit_code == 0, built.output
+
+    traces: list[Trace] = []
+    complete = Completer.complete
+
+    def traced(*arguments: Any, **options: Any) -> Any:
+        traces.append(Trace())
+        sys.setprofile(traces[-1])
+        try:
+            return complete(*arguments, **options)
+        finally:
+            sys.setprofile(None)
+
+    monkeypatch.setattr(Completer, "complete", traced)
+    async with session(load_completer, Settings(data_dir=str(data))) as editor:
+        await editor.start()
+        editor.open(SOURCE, uri=file.as_uri())
+        await editor.ready()
+        for character in (17, 18):
+            reply = await editor.request("textDocument/completion", at(7, character, uri=file.as_uri()))
+            assert reply["items"]
+    return traces[-1]
+
+
+async def test_a_completion_passes_each_stage_once_in_order(trace: Trace) -> None:
+    stages = [STAGES[file] for file in trace.calls]
+    assert [stage for stage, _ in itertools.groupby(stages)] == list(dict.fromkeys(STAGES.values()))
+
+
+async def test_a_completion_opens_few_files(trace: Trace) -> None:
+    assert len(trace.files) <= MOST_FILES, "\n".join(trace.files)
+    assert trace.files[0] == COMPLETER

@@ -22,7 +22,7 @@ PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
 MOST_FILES = 30  # of a completion, from the completer on
 
-SOURCE = '''class Reader:
+SOURCE = """class Reader:
     def __init__(self, path, rows=None):
         self.path = path
         self.rows = rows or []
@@ -30,7 +30,7 @@ SOURCE = '''class Reader:
     def read_rows(self):
         self.rows = self.path.read_text().splitlines()
         return self.ro
-'''
+"""
 
 # The stages of `Completer.complete`, in order, by the files that it calls.
 STAGES = {

@@ -64,15 +64,15 @@ def ngram_proposals(before: Histories, interpolation: Interpolation | None, sett
 
 
 def score_selected(
-    said: TopK, asked: Ids, before: Histories, interpolation: Interpolation | None, settings: Settings
+    top_k: TopK, extra_ids: Ids, before: Histories, interpolation: Interpolation | None, settings: Settings
 ) -> tuple[Ids, Floats]:
-    """The same candidates from the few logits that a device has found: the R likeliest and those `proposed`."""
+    """The same candidates from logits selected on a device: the top R and those of `ngram_proposals`."""
     tau = settings.temperature
     if interpolation is None or settings.interpolation != "linear":
-        logp = log_softmax(said.logits / tau)
-        return _chosen_by_ngrams(said.ids, logp, before, interpolation, settings)
-    candidates, logits = _each_once((said.ids, said.logits), (asked, said.extra_logits))  # [C] twice
-    p = np.exp(logits / tau - said.log_z)
+        logp = log_softmax(top_k.logits / tau)
+        return _chosen_by_ngrams(top_k.ids, logp, before, interpolation, settings)
+    candidates, logits = _each_once((top_k.ids, top_k.logits), (extra_ids, top_k.extra_logits))  # [C] twice
+    p = np.exp(logits / tau - top_k.log_z)
     return candidates, np.log(np.maximum(interpolation.mix(before, candidates, p), TINY))
 
 

@@ -1,10 +1,18 @@
-"""Superposed Decoding: the ids of a prompt in, k drafts out, one forward pass per token whatever k is.
+"""Superposed Decoding: prompt ids in, k drafts out, with one forward pass per token whatever k is.
 
-The paper: Shen et al., "Superposed Decoding: Multiple Generations from a Single Autoregressive Inference
-Pass", NeurIPS 2024; sections are cited where they are computed.
-Knows ids and probabilities only: no text, no tokenizer, no tensor library but numpy.
+Shen et al., "Superposed Decoding: Multiple Generations from a Single Autoregressive Inference Pass", NeurIPS 2024.
+Sections of the paper are cited where they are computed. In its notation, for drafts i = 1 ... k:
 
-Legend: K live drafts, C candidate tokens, V vocabulary.
+    z_i      embedding of draft i's last token
+    p_i      probability of draft i so far, exp(draft.score)
+    gamma_i  p_i / sum_j p_j                          superposition weight     (section 3.1)
+    x~       sum_i gamma_i z_i                        what the model reads     (section 3.1)
+    p_theta  softmax(f(x~) / tau), its top r tokens   shared by all drafts     (section 3.1)
+    p_f      p_theta^(1-alpha) p_ngram^alpha          of each draft            (section 3.2, `candidates.py`)
+
+Knows ids and probabilities only: no text, no tokenizer, no tensor library but NumPy.
+
+Shapes: K live drafts, C candidate tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -24,33 +32,33 @@ from spd_lsp.models.logits import log_z, top_allowed
 from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
-OPTIONS_PER_DRAFT = 4  # for each draft: options that are looked at even when enough are found
-_REACH = 8  # ids of a history that n-grams are asked with, the longest context that tables hold
-_NOTHING = (-1,) * _REACH  # stands before a text: no id
-_SEVERAL = 40  # options that are made ready together
+OPTIONS_PER_DRAFT = 4  # options examined per draft, even after enough drafts were found to continue
+_MAX_CONTEXT = 8  # tokens of an n-gram history; no table has longer contexts
+_PADDING = (-1,) * _MAX_CONTEXT  # before the start of a text
+_EXPANSION_CHUNK = 40  # options taken out of NumPy at once: one by one is slow, all at once is wasted
 
 
 class Model(Protocol):
-    """A language model with a cache, which gives the next token's logits."""
+    """A language model with a KV cache; it returns the logits of the next token."""
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
-        """Read this prompt, from the first token on; `check` may raise to stop in between. -> [V]."""
+        """Read a prompt, as far as it is not cached; `check` may raise to cancel. -> [V]"""
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read one more position: the embeddings of `ids`, mixed by `weights`, which sum to 1. -> [V]."""
+        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]"""
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read one more position in each of N rows, in one pass; each row is what `step` takes. -> [N, V].
+        """Read one more position in each of N rows, in one pass; a row holds the arguments of `step`. -> [N, V]
 
-        Row i goes on from row parents[i] of the last call; all from 0 after a prefill, whose one row they share.
+        Row i continues row parents[i] of the call before; after a prefill all rows continue row 0.
         """
 
     def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """log p of each token of each draft after the last prefill's prompt, all in one pass."""
+        """Return log p of each token of each draft after the prefilled prompt, in one pass."""
 
 
 class SelectingModel(Model, Protocol):
-    """A model that finds the few logits that choosing needs where all of them are, beside a GPU's memory."""
+    """A model that can select the few logits that are needed on its device, so that [V] need not leave a GPU."""
 
     selects_on_device: bool  # whether that is quicker than `step`
 
@@ -61,33 +69,18 @@ class SelectingModel(Model, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DecodingResult:
-    """The best k drafts, best first, and what they took."""
-
-    best: list[Draft]
-    passes: int  # forward passes, the prompt's counted as one
-    longest: int  # tokens of the longest draft written, be it among the best or not
-    rows: int = 0  # positions that the model read after the prompt: one a pass, or one for each row of a batch
-    spare: list[Draft] = field(default_factory=list)  # finished beyond k, should some of the best read the same
-
-    def scored(self, ranking: str) -> list[tuple[tuple[int, ...], float]]:
-        """Ids and ranking score of each draft, best first, then the spare ones."""
-        return [(draft.ids, ranking_score(draft, ranking)) for draft in [*self.best, *self.spare]]
-
-
-@dataclass(frozen=True, slots=True)
 class DecodingRequest:
-    """Where drafts begin, and when one is finished."""
+    """What to continue, and when a draft is finished."""
 
     prompt: Sequence[int]
-    stop: Callable[[tuple[int, ...]], bool]  # whether a draft is finished, its last id included
+    stop: Callable[[tuple[int, ...]], bool]  # whether a draft, its last token included, is finished
     history: Sequence[int] = ()  # the text before the drafts, as n-grams see it
     interpolation: Interpolation | None = None
-    allowed: Ids | None = None  # ids a draft may begin with, or None for any
-    text_of: TextOf = tuple  # what a person sees of a draft: among finished ones those that read the same are one
+    allowed: Ids | None = None  # ids a draft may begin with; None: any
+    text_of: TextOf = tuple  # what a user sees of a draft: finished drafts that look the same are merged
 
     def continued_by(self, ids: tuple[int, ...]) -> DecodingRequest:
-        """The same with some of the draft written already."""
+        """Return the request that remains once these tokens are written."""
         return DecodingRequest(
             [*self.prompt, *ids],
             lambda more: self.stop((*ids, *more)),
@@ -97,117 +90,140 @@ class DecodingRequest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class DecodingResult:
+    """The best k drafts, best first, and their cost."""
+
+    best: list[Draft]
+    passes: int  # forward passes, the prompt's counted as one
+    longest: int  # tokens of the longest draft, whether or not it is among the best
+    rows: int = 0  # positions read after the prompt: one per pass, or one per row of a batch
+    spare: list[Draft] = field(default_factory=list)  # finished beyond k, in case some of the best look the same
+
+    def scored(self, ranking: str) -> list[tuple[tuple[int, ...], float]]:
+        """Return ids and ranking score of each draft: the best, then the spare ones."""
+        return [(draft.ids, ranking_score(draft, ranking)) for draft in [*self.best, *self.spare]]
+
+
 def superpose(
     model: Model,
-    start: DecodingRequest,
+    request: DecodingRequest,
     settings: Settings,
     check: Callable[[], None] = lambda: None,
     width: int = 0,
 ) -> DecodingResult:
-    """Write k drafts that go on from a prompt. `check` is called before each pass; what it raises ends it.
+    """Return the best k drafts. `check` is called before each pass and may raise to cancel.
 
-    `width` drafts are live, k if it is 0: more of them take no more passes, and end in more `spare` drafts.
+    `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
     """
-    k, by = settings.drafts, settings.ranking
+    k, ranking = settings.drafts, settings.ranking
     check()
-    logits = model.prefill(start.prompt, check)
-    live, ended = select_drafts(first_drafts(logits, start, settings, width), start, settings, width)
-    finished = rank_drafts(ended, by, start.text_of)
+    logits = model.prefill(request.prompt, check)  # [V]
+    live, ended = select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
+    finished = rank_drafts(ended, ranking, request.text_of)
     passes = 1
-    while passes < settings.max_tokens and not is_done(live, finished, k, by):
+    while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
-            live = live[:1]  # section 5.3: one draft goes on alone, from a cache that is its own again
-            options = expand(model.prefill([*start.prompt, *live[0].ids], check), live, start, settings)
+            live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
+            logits = model.prefill([*request.prompt, *live[0].ids], check)
+            options = expand(logits, live, request, settings)
         else:
-            options = _superposed_step(model, live, start, settings)
+            options = _superposed_step(model, live, request, settings)
         passes += 1
-        live, ended = select_drafts(options, start, settings, width)
-        finished = rank_drafts([*finished, *ended], by, start.text_of)
-    best = rank_drafts([*finished[:k], *live], by, start.text_of)[:k]
+        live, ended = select_drafts(options, request, settings, width)
+        finished = rank_drafts([*finished, *ended], ranking, request.text_of)
+    best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
     return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:])
 
 
-def first_drafts(logits: Floats, start: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:
-    """Draft i is the i-th most likely token after the prompt; the paper asks no n-grams yet (section 3.1)."""
-    if start.interpolation is not None and settings.interpolation == "linear":
-        return expand(logits, [Draft((), 0.0)], start, settings)
-    # Twice as many as go on, if some are finished at once.
-    ids = top_allowed(logits, 2 * (width or settings.drafts), start.allowed)  # [2k]
-    among = logits if start.allowed is None else logits[start.allowed]
-    logp = logits[ids].astype(np.float64) / settings.temperature - log_z(among, settings.temperature)
-    return best_expansions([Draft((), 0.0)], ids, logp[None])
+def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:
+    """Yield the first tokens, best first: draft i begins with the i-th most likely one.
+
+    Section 3.1: p_i = softmax(f(M) / tau) of prompt M; the paper's formula uses no n-grams in this step.
+    """
+    empty = Draft((), 0.0)
+    if request.interpolation is not None and settings.interpolation == "linear":
+        return expand(logits, [empty], request, settings)
+    ids = top_allowed(
+        logits, 2 * (width or settings.drafts), request.allowed
+    )  # [2k]: some may be finished at once
+    support = logits if request.allowed is None else logits[request.allowed]
+    log_p = logits[ids].astype(np.float64) / settings.temperature - log_z(support, settings.temperature)  # [2k]
+    return best_expansions([empty], ids, log_p[None])
 
 
 def _superposed_step(
-    model: Model, live: Sequence[Draft], start: DecodingRequest, settings: Settings
+    model: Model, live: Sequence[Draft], request: DecodingRequest, settings: Settings
 ) -> Iterator[Draft]:
-    """One pass over the last tokens of all drafts, superposed; the ways to go on, best first."""
-    ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)
+    """Yield the K x C continuations, best first, after one forward pass over x~ = sum_i gamma_i z_i."""
+    last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
     if not getattr(model, "selects_on_device", False):
-        return expand(model.step(ids, gamma), live, start, settings)
-    before = ngram_histories(start, live)
-    asked = ngram_proposals(before, start.interpolation, settings)
-    said = cast(SelectingModel, model).step_top_k(ids, gamma, settings.candidates, asked, settings.temperature)
-    return best_expansions(live, *score_selected(said, asked, before, start.interpolation, settings))
+        return expand(model.step(last_ids, gamma), live, request, settings)
+    histories = ngram_histories(request, live)
+    extra_ids = ngram_proposals(histories, request.interpolation, settings)
+    selecting = cast(SelectingModel, model)
+    top_k = selecting.step_top_k(last_ids, gamma, settings.candidates, extra_ids, settings.temperature)
+    ids, log_p_f = score_selected(top_k, extra_ids, histories, request.interpolation, settings)  # [C], [K, C]
+    return best_expansions(live, ids, log_p_f)
 
 
 def superposition_weights(live: Sequence[Draft]) -> Floats:
-    """gamma_i = p_i / sum_j p_j, what draft i's last token weighs in x~ = sum_i gamma_i z_i (section 3.1)."""
+    """Return gamma_i = p_i / sum_j p_j, the softmax of the draft scores (section 3.1). -> [K]"""
     best = max(draft.score for draft in live)
-    p = [math.exp(draft.score - best) for draft in live]  # of each beside the best; so few are quicker in a loop
+    p = [math.exp(draft.score - best) for draft in live]  # for so few numbers a loop is faster than NumPy
     total = sum(p)
     return np.array([p_i / total for p_i in p])  # [K]
 
 
-def expand(logits: Floats, live: Sequence[Draft], start: DecodingRequest, settings: Settings) -> Iterator[Draft]:
-    """The K x C ways to go on, best first: each draft's score times p_f of each candidate."""
-    allowed = None if live[0].ids else start.allowed
-    before = ngram_histories(start, live)
-    return best_expansions(live, *score_logits(logits, before, start.interpolation, settings, allowed))
+def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
+    """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
+    allowed = None if live[0].ids else request.allowed
+    histories = ngram_histories(request, live)  # [K, 8]
+    ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed)  # [C], [K, C]
+    return best_expansions(live, ids, log_p_f)
 
 
-def ngram_histories(start: DecodingRequest, live: Sequence[Draft]) -> Ids:
-    """The last ids of each draft with the text before it, -1 where there are less. -> [K, REACH]."""
-    before = (*_NOTHING, *start.history)
-    return np.array([(*before, *draft.ids)[-_REACH:] for draft in live], dtype=np.int64)
+def ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
+    """Return the last tokens of each draft and the text before it, padded with -1. -> [K, 8]"""
+    before = (*_PADDING, *request.history)
+    return np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)
 
 
-def best_expansions(live: Sequence[Draft], candidates: Ids, logp_f: Floats) -> Iterator[Draft]:
-    """The K x C drafts with one candidate more each, best first; equals by draft, then by candidate.
+def best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) -> Iterator[Draft]:
+    """Yield each draft with one candidate more, by log p_i + log p_f (section 3.2); ties in order.
 
-    log p_f is [K, C], or [1, C] if it is the same for all. Only those drafts that are asked for are made. What the
-    model rules out, by a logit of -inf, never follows.
+    log p_f is [K, C], or [1, C] if all drafts share it. Drafts are made lazily; those of score -inf never.
     """
-    scores = np.array([[draft.score] for draft in live]) + logp_f  # [K, C]
+    scores = np.array([[draft.score] for draft in live]) + log_p_f  # [K, C]
     flat, tokens = scores.ravel(), candidates.tolist()
-    order = np.argsort(-flat, kind="stable")
-    for start in range(0, len(order), _SEVERAL):  # numbers leave arrays by many at once, or slowly
-        places = order[start : start + _SEVERAL]
-        for place, score in zip(places.tolist(), flat[places].tolist(), strict=True):
+    order = np.argsort(-flat, kind="stable")  # [K C]
+    for start in range(0, len(order), _EXPANSION_CHUNK):
+        chunk = order[start : start + _EXPANSION_CHUNK]
+        for index, score in zip(chunk.tolist(), flat[chunk].tolist(), strict=True):
             if score == -math.inf:
                 return
-            row, column = divmod(place, len(tokens))
+            row, column = divmod(index, len(tokens))
             yield Draft((*live[row].ids, tokens[column]), score)
 
 
 def select_drafts(
-    options: Iterable[Draft], start: DecodingRequest, settings: Settings, width: int = 0
+    options: Iterable[Draft], request: DecodingRequest, settings: Settings, width: int = 0
 ) -> tuple[list[Draft], list[Draft]]:
-    """From options, best first: the best `width` (0: k) that go on, and the finished ones met on the way to them.
+    """Split options, best first, into the best `width` (0: k) that continue, and finished ones met before them.
 
-    By probability, a few more are looked at: the ways in which a line can end add up to the worth of a draft.
+    Ranked by probability, some more options are examined: the ways to end a line add up to the draft's score.
     """
     k = width or settings.drafts
-    few = 0 if settings.ranking == "mean" else OPTIONS_PER_DRAFT * k
+    min_options = 0 if settings.ranking == "mean" else OPTIONS_PER_DRAFT * k
     live: list[Draft] = []
     finished: list[Draft] = []
-    for seen, option in enumerate(options, 1):
-        if start.stop(option.ids):
+    for examined, option in enumerate(options, 1):
+        if request.stop(option.ids):
             finished.append(option)
         elif len(live) < k:
             live.append(option)
-        if len(live) == k and seen >= few:
+        if len(live) == k and examined >= min_options:
             break
     return live, finished

@@ -13,10 +13,10 @@ Decoder = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], Decod
 
 
 def superposed(
-    model: Model, start: DecodingRequest, settings: Settings, check: Callable[[], None]
+    model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """k drafts that share their passes, and the rows of these."""
-    return (superpose if settings.streams == 1 else superpose_streams)(model, start, settings, check)
+    """Superposed drafts, in as many streams as the settings say."""
+    return (superpose if settings.streams == 1 else superpose_streams)(model, request, settings, check)
 
 
 DECODERS: dict[str, Decoder] = {"superposed": superposed, "rescored": rescore}

@@ -1,11 +1,10 @@
-"""Between superposed decoding and beam search: k drafts in g streams, one forward pass of g rows for each token.
+"""Between superposed decoding and beam search: k drafts in g streams, one forward pass of g rows per token.
 
-A stream is superposed decoding on a row of its own: the row has read mixtures of its drafts' tokens, no others.
-A draft goes on from the row that its parent was read in, as it has no other past. So drafts of one row may be
-parted, each part on a copy of that row; drafts of different rows never join. With one stream this is `superpose`;
-with as many as drafts each reads its own tokens, which is beam search.
+A stream is superposed decoding on a row of its own, whose cache holds mixtures of its drafts' tokens only. A
+draft continues the row that its parent was in, for it has no other past: so a stream can be split, each part on a
+copy of its row, but never joined with another. One stream is `superpose`; as many as drafts are beam search.
 
-Comes in: a model that can step rows. Goes out: drafts. Knows no text.
+Legend: g streams, V vocabulary.
 """
 
 from __future__ import annotations
@@ -30,79 +29,97 @@ from spd_lsp.settings import Settings
 
 
 class Stream(NamedTuple):
-    """Drafts that are read together, and the row of the pass before that they go on from."""
+    """Drafts that share a row, and the row of the last pass that they continue."""
 
     members: list[Draft]
     row: int
 
 
 def superpose_streams(
-    model: Model, start: DecodingRequest, settings: Settings, check: Callable[[], None]
+    model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Write k drafts in `settings.streams` rows, or fewer if there is nothing left to part."""
-    k, by = settings.drafts, settings.ranking
+    """Return the best k drafts of `settings.streams` streams."""
+    k, ranking = settings.drafts, settings.ranking
     check()
-    logits = model.prefill(start.prompt, check)
-    live, ended = select_drafts(first_drafts(logits, start, settings), start, settings)
-    finished = rank_drafts(ended, by, start.text_of)
-    held, passes, rows = [Stream(live, 0)], 1, 0
-    while passes < settings.max_tokens and not is_done(live, finished, k, by):
+    logits = model.prefill(request.prompt, check)
+    live, ended = select_drafts(first_drafts(logits, request, settings), request, settings)
+    finished = rank_drafts(ended, ranking, request.text_of)
+    streams, passes, rows = [Stream(live, 0)], 1, 0
+    while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
-            held = [Stream(live[:1], 0)]  # as in `superpose`
-            each = model.prefill([*start.prompt, *live[0].ids], check)[None]
+            streams = [Stream(live[:1], 0)]  # as in `superpose`
+            logits_of_rows = model.prefill([*request.prompt, *live[0].ids], check)[None]  # [1, V]
         else:
-            held = split_streams(held, settings.streams)
+            streams = split_streams(streams, settings.streams)
             mixtures = [
-                ([draft.ids[-1] for draft in one.members], superposition_weights(one.members)) for one in held
+                ([draft.ids[-1] for draft in members], superposition_weights(members)) for members, _ in streams
             ]
-            each = model.step_rows(mixtures, [one.row for one in held])
-        passes, rows = passes + 1, rows + len(held)
-        live, ended = select_drafts(options(each, held, start, settings), start, settings)
-        finished = rank_drafts([*finished, *ended], by, start.text_of)
-        held = regroup(live, held)
-    best = rank_drafts([*finished[:k], *live], by, start.text_of)[:k]
+            logits_of_rows = model.step_rows(mixtures, [stream.row for stream in streams])  # [g, V]
+        passes, rows = passes + 1, rows + len(streams)
+        options = _expand_streams(logits_of_rows, streams, request, settings)
+        live, ended = select_drafts(options, request, settings)
+        finished = rank_drafts([*finished, *ended], ranking, request.text_of)
+        streams = regroup(live, streams)
+    best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
     return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:])
 
 
-def options(logits: Floats, held: Sequence[Stream], start: DecodingRequest, settings: Settings) -> Iterator[Draft]:
-    """The ways to go on, best first: of each stream by the logits of its own row. [g, V]."""
-    each = [expand(row, one.members, start, settings) for row, one in zip(logits, held, strict=True)]
-    return heapq.merge(*each, key=lambda draft: -draft.score)
+def _expand_streams(
+    logits_of_rows: Floats, streams: Sequence[Stream], request: DecodingRequest, settings: Settings
+) -> Iterator[Draft]:
+    """Yield the continuations of all drafts, best first, from the logits [g, V] of their rows."""
+    options = [
+        expand(logits, stream.members, request, settings)
+        for logits, stream in zip(logits_of_rows, streams, strict=True)
+    ]
+    return heapq.merge(*options, key=lambda draft: -draft.score)
 
 
-def regroup(live: Sequence[Draft], held: Sequence[Stream]) -> list[Stream]:
-    """Drafts by the stream that their parents were members of."""
-    home = {parent.ids: row for row, one in enumerate(held) for parent in one.members}
-    found: dict[int, list[Draft]] = {}
+def regroup(live: Sequence[Draft], streams: Sequence[Stream]) -> list[Stream]:
+    """Group drafts by the stream that their parents were in."""
+    row_of = {parent.ids: row for row, stream in enumerate(streams) for parent in stream.members}
+    members: dict[int, list[Draft]] = {}
     for draft in live:
-        found.setdefault(home[draft.ids[:-1]], []).append(draft)
-    return [Stream(members, row) for row, members in found.items()]
+        members.setdefault(row_of[draft.ids[:-1]], []).append(draft)
+    return [Stream(drafts, row) for row, drafts in members.items()]
 
 
-def split_streams(held: Sequence[Stream], most: int) -> list[Stream]:
-    """Take drafts out, one by one, each to a copy of its row, until there are `most` streams or no mixtures.
+def split_streams(streams: Sequence[Stream], count: int) -> list[Stream]:
+    """Move drafts to streams of their own until there are `count`, or every draft is alone.
 
-    Next is always the draft whose leaving gains most of what drafts read of themselves.
+    Next is always the draft whose leaving raises `own_share` most.
     """
-    best = max(draft.score for one in held for draft in one.members)
-    found = list(held)
-    while len(found) < most and any(len(one.members) > 1 for one in found):
-        ways = [(i, at) for i, one in enumerate(found) if len(one.members) > 1 for at in range(len(one.members))]
-        i, at = max(ways, key=lambda way: gain([draft.score - best for draft in found[way[0]].members], way[1]))
-        members, row = found[i]
-        found[i : i + 1] = [Stream([members[at]], row), Stream([*members[:at], *members[at + 1 :]], row)]
-    return found
+    best = max(draft.score for stream in streams for draft in stream.members)
+    split = list(streams)
+    while len(split) < count and any(len(stream.members) > 1 for stream in split):
+        choices = [
+            (number, member)
+            for number, stream in enumerate(split)
+            if len(stream.members) > 1
+            for member in range(len(stream.members))
+        ]
+        number, member = max(choices, key=lambda choice: _gain(_scores(split[choice[0]], best), choice[1]))
+        members, row = split[number]
+        others = [*members[:member], *members[member + 1 :]]
+        split[number : number + 1] = [Stream([members[member]], row), Stream(others, row)]
+    return split
 
 
-def gain(scores: Sequence[float], at: int) -> float:
-    """By how much `own_share` grows if one draft leaves the others."""
-    return math.exp(scores[at]) + own_share([*scores[:at], *scores[at + 1 :]]) - own_share(scores)
+def _scores(stream: Stream, best: float) -> list[float]:
+    """The scores of a stream's drafts relative to the best of all."""
+    return [draft.score - best for draft in stream.members]
+
+
+def _gain(scores: Sequence[float], leaving: int) -> float:
+    """Return by how much `own_share` grows if one draft leaves the others."""
+    others = [*scores[:leaving], *scores[leaving + 1 :]]
+    return math.exp(scores[leaving]) + own_share(others) - own_share(scores)
 
 
 def own_share(scores: Sequence[float]) -> float:
-    """sum_i p_i gamma_i: how much of what drafts read together is their own, likely drafts counting more.
+    """Return sum_i p_i gamma_i: how much of the mixture is each draft's own token, weighted by probability.
 
     Example: p of .6 and .2 -> .6 * .75 + .2 * .25 = .5; apart it is .8.
     """

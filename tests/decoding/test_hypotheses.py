@@ -32,7 +32,7 @@ def test_drafts_that_read_the_same_are_one_by_probability():
 def test_what_others_add_is_told_apart():
     (found,) = rank_drafts([of(0.2, 1, 10), of(0.1, 1, 11), of(0.1, 1, 10, 10)], "probability", lambda ids: "same")
     assert math.exp(found.score) == pytest.approx(0.4)
-    assert math.exp(found.score - found.others) == pytest.approx(0.2)
+    assert math.exp(found.score - found.merged_score) == pytest.approx(0.2)
 
 
 def test_by_mean_every_draft_stays_for_itself_and_certain_tokens_help():

@@ -43,11 +43,11 @@ def test_without_ngrams_the_score_is_what_the_model_says_of_the_draft_alone(seed
 def test_what_other_ways_to_end_add_is_kept():
     start = DecodingRequest(PROMPT, lambda ids: ids[-1] in (3, 4), text_of=lambda ids: ids[:-1])
     found = rescore(TinyModel(1), start, Settings(drafts=3, max_tokens=6, temperature=5.0), nothing)
-    merged = [draft for draft in found.best if draft.others > 0]
+    merged = [draft for draft in found.best if draft.merged_score > 0]
     assert merged
     for draft in merged:
         own = [row[token] for row, token in zip(alone(1, draft.ids), draft.ids, strict=True)]
-        assert draft.score == pytest.approx(sum(own) + draft.others)
+        assert draft.score == pytest.approx(sum(own) + draft.merged_score)
 
 
 @pytest.mark.parametrize("seed", range(5))

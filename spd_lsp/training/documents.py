@@ -24,7 +24,7 @@ _SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four char
 END_WEIGHT = 10.0
 _STRETCH = (400, 3_400)  # characters around one gap, so that most documents fit in a context of 1,024 tokens
 # No gap ends inside a line whose rest is gone: where a suffix begins with a newline, an end is the end of a line.
-_SHARES = {"rest": 0.5, "bracket": 0.1, "lines": 0.2, "part": 0.2}
+_CUT_SHARES = {"rest": 0.5, "bracket": 0.1, "lines": 0.2, "part": 0.2}
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _LONGEST_BRACKET = 300  # characters
 # A comment that a file begins with: `#` before a word or alone, so that `#include` is none.
@@ -45,16 +45,16 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TrainingDocument:
     """Token ids; those from `middle` on continue the text at the gap (0: the whole document counts)."""
 
     ids: list[int]
     middle: int = 0
 
 
-def cut(text: str, rng: random.Random) -> Gap:
+def cut_gap(text: str, rng: random.Random) -> Gap:
     """Cut a middle out of text: the rest of a line or of a bracket, one to six lines, or a part of a line."""
-    kind = rng.choices(list(_SHARES), list(_SHARES.values()))[0]
+    kind = rng.choices(list(_CUT_SHARES), list(_CUT_SHARES.values()))[0]
     start, end = _CUTS[kind](text, rng)
     return Gap(text[:start], text[start:end], text[end:])
 
@@ -142,22 +142,22 @@ def stretches(text: str, rng: random.Random) -> Iterator[str]:
         start = end
 
 
-def plain(text: str, tokenizer: Tokenizer) -> Document:
+def plain_document(text: str, tokenizer: Tokenizer) -> TrainingDocument:
     """A text as it is, and its end."""
-    return Document([*tokenizer.encode(text).ids, END_ID])
+    return TrainingDocument([*tokenizer.encode(text).ids, END_ID])
 
 
-def filled(gap: Gap, tokenizer: Tokenizer, length: int) -> Document:
+def infilling_document(gap: Gap, tokenizer: Tokenizer, length: int) -> TrainingDocument:
     """A gap, suffix first, in at most length tokens: the suffix loses its end, the prefix its beginning."""
     after = tokenizer.encode(gap.after[:_SUFFIX_CHARACTERS]).ids[:SUFFIX_TOKENS]
     joined = tokenizer.encode(gap.before + gap.middle)
     first = sum(1 for _, end in joined.offsets if end <= len(gap.before))  # may begin before the gap does
     lost = max(0, len(after) + len(joined.ids) + 3 - length)
     head = [SUFFIX_ID, *after, PREFIX_ID]
-    return Document([*head, *joined.ids[lost:], END_ID], len(head) + max(0, first - lost))
+    return TrainingDocument([*head, *joined.ids[lost:], END_ID], len(head) + max(0, first - lost))
 
 
-def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[Document]:
+def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[TrainingDocument]:
     """A text as several documents, each a stretch of it with one gap."""
     for stretch in stretches(text, rng):
-        yield filled(cut(stretch, rng), tokenizer, length)
+        yield infilling_document(cut_gap(stretch, rng), tokenizer, length)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from spd_lsp.training.documents import Document, plain, with_gaps, without_rights
+from spd_lsp.training.documents import TrainingDocument, plain_document, with_gaps, without_rights
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ def read_learnt(paths: Iterable[Path]) -> Iterator[str]:
 
 def encode(
     texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
-) -> tuple[array[int], list[Document]]:
+) -> tuple[array[int], list[TrainingDocument]]:
     """Half of the texts as one plain stream, half as documents with gaps, both in the order of the texts."""
     rng = random.Random(seed)
     stream = array("H")
-    gaps: list[Document] = []
+    gaps: list[TrainingDocument] = []
     for text in texts:
         if rng.random() < 0.5:
-            stream.extend(plain(text, tokenizer).ids)
+            stream.extend(plain_document(text, tokenizer).ids)
         else:
             gaps += with_gaps(text, tokenizer, length, rng)
     return stream, gaps
@@ -59,7 +59,7 @@ def plain_rows(stream: array[int], length: int) -> Iterator[Row]:
         yield Row(list(stream[start : start + length]), [True] * length)
 
 
-def gap_rows(gaps: Iterable[Document], filler: Iterator[int], length: int) -> Iterator[Row]:
+def gap_rows(gaps: Iterable[TrainingDocument], filler: Iterator[int], length: int) -> Iterator[Row]:
     """Whole documents side by side; the room that the next one does not fit in is filled with plain text."""
     waiting = deque(gaps)
     while waiting:

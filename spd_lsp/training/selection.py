@@ -15,7 +15,7 @@ from pathlib import Path
 from spd_lsp.training.corpus.gather import LANGUAGES
 
 HELD_OUT = 3  # of 256: about one file in a hundred
-_SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
+_LANGUAGE_SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Selection:
 def select(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
     """Choose files of about budget bytes in all, by language. The same seed gives the same files."""
     languages = [language for language in LANGUAGES if (corpus / language).is_dir()]
-    whole = sum(_SHARES[language] for language in languages)
+    whole = sum(_LANGUAGE_SHARES[language] for language in languages)
     return {
-        language: select_language(corpus / language, int(budget * _SHARES[language] / whole), seed)
+        language: select_language(corpus / language, int(budget * _LANGUAGE_SHARES[language] / whole), seed)
         for language in languages
     }
 

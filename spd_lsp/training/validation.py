@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from spd_lsp.training.documents import plain
+from spd_lsp.training.documents import plain_document
 from spd_lsp.training.rows import plain_rows
 from spd_lsp.training.tokenizer import SPECIAL
 
@@ -62,7 +62,7 @@ def measure(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokeniz
 
 def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Measure:
     """Loss of a model on texts end to end, in rows of its own tokens: models of other tokens compare by byte."""
-    stream = array("H", chain.from_iterable(plain(text, tokenizer).ids for text in texts))
+    stream = array("H", chain.from_iterable(plain_document(text, tokenizer).ids for text in texts))
     ids = np.array([row.ids for row in plain_rows(stream, length)], dtype=np.uint16)
     return _measure_rows(model, ids, np.ones(ids.shape, dtype=np.bool_), tokenizer)
 

@@ -15,10 +15,10 @@ from spd_lsp.training.documents import (
     PREFIX_ID,
     SUFFIX_ID,
     SUFFIX_TOKENS,
-    cut,
-    filled,
+    cut_gap,
+    infilling_document,
     part_of_line,
-    plain,
+    plain_document,
     rest_of_bracket,
     rest_of_line,
     some_lines,
@@ -33,7 +33,7 @@ SEEDS = st.integers(0, 1000)
 
 @given(text=TEXTS, seed=SEEDS)
 def test_the_three_parts_of_a_gap_are_the_text(text: str, seed: int) -> None:
-    gap = cut(text, random.Random(seed))
+    gap = cut_gap(text, random.Random(seed))
     assert gap.before + gap.middle + gap.after == text
 
 
@@ -69,8 +69,8 @@ def test_a_part_of_a_line_ends_at_a_joint_of_that_line(text: str, seed: int) -> 
 def test_a_document_is_suffix_then_prefix_and_middle_as_one_text(
     tokenizer: Tokenizer, text: str, seed: int
 ) -> None:
-    gap = cut(text, random.Random(seed))
-    ids = filled(gap, tokenizer, 10_000).ids
+    gap = cut_gap(text, random.Random(seed))
+    ids = infilling_document(gap, tokenizer, 10_000).ids
     prefix = ids.index(PREFIX_ID)
     assert ids[0] == SUFFIX_ID
     assert ids[-1] == END_ID
@@ -82,8 +82,8 @@ def test_a_document_is_suffix_then_prefix_and_middle_as_one_text(
 def test_what_is_measured_is_the_middle_and_at_most_the_token_it_begins_in(
     tokenizer: Tokenizer, text: str, seed: int
 ) -> None:
-    gap = cut(text, random.Random(seed))
-    document = filled(gap, tokenizer, 10_000)
+    gap = cut_gap(text, random.Random(seed))
+    document = infilling_document(gap, tokenizer, 10_000)
     measured = tokenizer.decode(document.ids[document.middle : -1])
     first = tokenizer.decode(document.ids[document.middle : -1][:1])
     if "\ufffd" not in measured:
@@ -95,8 +95,8 @@ def test_what_is_measured_is_the_middle_and_at_most_the_token_it_begins_in(
 def test_a_document_fits_and_keeps_the_text_next_to_the_gap(
     tokenizer: Tokenizer, text: str, seed: int, length: int
 ) -> None:
-    gap = cut(text, random.Random(seed))
-    whole, short = filled(gap, tokenizer, 10_000), filled(gap, tokenizer, length)
+    gap = cut_gap(text, random.Random(seed))
+    whole, short = infilling_document(gap, tokenizer, 10_000), infilling_document(gap, tokenizer, length)
     assert len(short.ids) == min(length, len(whole.ids))
     assert short.ids[-4:] == whole.ids[-4:]
     assert len(short.ids) - short.middle == min(
@@ -112,13 +112,13 @@ def test_every_stretch_of_a_file_gives_one_document(tokenizer: Tokenizer, source
 
 
 def test_a_plain_document_is_the_text_and_its_end(tokenizer: Tokenizer) -> None:
-    assert plain("x = 1\n", tokenizer).ids == [*tokenizer.encode("x = 1\n").ids, END_ID]
+    assert plain_document("x = 1\n", tokenizer).ids == [*tokenizer.encode("x = 1\n").ids, END_ID]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "   \n\n"])
 def test_a_text_without_code_can_be_cut_too(tokenizer: Tokenizer, text: str) -> None:
     for seed in range(50):
-        gap = cut(text, random.Random(seed))
+        gap = cut_gap(text, random.Random(seed))
         assert gap.before + gap.middle + gap.after == text
 
 

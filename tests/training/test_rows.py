@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spd_lsp.training.documents import Document
+from spd_lsp.training.documents import TrainingDocument
 from spd_lsp.training.rows import arrange, encode, gap_rows, read, read_learnt, write_held_out, write_learnt
 
 DOCUMENTS = st.lists(
     st.integers(1, 12).flatmap(
-        lambda size: st.builds(Document, st.just([7] * size), st.integers(0, size - 1)),
+        lambda size: st.builds(TrainingDocument, st.just([7] * size), st.integers(0, size - 1)),
     )
 )
 
 
 @given(documents=DOCUMENTS)
-def test_no_document_is_broken_and_only_middles_are_measured(documents: list[Document]) -> None:
+def test_no_document_is_broken_and_only_middles_are_measured(documents: list[TrainingDocument]) -> None:
     rows = list(gap_rows(documents, iter([9] * 10_000), 12))
     assert all(len(row.ids) == len(row.measured) == 12 for row in rows)
     assert sum(row.ids.count(7) for row in rows) == sum(len(d.ids) for d in documents)
@@ -33,7 +33,7 @@ def test_no_document_is_broken_and_only_middles_are_measured(documents: list[Doc
 
 
 def test_without_text_to_fill_up_with_rows_end() -> None:
-    assert list(gap_rows([Document([7] * 5)], iter([]), 12)) == []
+    assert list(gap_rows([TrainingDocument([7] * 5)], iter([]), 12)) == []
 
 
 def test_both_kinds_of_rows_are_full(tokenizer: Tokenizer, sources: list[str]) -> None:

@@ -249,30 +249,3 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **chosen: A
     facts = {"model": model, "tasks": len(read), "of": tasks.name, "k": drafts, "seed": chosen["seed"],
              "max_tokens": max_tokens, "programs run": solver.runs}  # fmt: skip
     publish(summarise(solved, read, facts, guards, drafts), chosen["out"])
-
-
-@experiments.command()
-@_options(
-    click.argument("file", metavar="FILE", type=_FILE),
-    _DRAFTS,
-    _LIMIT,
-    _number("--tokens", 16, 1, 128, "Longest answer."),
-)
-def questions(file: Path, model: str, drafts: int, tokens: int, **chosen: Any) -> None:
-    """P@k on questions with short answers, in the formats of TriviaQA and Natural Questions (figure 5).
-
-    Needs a large model: one made for code knows few answers.
-    """
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.evaluation.paper.questions import measure, read_questions, summarise
-    from spd_lsp.models.load import load
-
-    read = read_questions(file, chosen["limit"], chosen["seed"])
-    folder = locate(model, tell)
-    encoder = ModelTokenizer(folder)
-    network = load(folder, chosen["device"])
-    measured = [
-        measure(network, encoder, question, k=drafts, max_tokens=tokens) for question in track(read, "answering")
-    ]
-    facts = {"model": model, "questions": len(read), "of": file.name, "k": drafts, "seed": chosen["seed"]}
-    publish(summarise(measured, facts, drafts), chosen["out"])

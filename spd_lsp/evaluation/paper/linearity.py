@@ -28,7 +28,7 @@ from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.model_config import read_config
 
-MEASURES = ("superposed", "same history", "best draft", "another text")
+MEASURES = ("superposed", "best draft", "another text")
 # What may stand for all drafts. A perfectly linear model gives softmax(sum_i gamma_i f(z_i)), the normalised
 # geometric mean of the drafts: a token that one draft excludes is lost, so linearity alone does not make it their
 # mixture. The mixture itself is the least that one distribution for all drafts can lose.
@@ -41,8 +41,6 @@ class Trace:
 
     cosines: dict[str, Floats]  # measure -> [S, L]
     to_mixture: Floats  # [S, Q] KL from the drafts' mixture to each approximation
-    to_drafts: Floats  # [S, Q] the weighted mean of KL from each draft's distribution to each approximation
-    weight: Floats  # [S] gamma of the best draft
 
 
 def open_network(folder: Path, device: str) -> Any:
@@ -114,7 +112,7 @@ def trace_passages(
     previous: list[list[Tensor]] = []
     for prompt in prompts:
         trace, targets = trace_passage(network, prompt, k, steps, temperature)
-        trace.cosines[MEASURES[3]] = (
+        trace.cosines[MEASURES[2]] = (
             np.array([[_cosine(a, b) for a, b in zip(x, y, strict=True)]
                       for x, y in zip(targets, previous, strict=True)])
             if previous
@@ -131,18 +129,16 @@ def trace_passage(
     """Follow one passage for so many timesteps; also return sum_i gamma_i f(z_i) by timestep and layer."""
     beams, cache = Beams.start(network, prompt, k, temperature)
     embed = network.get_input_embeddings()
-    cosines: dict[str, list[list[float]]] = {name: [] for name in MEASURES[:3]}
-    to_mixture, to_drafts, weight, targets = [], [], [], []
+    cosines: dict[str, list[list[float]]] = {name: [] for name in MEASURES[:2]}
+    to_mixture, targets = [], []
     for _ in range(steps):
         gamma = beams.scores.softmax(-1)  # [K] equation 4
-        same_history = _read_with_shared_history(network, cache, beams.ids, k)
         mixed = (gamma.to(embed.weight.dtype) @ embed(beams.ids))[None, None]  # [1, 1, D] equation 3
         superposed, logits = _read_rows(network, cache, inputs_embeds=mixed)
         own, own_logits = beams.read()
         target = [gamma @ rows for rows in own]  # L x [D], the last one [V]
         compared = [
             [rows[0] for rows in superposed],
-            [gamma @ rows for rows in same_history],
             [rows[0] for rows in own],
         ]
         for name, layers in zip(cosines, compared, strict=True):
@@ -150,19 +146,10 @@ def trace_passage(
         p = own_logits.softmax(-1)  # [K, V]
         log_q = torch.stack([logits[0], own_logits[0], target[-1], (gamma @ p).log()]).log_softmax(-1)  # [Q, V]
         to_mixture.append([float(_kl(gamma @ p, q)) for q in log_q])
-        to_drafts.append([float(gamma @ torch.stack([_kl(row, q) for row in p])) for q in log_q])
-        weight.append(float(gamma[0]))
         targets.append(target)
         beams.extend(own_logits)
     by_measure = {name: np.array(rows) for name, rows in cosines.items()}
-    return Trace(by_measure, np.array(to_mixture), np.array(to_drafts), np.array(weight)), targets
-
-
-def _read_with_shared_history(network: Any, cache: DynamicCache, ids: Tensor, k: int) -> list[Tensor]:
-    """Read each token alone, but after the superposed positions: the effect of one step's mixing. -> L x [K, D]"""
-    rows = copy.deepcopy(cache)
-    rows.batch_repeat_interleave(k)
-    return _read_rows(network, rows, input_ids=ids[:, None])[0]
+    return Trace(by_measure, np.array(to_mixture)), targets
 
 
 def _cosine(a: Tensor, b: Tensor) -> float:

@@ -38,26 +38,25 @@ def summarise(traces: Mapping[float, Sequence[Trace]], groups: Groups, facts: Ma
             "hidden": {name: mean_intervals(v[:, :, _LAST_BLOCK], groups) for name, v in cosines.items()},
             "logits": {name: mean_intervals(v[:, :, _LOGITS], groups) for name, v in cosines.items()},
             "layers": {name: np.nanmean(v, axis=0) for name, v in cosines.items()},  # [S, L]
-            "weight": mean_intervals(np.stack([trace.weight for trace in of_temperature]), groups),
         }
         for layer, where in ((_LAST_BLOCK, "last block"), (_LOGITS, "logits")):
             for name, values in cosines.items():
                 spanned = [_mean_over(values[:, :, layer], span, groups) for span in spans]
                 cosine_rows.append([str(temperature), where, name, *spanned])
-        for origin, distances in (("mixture", "to_mixture"), ("each draft", "to_drafts")):
-            values = np.stack([getattr(trace, distances) for trace in of_temperature])  # [N, S, Q]
-            columns = {name: values[:, :, at] for at, name in enumerate(APPROXIMATIONS)}
-            by_step[distances] = {name: mean_intervals(column, groups) for name, column in columns.items()}
-            for name, column in columns.items():
-                spanned = [_mean_over(column, span, groups) for span in spans]
-                distance_rows.append([str(temperature), origin, name, *spanned])
+        values = np.stack([trace.to_mixture for trace in of_temperature])  # [N, S, Q]
+        by_step["to_mixture"] = {}
+        for at, name in enumerate(APPROXIMATIONS):
+            by_step["to_mixture"][name] = mean_intervals(values[:, :, at], groups)
+            distance_rows.append(
+                [str(temperature), name, *(_mean_over(values[:, :, at], s, groups) for s in spans)]
+            )
         data["temperatures"][str(temperature)] = by_step
     heads = [f"timesteps {first}-{last}" for first, last in spans]
     tables = [
         Table("Cosine with the weighted sum of the separate drafts (equation 8).",
               ["tau", "where", "of", *heads], cosine_rows, digits=3),
-        Table("KL divergence in nats from the drafts to what one pass can say for all of them.",
-              ["tau", "KL from", "to", *heads], distance_rows),
+        Table("KL divergence in nats from the drafts' mixture to what one pass can say for all of them.",
+              ["tau", "to", *heads], distance_rows),
     ]  # fmt: skip
     return Report("linearity", "Linearity", facts, tables, data, _panels(data))
 

@@ -1,7 +1,7 @@
 """Leak checks: was the evaluated code part of the training data? By name, exact file, near duplicate and window.
 
-Verdicts are `ok`, `leak`, `not checked` where the training data is not at hand, and `told` for shares that have no
-limit. Nothing is concluded from missing data.
+Verdicts are `ok`, `leak`, or `not checked` where the training data is not at hand. Nothing is concluded from
+missing data.
 
 Dimensions: W windows.
 """
@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import U64
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, stream
 from ngram_builders.sources.filters import read_source_text
-from ngram_builders.table.query import Query
-from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import PackageFiles
 from spd_lsp.evaluation.quality.similarity import (
@@ -42,10 +39,7 @@ _MAX_WINDOW_SHARE = 0.01  # unrelated repositories share 0.0009 at most, true le
 _MAX_NEAR_SHARE = 0.02  # of a package's files: small files of few words are similar by chance
 _MIN_DISTINCT_IDS = 8  # of a window that counts
 _MIN_IDENTIFIERS = 8  # of a file that counts
-_CONTEXT_TOKENS = ORDERS[-1] - 1
 _FILES_PER_BATCH = 64
-_SAMPLED_CONTEXTS = 4_000  # of a package, looked up in a table
-_CONTEXTS_PER_QUERY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ class LeakCheck:
 
     check: str
     subject: str
-    verdict: str  # ok, leak, not checked or told
+    verdict: str  # ok, leak or not checked
     text: str
 
 
@@ -74,8 +68,6 @@ def check_leaks(
             checks.append(
                 LeakCheck(name, "all", "not checked", "no training corpus was given (--training FOLDER)")
             )
-    for path in sorted(model.glob("*.ngt")):
-        checks += _check_table(packages, tokens, path)
     return checks
 
 
@@ -168,31 +160,3 @@ def _is_near_duplicate(own: frozenset[str], others: Sequence[frozenset[str]]) ->
     """Whether any set is nearly the same; sets of very different size cannot be."""
     low, high = len(own) * NEAR_DUPLICATE, len(own) / NEAR_DUPLICATE
     return any(low <= len(other) <= high and jaccard(own, other) >= NEAR_DUPLICATE for other in others)
-
-
-def _check_table(packages: Sequence[PackageFiles], tokens: ModelTokenizer, path: Path) -> Iterator[LeakCheck]:
-    """The share of contexts of the longest order that a table knows.
-
-    A table keeps what many packages write, so it knows unrelated code in part: there is no limit.
-    """
-    table = Table.open(path, tokens.fingerprint)
-    lookup = Query([[table.columns]], [1.0])
-    candidate = np.zeros(1, dtype=np.int64)
-    for package in packages:
-        contexts = _sample_contexts(package, tokens)
-        known = [
-            lookup.probabilities(contexts[i : i + _CONTEXTS_PER_QUERY], candidate)[1][:, _CONTEXT_TOKENS - 1] > 0
-            for i in range(0, len(contexts), _CONTEXTS_PER_QUERY)
-        ]
-        share = float(np.concatenate(known).mean()) if known else 0.0
-        text = f"{path.name} knows {share:.1%} of {len(contexts):,} contexts of {_CONTEXT_TOKENS} tokens"
-        yield LeakCheck(f"contexts in {path.name}", package.name, "told", text)
-
-
-def _sample_contexts(package: PackageFiles, tokens: ModelTokenizer) -> npt.NDArray[np.int64]:
-    """Contexts at random positions of a package's files. -> [at most _SAMPLED_CONTEXTS, _CONTEXT_TOKENS]"""
-    encoded = tokens.encode_batch([file.text for file in package.files])
-    ids = np.concatenate([stream(one, tokens.end_of_text) for one in encoded])
-    starts = np.arange(max(0, len(ids) - _CONTEXT_TOKENS))
-    chosen = np.random.default_rng(0).choice(starts, min(_SAMPLED_CONTEXTS, len(starts)), replace=False)
-    return ids[chosen[:, None] + np.arange(_CONTEXT_TOKENS)]

@@ -21,11 +21,6 @@ def exact_match(drafts: Sequence[str], target: str, k: int) -> Pair:
     return float(target in drafts[:k]), 1.0
 
 
-def exact_match_but_blanks(drafts: Sequence[str], target: str, k: int) -> Pair:
-    """EM@k up to runs of white space: `a = 1` equals `a  =  1`, but not `a=1`."""
-    return float(any(draft.split() == target.split() for draft in drafts[:k])), 1.0
-
-
 def best_similarity(drafts: Sequence[str], target: str, k: int) -> Pair:
     """ES@k: the best edit similarity of the first k."""
     return max((edit_similarity(draft, target) for draft in drafts[:k]), default=0.0), 1.0
@@ -34,11 +29,6 @@ def best_similarity(drafts: Sequence[str], target: str, k: int) -> Pair:
 def matched_ratio(drafts: Sequence[str], target: str, k: int) -> Pair:
     """Characters of the longest of the first k that is a prefix of the target, of all characters."""
     return float(max((len(draft) for draft in drafts[:k] if target.startswith(draft)), default=0)), len(target)
-
-
-def prefix_ratio(drafts: Sequence[str], target: str, k: int) -> Pair:
-    """Characters of the longest common prefix of the target and one of the first k, of all characters."""
-    return float(max((_common_prefix(draft, target) for draft in drafts[:k]), default=0)), len(target)
 
 
 def first_token(drafts: Sequence[str], target: str, k: int) -> Pair:
@@ -60,10 +50,8 @@ def _number_shown(drafts: Sequence[str], target: str, k: int) -> Pair:
 
 METRICS: Mapping[str, Metric] = {
     "EM": exact_match,
-    "EM-ws": exact_match_but_blanks,
     "ES": best_similarity,
     "matched": matched_ratio,
-    "prefix": prefix_ratio,
     "first token": first_token,
     "distinct": distinct,
     "shown": _number_shown,

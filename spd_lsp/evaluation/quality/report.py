@@ -1,7 +1,7 @@
 """The report of `spd-lsp eval quality`.
 
-Every statement names the number of drafts and the prior, and stands beside its cost. A difference is called one
-only where its 95 % interval excludes zero.
+Scores stand beside the number of drafts, the prior and the cost of each arm. A difference is bold only where its
+95 % interval excludes zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spd_lsp.evaluation.bootstrap import RESAMPLES
 from spd_lsp.evaluation.quality.leaks import LeakCheck
 from spd_lsp.evaluation.quality.statistics import ArmCost, Results, metric_names
 from spd_lsp.evaluation.quality.store import Record
-from spd_lsp.evaluation.report_writer import Panel, Report, markdown_table, percent, plain_points, points
+from spd_lsp.evaluation.report_writer import Panel, Report, markdown_table, percent, points
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,6 @@ def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]
     yield _main_table(results, records)
     if typed := results.typed(records):
         yield f"KS is over {len(typed):,} of these examples."
-    if apart := results.timed_apart(records):
-        yield f"Timed in another run than {results.labels[0]}: {', '.join(apart)}."
-    yield "\n".join(f"- {sentence}" for sentence in _sentences(results, records))
     for family in results.against:
         yield f"### Difference from {family} with the same n-grams, paired"
         yield _difference_table(results, records, family)
@@ -120,26 +117,6 @@ def _main_table(results: Results, records: Sequence[Record]) -> str:
 def _cost_cells(cost: ArmCost) -> list[str]:
     times = (cost.wall_p50, cost.wall_p95, cost.cpu_mean)
     return [f"{cost.passes:.1f}", f"{cost.rows:.1f}", *(f"{ms:.0f}" for ms in times)]
-
-
-def _sentences(results: Results, records: Sequence[Record]) -> Iterator[str]:
-    """The first arm beside those it is compared with, in words that say what each had."""
-    metric = f"EM@{results.k}"
-    scores = {score.arm: score for score in results.scores(metric, records)}
-    costs = {cost.arm: cost for cost in results.costs(records)}
-    shown = {score.arm: score.value.mean for score in results.scores(f"shown@{results.k}", records)}
-    first = results.arms[0]
-    for family, difference in scores[first.label].less.items():
-        other = f"{family}@{first.prior}"
-        here, there = costs[first.label], costs[other]
-        verdict = "" if difference.low > 0 or difference.high < 0 else "; not significant"
-        yield (
-            f"{first.family} ({shown[first.label]:.1f} drafts) with n-grams of {first.prior} scored {metric} "
-            f"{100 * scores[first.label].value.mean:.1f} % against {100 * scores[other].value.mean:.1f} % for "
-            f"{family} ({shown[other]:.1f} drafts) with the same n-grams (difference {plain_points(difference)}"
-            f"{verdict}) at p50 {here.wall_p50:.0f} ms against {there.wall_p50:.0f} ms, of processor time "
-            f"{here.cpu_p50:.0f} ms against {there.cpu_p50:.0f} ms"
-        )
 
 
 def _slice_table(results: Results, records: Sequence[Record]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -152,8 +151,7 @@ class ExampleTrial:
         request = self._request()
         warm_ms = self.runner.warm_up(request)
         order = random.Random(self.example.key).sample(list(arms), len(arms))
-        turn = round(time.time())  # arms of one turn met the same load of the machine
-        results = {arm.label: {**dataclasses.asdict(self._complete(arm, request)), "turn": turn} for arm in order}
+        results = {arm.label: dataclasses.asdict(self._complete(arm, request)) for arm in order}
         return {"prompt_tokens": len(request.prompt.ids), "warm_ms": warm_ms, "arms": results}
 
     def _typed_line(self, arm: Arm) -> Mapping[str, int]:
@@ -191,7 +189,7 @@ def open_run(
     folder = locate(options.model, tell)
     tokens = ModelTokenizer(folder)
     store = ResultStore(options.out, _facts_of(options, packages, folder))
-    checks = _refuse_leaks(packages, tokens, folder, options.training, store, report) if refuse_leaks else ()
+    checks = _refuse_leaks(packages, tokens, folder, options.training, report) if refuse_leaks else ()
     settings = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
     runner = ArmRunner(load(folder, options.device, tell), tokens, settings)
     return QualityRun(options, packages, examples, tokens, folder, checks, store, runner, report)
@@ -219,18 +217,10 @@ def _refuse_leaks(
     tokens: ModelTokenizer,
     folder: Path,
     training: Sequence[Path],
-    store: ResultStore,
     report: Report,
 ) -> list[LeakCheck]:
-    """Run the leak checks, or reuse those of the run that resumes; raise UserError for a leak."""
-    corpora = sorted(str(path.resolve()) for path in training)
-    stored = store.last("leaks")
-    if stored and stored["training"] == corpora:
-        checks = [LeakCheck(**check) for check in stored["findings"]]
-    else:
-        checks = check_leaks(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))
-        findings = [dataclasses.asdict(check) for check in checks]
-        store.append({"leaks": {"training": corpora, "findings": findings}})
+    """Run the leak checks; raise UserError for a leak."""
+    checks = check_leaks(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))
     leaks = [f"{check.subject}: {check.check}, {check.text}" for check in checks if check.verdict == "leak"]
     if leaks:
         raise UserError(f"the model was trained on code under test ({'; '.join(leaks)}); leave these out")

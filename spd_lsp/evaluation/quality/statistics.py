@@ -117,11 +117,6 @@ class Results:
         """The cost of each arm; there must be records."""
         return [_cost(label, [record["arms"][label] for record in records]) for label in self.labels]
 
-    def timed_apart(self, records: Sequence[Record]) -> list[str]:
-        """Arms that were timed in other turns than the first arm, when the machine may have had another load."""
-        turns = {label: [record["arms"][label].get("turn") for record in records] for label in self.labels}
-        return [label for label in self.labels if turns[label] != turns[self.labels[0]]]
-
     def slices(self) -> dict[str, list[Record]]:
         """The records by slice: primary, by stratum, by length, by where else the line stands."""
         primary = [record for record in self.records if record["example"]["stratum"] in PRIMARY]

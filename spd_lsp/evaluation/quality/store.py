@@ -44,10 +44,6 @@ class ResultStore:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
-    def last(self, name: str) -> Any:
-        """The value last stored under a name beside the examples, or None."""
-        return next((one[name] for one in reversed([*_read_records(self.path)]) if name in one), None)
-
     def records(self) -> list[Record]:
         """One record an example, in the order of first appearance; later records add arms to earlier ones."""
         return read_results(self.path.parent)

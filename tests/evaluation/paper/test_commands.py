@@ -65,12 +65,6 @@ def test_infilling(tmp_path: Path) -> None:
     assert "a program in the sandbox could" in shown
 
 
-def test_questions(tmp_path: Path) -> None:
-    asked = tmp_path / "questions.jsonl"
-    asked.write_text(json.dumps({"question": "who made this up", "answer": ["nobody"]}))
-    assert "| SPD |" in run("questions", asked, "--tokens", 3, "--out", tmp_path)
-
-
 def test_a_folder_without_code_ends_in_one_sentence(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["eval", "linearity", str(tmp_path), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1

@@ -69,12 +69,6 @@ def test_an_empty_corpus_is_refused(repository, model, tokens, tmp_path):
         check_leaks(read_packages([repository]), tokens, model, [tmp_path / "empty"])
 
 
-def test_the_built_in_table_tells_a_share(repository, tokens):
-    found = [f for f in check_leaks(read_packages([repository]), tokens, STARTER, []) if f.verdict == "told"]
-    assert [f.subject for f in found] == ["rows"]
-    assert "python.ngt knows" in found[0].text
-
-
 def test_names_are_compared_as_registries_do():
     assert normalised_name("Foo_Bar.baz-1.2.0") == "foo-bar-baz"
     assert normalised_name("jinja2") == "jinja2"

@@ -82,11 +82,10 @@ def test_a_report_names_drafts_and_costs_and_shows_only_differences_that_are_som
     text = quality_report(results, {"model": "m"}, []).markdown()
     assert "| arm | drafts | EM@1 | EM@3 |" in text
     assert "p50 ms" in text
-    assert "superposed (2.0 drafts) with n-grams of none scored EM@3 100.0 % against 50.0 % for greedy" in text
     assert points(Interval(0.05, 0.01, 0.09)) == "**+5.0 (+1.0 to +9.0)**"
     assert points(Interval(0.05, -0.01, 0.11)) == "+5.0 (-1.0 to +11.0)"
     assert percent(Interval(0.245, 0.2, 0.3)) == "24.5 (20.0 to 30.0)"
-    assert metric_names(1)[:2] == ["EM@1", "EM-ws@1"]
+    assert metric_names(1)[:2] == ["EM@1", "ES@1"]
 
 
 def test_cells_cannot_break_a_table():
@@ -109,7 +108,7 @@ def test_the_command_measures_writes_and_goes_on(repository, tmp_path):
     assert first.exit_code == 0, first.output
     assert "Decoders compared on 3 examples" in first.output
     found = json.loads((out / "results.json").read_text())
-    assert {leak["verdict"] for leak in found["data"]["leaks"]} >= {"ok", "not checked", "told"}
+    assert {leak["verdict"] for leak in found["data"]["leaks"]} >= {"ok", "not checked"}
     lines = (out / "examples.jsonl").read_text().splitlines()
     (out / "examples.jsonl").write_text("\n".join(lines[:-1]) + "\n")
     again = run(*arguments)
@@ -134,13 +133,6 @@ def test_without_matplotlib_all_but_the_figure_is_written(repository, tmp_path, 
     assert found.exit_code == 0, found.output
     assert "no figure: matplotlib is missing; pip install 'spd-lsp[bench]'" in found.stderr
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".jsonl", ".json", ".md"}
-
-
-def test_times_of_other_runs_are_named(results):
-    assert "Timed in another run" not in quality_report(results, {}, []).markdown()
-    for record in results.records:
-        record["arms"]["greedy@none"]["turn"] = 7
-    assert "Timed in another run than superposed@none: greedy@none" in quality_report(results, {}, []).markdown()
 
 
 def test_the_places_shown_are_those_of_their_seed(results):

@@ -40,14 +40,6 @@ def test_results_of_another_run_are_refused(tmp_path):
     assert json.loads((path / "examples.jsonl").read_text())["run"]["seed"] == 0
 
 
-def test_what_is_kept_beside_the_places_is_the_last_of_its_name(tmp_path):
-    store = ResultStore(tmp_path, {})
-    assert store.last("leaks") is None
-    store.append({"leaks": 1})
-    store.append({"leaks": 2})
-    assert store.last("leaks") == 2
-
-
 def test_a_folder_without_results_is_told(tmp_path):
     with pytest.raises(UserError, match="no results of `spd-lsp eval quality`"):
         read_results(tmp_path)

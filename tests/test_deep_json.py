@@ -33,6 +33,7 @@ def frame(body: str) -> bytes:
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [300, 900, DEEP])
 async def test_a_deep_message_is_answered_and_the_server_lives(tmp_path: Path, depth: int) -> None:
     deep = nested(depth)

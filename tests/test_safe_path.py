@@ -65,6 +65,7 @@ async def server(command: list[str], trap: Trap, environment: dict[str, str]) ->
         await child.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "variables", "without"), STARTS)
 async def test_a_server_completes_and_imports_nothing_of_the_opened_folder(
     tmp_path: Path, command: list[str], variables: dict[str, str], without: tuple[str, ...]

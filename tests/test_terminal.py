@@ -55,6 +55,7 @@ def run(*arguments: str | Path, data: Path) -> str:
     return written.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     odd = next(path for path in repo.iterdir() if path.name.startswith("caf"))

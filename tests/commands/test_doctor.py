@@ -197,6 +197,7 @@ def locked(tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["doctor"], ["ngrams", "list"], ["ngrams", "prune"]])
 @pytest.mark.parametrize("unreadable", ["data", "data/ngrams", "data/ngrams/shop"])
 def test_a_folder_that_cannot_be_read_is_named(locked, tmp_path, unreadable, command):

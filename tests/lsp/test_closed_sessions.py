@@ -43,7 +43,7 @@ def memory():
 
 def held():
     found = Counter(type(one).__name__ for one in gc.get_objects())
-    names = "SpdServer", "SpdProtocol", "Completer", "Live", "Domains", "Tokens", "LspDocument"
+    names = "SpdServer", "CompletionWorker", "Completer", "LiveIndex", "Domains", "ModelTokenizer", "LspDocument"
     return {name: found[name] for name in names}
 
 async def serve_one(make):

@@ -1,4 +1,4 @@
-"""An editor and the command line refuse the same files."""
+"""Editors and the command line exclude the same files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from spd_lsp.settings import Settings
         ("Makefile", ""),
     ],
 )
-def test_what_is_off_as_the_settings_come_and_what_may_hold_secrets(name: str, why: str):
+def test_languages_disabled_by_default_and_files_that_may_hold_secrets(name: str, why: str):
     path = PurePath(name)
     assert exclusion_reason(path, language_id(path), Settings().disabled_languages) == why
 
 
-def test_a_person_may_switch_any_language_on_or_off_but_no_secrets():
+def test_any_language_can_be_enabled_or_disabled_but_no_file_of_secrets():
     assert exclusion_reason(PurePath("a.md"), "markdown", ()) == ""
     assert exclusion_reason(PurePath("a.py"), "python", ("python",)) == "completions are off for python"
     assert exclusion_reason(PurePath(".env"), "dotenv", ()) == "this file may hold secrets"

@@ -1,4 +1,4 @@
-"""After an edit and some silence the prompt is read; a request finds it read, or takes its place."""
+"""After an edit and a pause the prompt is prefetched; a request finds it in the cache, or cancels it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(prefetch, "DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
 
 
-async def test_the_place_of_the_last_edit_is_read_once_typing_pauses():
+async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
     completer = FakeCompleter()
     async with session(completer) as editor:
         await opened(editor, "a = 1\nx = \n")
@@ -34,7 +34,7 @@ async def test_the_place_of_the_last_edit_is_read_once_typing_pauses():
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
-async def test_a_request_takes_its_place():
+async def test_a_request_cancels_it():
     completer = FakeCompleter()
     async with session(completer) as editor:
         await opened(editor)
@@ -44,7 +44,7 @@ async def test_a_request_takes_its_place():
         assert completer.requests and not completer.prefetched
 
 
-async def test_a_document_without_completions_is_not_read():
+async def test_an_excluded_document_is_not_prefetched():
     completer = FakeCompleter()
     async with session(completer) as editor:
         await opened(editor)
@@ -54,7 +54,7 @@ async def test_a_document_without_completions_is_not_read():
         assert not completer.prefetched
 
 
-async def test_what_goes_wrong_costs_no_answer(caplog):
+async def test_an_error_costs_no_completion(caplog):
     completer = FakeCompleter()
     completer.error = RuntimeError("secret")
     async with session(completer) as editor:
@@ -68,7 +68,7 @@ async def test_what_goes_wrong_costs_no_answer(caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_completion_finds_its_prompt_read():
+def test_a_completion_finds_its_prompt_in_the_cache():
     folder = locate("starter")
     starter = load(folder, "cpu")
     tokens = ModelTokenizer(folder)

@@ -1,4 +1,4 @@
-"""Whatever a client sends, every request is answered, and nothing of it is logged or shown."""
+"""Every request gets a reply, whatever a client sends, and nothing of it is logged or shown."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ async def test_a_batch_and_another_version_are_refused():
         (b'{"jsonrpc": "2.0", "id": {"secret": 1}, "method": "made/up"}', -32600),
     ],
 )
-async def test_what_cannot_be_read_or_answered_by_name_is_refused_and_what_follows_is_read(
-    body: bytes, code: int, caplog: Any
-):
+async def test_unreadable_messages_get_an_error_and_what_follows_is_read(body: bytes, code: int, caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
         await editor.ready()
@@ -109,7 +107,7 @@ async def test_what_cannot_be_read_or_answered_by_name_is_refused_and_what_follo
         assert "Traceback" not in caplog.text and "secret" not in caplog.text
 
 
-async def test_a_method_that_is_no_name_is_refused_without_a_traceback(caplog: Any):
+async def test_an_invalid_method_is_refused_without_a_traceback(caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
         assert await code_of(editor.send_request(5, {})[1]) == -32600  # type: ignore[arg-type]
@@ -122,7 +120,7 @@ async def test_a_method_that_is_no_name_is_refused_without_a_traceback(caplog: A
         assert "Traceback" not in caplog.text
 
 
-async def test_a_cancel_or_an_answer_of_no_name_is_dropped(caplog: Any):
+async def test_a_cancel_or_a_reply_with_an_invalid_id_is_dropped(caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
         await editor.ready()
@@ -178,7 +176,7 @@ async def test_a_reply_to_nobody_is_dropped():
         assert (await editor.status())["kind"] in ("loading", "normal")
 
 
-async def test_cancelling_what_was_answered_is_no_news(caplog: Any):
+async def test_cancelling_a_finished_request_is_ignored(caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
         await editor.status()
@@ -197,10 +195,10 @@ async def test_messages_in_pieces_are_read():
         assert "kind" in await result(reply)
 
 
-def test_a_trail_names_the_error_and_the_places_but_not_its_text():
+def test_a_safe_traceback_names_the_error_and_its_stack_but_not_its_message():
     try:
         raise KeyError("secret" * 1)
     except KeyError as error:
-        told = safe_traceback(error)
-    assert told.startswith("KeyError\n")
-    assert "test_protocol.py" in told
+        text = safe_traceback(error)
+    assert text.startswith("KeyError\n")
+    assert "test_protocol.py" in text

@@ -1,4 +1,4 @@
-"""Newest wins, equal questions share, and cancelling reaches the worker: without LSP, on a bare loop."""
+"""The newest request wins, equal ones share a run, and cancelling reaches the worker: on a bare event loop."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from tests.lsp.lsp_client import until
 
-Latest = RequestScheduler[str, str]
+Scheduler = RequestScheduler[str, str]
 
 
 @pytest.fixture
-def latest() -> Iterator[Latest]:
+def scheduler() -> Iterator[Scheduler]:
     with ThreadPoolExecutor(1) as worker:
         yield RequestScheduler(worker)
 
@@ -45,7 +45,7 @@ class Work:
         return self
 
 
-def test_the_first_reason_stays():
+def test_the_first_reason_to_cancel_stays():
     cancel = CancellationToken()
     cancel.check()
     cancel.cancel(CancelReason.SUPERSEDED)
@@ -55,15 +55,15 @@ def test_the_first_reason_stays():
     assert caught.value.reason is CancelReason.SUPERSEDED
 
 
-async def test_an_answer_is_returned(latest: Latest):
-    assert await latest.run("doc", "question", Work("answer").go()) == "answer"
+async def test_a_result_is_returned(scheduler: Scheduler):
+    assert await scheduler.run("doc", "request", Work("answer").go()) == "answer"
 
 
-async def test_a_newer_question_ends_the_older_one_within_one_step(latest: Latest):
+async def test_a_newer_request_cancels_the_older_one_within_one_step(scheduler: Scheduler):
     old = Work()
-    waiting = asyncio.ensure_future(latest.run("doc", "old", old))
+    waiting = asyncio.ensure_future(scheduler.run("doc", "old", old))
     await until(lambda: old.steps == 1)
-    newer = asyncio.ensure_future(latest.run("doc", "new", Work("newer").go()))
+    newer = asyncio.ensure_future(scheduler.run("doc", "new", Work("newer").go()))
     with pytest.raises(Cancelled) as caught:
         await waiting
     assert caught.value.reason is CancelReason.SUPERSEDED
@@ -73,13 +73,13 @@ async def test_a_newer_question_ends_the_older_one_within_one_step(latest: Lates
     assert old.steps == 1
 
 
-async def test_a_question_superseded_before_its_turn_never_runs(latest: Latest):
+async def test_a_request_superseded_in_the_queue_never_runs(scheduler: Scheduler):
     first, second = Work(), Work()
-    running = asyncio.ensure_future(latest.run("other", "a", first))
+    running = asyncio.ensure_future(scheduler.run("other", "a", first))
     await until(lambda: first.steps)
-    queued = asyncio.ensure_future(latest.run("doc", "b", second))
+    queued = asyncio.ensure_future(scheduler.run("doc", "b", second))
     await asyncio.sleep(0.01)
-    newest = asyncio.ensure_future(latest.run("doc", "c", Work("newest").go()))
+    newest = asyncio.ensure_future(scheduler.run("doc", "c", Work("newest").go()))
     with pytest.raises(Cancelled):
         await queued
     first.go()
@@ -87,84 +87,84 @@ async def test_a_question_superseded_before_its_turn_never_runs(latest: Latest):
     assert not second.over
 
 
-async def test_equal_questions_share_one_run(latest: Latest):
+async def test_equal_requests_share_one_run(scheduler: Scheduler):
     work, other = Work("shared"), Work("own")
-    asked = [asyncio.ensure_future(latest.run("doc", "same", w)) for w in (work, other)]
+    waiting = [asyncio.ensure_future(scheduler.run("doc", "same", w)) for w in (work, other)]
     await until(lambda: work.steps)
     work.go()
-    assert await asyncio.gather(*asked) == ["shared", "shared"]
-    assert await latest.run("doc", "same", other) == "shared"
+    assert await asyncio.gather(*waiting) == ["shared", "shared"]
+    assert await scheduler.run("doc", "same", other) == "shared"
     assert not other.over
-    assert await latest.run("doc", "same", other.go(), fresh=True) == "own"
+    assert await scheduler.run("doc", "same", other.go(), fresh=True) == "own"
 
 
-async def test_a_run_ends_when_the_last_who_waits_leaves(latest: Latest):
+async def test_a_run_is_cancelled_with_its_last_caller(scheduler: Scheduler):
     work = Work()
-    asked = [asyncio.ensure_future(latest.run("doc", "same", work)) for _ in range(2)]
+    waiting = [asyncio.ensure_future(scheduler.run("doc", "same", work)) for _ in range(2)]
     await until(lambda: work.steps == 1)
-    asked[0].cancel()
+    waiting[0].cancel()
     await asyncio.sleep(0)
     work.turns.release(1)
     await until(lambda: work.steps == 2)
-    asked[1].cancel()
-    done = await asyncio.gather(*asked, return_exceptions=True)
+    waiting[1].cancel()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(error, asyncio.CancelledError) for error in done)
     work.go()
     await until(lambda: work.over)
     assert work.steps == 2
 
 
-async def test_after_a_cancel_the_same_question_runs_anew(latest: Latest):
+async def test_after_a_cancel_an_equal_request_runs_again(scheduler: Scheduler):
     work = Work()
-    asked = asyncio.ensure_future(latest.run("doc", "same", work))
+    waiting = asyncio.ensure_future(scheduler.run("doc", "same", work))
     await until(lambda: work.steps == 1)
-    asked.cancel()
-    again = asyncio.ensure_future(latest.run("doc", "same", Work("again").go()))
+    waiting.cancel()
+    again = asyncio.ensure_future(scheduler.run("doc", "same", Work("again").go()))
     await asyncio.sleep(0)
     work.go()
     assert await again == "again"
 
 
-async def test_a_failure_reaches_everyone_and_is_not_kept(latest: Latest):
+async def test_an_error_reaches_all_callers_and_is_not_kept(scheduler: Scheduler):
     def fails(check: Callable[[], None]) -> str:
         raise ValueError("broken")
 
-    asked = [asyncio.ensure_future(latest.run("doc", "same", fails)) for _ in range(2)]
-    done = await asyncio.gather(*asked, return_exceptions=True)
+    waiting = [asyncio.ensure_future(scheduler.run("doc", "same", fails)) for _ in range(2)]
+    done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(error) for error in done] == [ValueError, ValueError]
-    assert await latest.run("doc", "same", Work("now").go()) == "now"
+    assert await scheduler.run("doc", "same", Work("now").go()) == "now"
 
 
-async def test_during_the_pause_a_newer_question_costs_nothing(latest: Latest):
+async def test_during_the_delay_a_newer_request_replaces_it_for_free(scheduler: Scheduler):
     early = Work()
-    asked = asyncio.ensure_future(latest.run("doc", "early", early, delay=20.0))
+    waiting = asyncio.ensure_future(scheduler.run("doc", "early", early, delay=20.0))
     await asyncio.sleep(0.01)
-    assert latest.busy
-    assert await latest.run("doc", "late", Work("late").go()) == "late"
+    assert scheduler.busy
+    assert await scheduler.run("doc", "late", Work("late").go()) == "late"
     with pytest.raises(Cancelled):
-        await asked
+        await waiting
     assert not early.steps
-    assert not latest.busy
+    assert not scheduler.busy
 
 
-async def test_a_loop_that_ends_stops_the_worker(latest: Latest):
+async def test_a_loop_that_ends_stops_the_worker(scheduler: Scheduler):
     work = Work()
-    asked = asyncio.ensure_future(latest.run("doc", "question", work))
+    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
     await until(lambda: work.steps == 1)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
-    await asyncio.gather(asked, return_exceptions=True)
+    await asyncio.gather(waiting, return_exceptions=True)
     work.go()
     await until(lambda: work.over)
     assert work.steps == 1
 
 
-async def test_dropping_tells_the_reason(latest: Latest):
+async def test_dropping_gives_the_reason(scheduler: Scheduler):
     work = Work()
-    asked = asyncio.ensure_future(latest.run("doc", "question", work))
+    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
     await until(lambda: work.steps == 1)
-    latest.drop_all(CancelReason.SHUTDOWN)
+    scheduler.drop_all(CancelReason.SHUTDOWN)
     with pytest.raises(Cancelled) as caught:
-        await asked
+        await waiting
     assert caught.value.reason is CancelReason.SHUTDOWN
     work.go()

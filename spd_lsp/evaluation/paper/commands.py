@@ -18,7 +18,6 @@ from spd_lsp.evaluation.paper.setup import (
     split_repositories,
     tell,
 )
-from spd_lsp.evaluation.report_writer import publish
 from spd_lsp.evaluation.results import out_option
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.progress import track
@@ -38,6 +37,13 @@ _JUDGE = click.option(
     "--judge", default="", metavar="M", help="The model that judges drafts (default: the one that writes them)."
 )
 _LIMIT = click.option("--limit", type=click.IntRange(min=1), help="A random sample of so many.")
+
+
+def _publish(summary: Any, out: Path) -> None:
+    """Write a report. Imported here, because the writer imports numpy and `--help` does without."""
+    from spd_lsp.evaluation.report_writer import publish
+
+    publish(summary, out)
 
 
 def _number(flag: str, default: int, low: int, high: int | None, meaning: str) -> Callable[..., Any]:
@@ -102,7 +108,7 @@ def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix
     }
     facts = {"model": model, "k": drafts, "prefix tokens": prefix, "examples": len(passages),
              "repositories": len(splits), "seed": seed}  # fmt: skip
-    publish(summarise(traces, [passage.group for passage in passages], facts), chosen["out"])
+    _publish(summarise(traces, [passage.group for passage in passages], facts), chosen["out"])
 
 
 def _prepare(repos: Sequence[Path], chosen: dict[str, Any], before: int, after: int) -> ExperimentSetup:
@@ -121,7 +127,7 @@ def _run_judged(measure: Any, summarise: Any, repos: Sequence[Path], **chosen: A
         for passage in track(setup.passages, "drafting")
     ]
     facts = {**setup.facts, "k": drafts, "tokens a draft": tokens, "judge": chosen["judge"] or chosen["model"]}
-    publish(summarise(measured, setup.groups, facts), chosen["out"])
+    _publish(summarise(measured, setup.groups, facts), chosen["out"])
 
 
 @experiments.command()
@@ -150,7 +156,7 @@ def diversity(repos: Sequence[Path], drafts: int, prefix: int, **chosen: Any) ->
 
     setup = _prepare(repos, chosen, prefix, max(LENGTHS))
     measured = [measure(setup.writer, p, k=drafts, prefix=prefix) for p in track(setup.passages, "drafting")]
-    publish(summarise(measured, setup.groups, {**setup.facts, "k": drafts}), chosen["out"])
+    _publish(summarise(measured, setup.groups, {**setup.facts, "k": drafts}), chosen["out"])
 
 
 @experiments.command()
@@ -173,7 +179,7 @@ def ablations(repos: Sequence[Path], judge: str, **chosen: Any) -> None:
         trials.run_trials(by_orders, writer, judge_model, passage) for passage in track(setup.passages, "drafting")
     ]
     facts = {**setup.facts, "judge": judge or chosen["model"]}
-    publish(trials.summarise(measured, setup.groups, facts, stored), chosen["out"])
+    _publish(trials.summarise(measured, setup.groups, facts, stored), chosen["out"])
 
 
 @experiments.command()
@@ -195,7 +201,7 @@ def coverage(repos: Sequence[Path], prefix: int, tokens: int, **chosen: Any) -> 
         for passage, line in track(ended, "sampling")
     ]
     facts = {**setup.facts, "examples": len(ended)}
-    publish(summarise(measured, [passage.group for passage, _ in ended], facts), chosen["out"])
+    _publish(summarise(measured, [passage.group for passage, _ in ended], facts), chosen["out"])
 
 
 @experiments.command()
@@ -248,4 +254,4 @@ def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **chosen: A
     solved = [solver.solve(task, arms, drafts) for task in track(read, "solving")]
     facts = {"model": model, "tasks": len(read), "of": tasks.name, "k": drafts, "seed": chosen["seed"],
              "max_tokens": max_tokens, "programs run": solver.runs}  # fmt: skip
-    publish(summarise(solved, read, facts, guards, drafts), chosen["out"])
+    _publish(summarise(solved, read, facts, guards, drafts), chosen["out"])

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bars
 
 from ngram_builders.errors import UserError
+from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.terminal import console, guard_output
 from spd_lsp.training import handover, recipe
@@ -297,15 +298,17 @@ def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
 @chosen
 @target
 def ngrams(work: Path, seed: int, out: Path) -> None:
-    """Write the built-in n-gram domain of the corpus beside the model."""
-    with console().status("encoding all of the corpus") as status:
-        table = recipe.make_ngrams(
-            Recipe(work=work, seed=seed), out, lambda order: status.update(f"counted order {order}")
+    """Write the built-in n-gram domains of the corpus beside the model, one for each language."""
+
+    def report(language: str, table: TableSummary) -> None:
+        console().print(
+            f"{language}: {table.ngrams:,} n-grams of {table.tokens:,} tokens in {table.files:,} files, "
+            f"{table.size / 1e6:.1f} MB, least counts {table.min_count}",
+            soft_wrap=True,
         )
-    size = table.size / 2**20
-    console().print(
-        f"{table.ngrams:,} n-grams of {table.tokens:,} tokens in {table.files:,} files, {size:.1f} MiB"
-    )
+
+    with console().status("counting the corpus"):
+        recipe.make_ngrams(Recipe(work=work, seed=seed), out, report)
 
 
 @main.command()

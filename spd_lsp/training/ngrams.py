@@ -1,4 +1,4 @@
-"""The built-in n-gram domain: the whole corpus goes in, one table small enough to be shipped comes out.
+"""The built-in n-gram domains: a language's whole corpus goes in, a table small enough to be shipped comes out.
 
 What several packages write is kept before what one package repeats: it is likelier to be written again elsewhere.
 Counting, hashing and the file format are `ngram_builders`'; here is only the choice of what stays.
@@ -21,10 +21,13 @@ from ngram_builders.table.format import TableSummary
 from ngram_builders.table.writer import write_table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 
-# Order -> how many packages must share an n-gram, and how often it must stand in them all. Found by raising, from
-# (3, 1), whichever least hurt the likelihood of code of the development packages per byte saved, down to 12 MiB.
+# Order -> how many packages must share an n-gram, and how often it must stand there. Each is a quarter of what
+# makes 12 MiB of Python: those were found by raising, from (3, 1), whichever hurt the likelihood of unseen
+# packages' code least per byte saved. The counts grow until a table fits.
 Least = Mapping[int, tuple[int, int]]
-_LEAST: Least = {2: (3, 12), 3: (3, 6), 4: (4, 10), 5: (6, 16), 6: (8, 24)}
+_LEAST: Least = {2: (3, 3), 3: (3, 2), 4: (4, 3), 5: (6, 4), 6: (8, 6)}
+_GROWTH = 1.2  # of the counts, from one try to the next
+_MAX_BYTES = 6_000_000  # of a language's table
 
 Package = Sequence[U16]  # its documents, each ended by end-of-text
 Report = Callable[[int], None]
@@ -96,17 +99,27 @@ def write_domain(
     path: Path,
     least: Least = _LEAST,
     report: Report = lambda order: None,
+    max_bytes: int = _MAX_BYTES,
 ) -> TableSummary:
-    """Write a table of what the packages share; `report` hears of each order. The same ids, the same bytes."""
+    """Write what packages share, as much as fits, to `LANGUAGE.ngt`; `report` hears of each order.
+
+    The same ids give the same bytes.
+    """
     documents = [document for package in packages for document in package]
-    return write_table(
-        path,
-        by_order(packages, tokens, least, report),
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
-        orders=sorted(least),
-        min_count={order: count for order, (_, count) in least.items()},
-        tokens=sum(len(document) for document in documents),
-        files=len(documents),
-        sources={"python": len(documents)},
-    )
+    runs = list(by_order(packages, tokens, least, report))
+    scale = 1.0
+    while True:
+        summary = write_table(
+            path,
+            runs,
+            fingerprint=tokens.fingerprint,
+            vocab_size=tokens.vocab_size,
+            orders=sorted(least),
+            min_count={order: round(scale * count) for order, (_, count) in least.items()},
+            tokens=sum(len(document) for document in documents),
+            files=len(documents),
+            sources={path.stem: len(documents)},
+        )
+        if summary.size <= max_bytes or not summary.ngrams:
+            return summary
+        scale *= _GROWTH

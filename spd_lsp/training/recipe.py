@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from transformers import LlamaConfig
 
+from ngram_builders.arrays import U16
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training import checkpoint
-from spd_lsp.training.corpus.gather import gather
+from spd_lsp.training.corpus.gather import LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.export import export, measure_exported, measure_storage, record, write_card
 from spd_lsp.training.ngrams import encode_packages, write_domain
@@ -289,11 +290,16 @@ def compare(recipe: Recipe, folder: Path) -> dict[str, Measure]:
     }
 
 
-def make_ngrams(recipe: Recipe, out: Path, report: Callable[[int], None]) -> TableSummary:
-    """Write the built-in `python` domain beside the model: all of the corpus but the files held out."""
-    corpus = recipe.needed("corpus/sources.json", "corpus").parent / "python"
+def make_ngrams(recipe: Recipe, out: Path, report: Callable[[str, TableSummary], None]) -> None:
+    """Write a built-in domain for each language beside the model: all of its corpus but the files held out."""
+    corpus = recipe.needed("corpus/sources.json", "corpus").parent
     tokens = ModelTokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
-    folders = sorted(path for path in corpus.iterdir() if path.is_dir())
-    packages = encode_packages(folders, lambda path: not is_held_out(path, corpus), tokens)
     out.mkdir(parents=True, exist_ok=True)
-    return write_domain(packages, tokens, out / "python.ngt", report=report)
+    for folder in (corpus / language for language in LANGUAGES if (corpus / language).is_dir()):
+        report(folder.name, write_domain(_learnable(folder, tokens), tokens, out / f"{folder.name}.ngt"))
+
+
+def _learnable(folder: Path, tokens: ModelTokenizer) -> list[list[U16]]:
+    """The files of a language's packages as ids, without those held out."""
+    packages = sorted(path for path in folder.iterdir() if path.is_dir())
+    return encode_packages(packages, lambda path: not is_held_out(path, folder), tokens)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.table.query import Query
@@ -41,6 +41,7 @@ def naive(
     return counts, sharing
 
 
+@settings(deadline=None)
 @given(packages=PACKAGES, order=st.integers(2, 4))
 def test_a_tally_is_what_a_loop_counts(
     tokens: ModelTokenizer, packages: list[list[np.ndarray]], order: int
@@ -52,6 +53,7 @@ def test_a_tally_is_what_a_loop_counts(
     )
 
 
+@settings(deadline=None)
 @given(packages=PACKAGES)
 def test_the_table_answers_as_a_loop_over_all_packages(
     tokens: ModelTokenizer, packages: list[list[np.ndarray]], tmp_path_factory: pytest.TempPathFactory
@@ -73,9 +75,30 @@ def test_the_table_answers_as_a_loop_over_all_packages(
 
 def test_the_same_ids_give_the_same_bytes(tokens: ModelTokenizer, tmp_path: Path) -> None:
     packages = [[np.array([5, 6, 7, 0], dtype=np.uint16)]] * 3
-    for name in ("a.ngt", "b.ngt"):
-        write_domain(packages, tokens, tmp_path / name, {2: (2, 1)})
-    assert (tmp_path / "a.ngt").read_bytes() == (tmp_path / "b.ngt").read_bytes()
+    paths = [tmp_path / name / "python.ngt" for name in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        write_domain(packages, tokens, path, {2: (2, 1)})
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_table_holds_what_stands_most_often_within_its_size(tokens: ModelTokenizer, tmp_path: Path) -> None:
+    """What is dropped still counts: a probability is of all that followed a context."""
+    once, often = (np.array([*ids, 0], dtype=np.uint16) for ids in (range(5, 300), [5, 6, 5, 7] * 4))
+    packages = [[once, often]] * 2
+    whole = write_domain(packages, tokens, tmp_path / "go.ngt", {2: (2, 1)})
+    part = write_domain(packages, tokens, tmp_path / "rust.ngt", {2: (2, 1)}, max_bytes=whole.size - 500)
+    assert part.size <= whole.size - 500
+    assert 0 < part.ngrams < whole.ngrams
+    assert part.sources == {"rust": 4}
+    query = Query([[Table.open(tmp_path / "rust.ngt", tokens.fingerprint).columns]], [1.0])
+    p, _ = query.probabilities(np.array([[5], [8]]), np.array([6, 9]))
+    assert p[:, 0, 0] == pytest.approx([10 / 18, 0.0])
+
+
+def test_no_table_is_too_small_to_be_written(tokens: ModelTokenizer, tmp_path: Path) -> None:
+    document = np.array([5, 6, 7, 0], dtype=np.uint16)
+    assert write_domain([[document]], tokens, tmp_path / "c.ngt", {2: (1, 1)}, max_bytes=1).ngrams == 0
 
 
 def test_only_the_wanted_files_are_encoded(tokens: ModelTokenizer, tmp_path: Path) -> None:
@@ -83,6 +106,6 @@ def test_only_the_wanted_files_are_encoded(tokens: ModelTokenizer, tmp_path: Pat
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     folders = [tmp_path / "one", tmp_path / "two"]
-    first, second = encode_packages(folders, lambda path: path.name != "b.py", tokens)
+    first, second = encode_packages(folders, lambda path: path.name not in ("b.py", "d.txt"), tokens)
     assert len(first) == len(second) == 1
     assert first[0].tolist() == [*tokens.encode("x = 1\n"), tokens.end_of_text]

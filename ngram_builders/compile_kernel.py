@@ -1,8 +1,8 @@
 """Compiles kernel.c when the package is built or installed. Run by hatchling, before any of the package can be.
 
-Comes in: the source tree. Goes out: libkernel.so (or .dll) in the wheel, or beside its source where the package is
+In: the source tree. Out: libkernel.so (or .dll) in the wheel, or beside its source where the package is
 installed as editable. The compiler is the system's; where there is none, the hook asks pip for zig, which is one.
-Whatever goes wrong, the package is built all the same and asks its tables through numpy, some ten times slower.
+If anything fails, the package is built without it, and queries through numpy are about ten times slower.
 
 SPD_LSP_NO_KERNEL=1 builds without; CC names the compiler.
 """
@@ -42,19 +42,19 @@ _ANY_LIBC_MACHINES = ("x86_64", "aarch64")
 
 
 class CompileKernel(BuildHookInterface[Any]):
-    """What hatchling calls: `dependencies` before the build, `initialize` and `finalize` around it."""
+    """Called by hatchling: `dependencies` before the build, `initialize` and `finalize` around it."""
 
     scratch: TemporaryDirectory[str]
 
     def dependencies(self) -> list[str]:
-        """Zig, where nothing here compiles the kernel and pip has a zig to install."""
+        """Ask for zig where no compiler here works and pip can install one."""
         if _objection() or not _zig_target():
             return []
         with TemporaryDirectory() as folder:
             return [] if compile_kernel(Path(self.root), Path(folder))[0] else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and put the library where it is looked for."""
+        """Compile, and put the library where the package loads it."""
         self.scratch = TemporaryDirectory()
         failure = _objection()
         if not failure:
@@ -65,12 +65,12 @@ class CompileKernel(BuildHookInterface[Any]):
         self.app.display_warning(f"n-gram kernel: not compiled, queries will be slower: {failure}")
 
     def deliver(self, library: Path, version: str, build_data: dict[str, Any]) -> None:
-        """Into the wheel; or into the source tree, at once, so that no process loads half a library."""
+        """Add the library to the wheel, or to the source tree by a rename, so that it is never half there."""
         if version == "editable":
-            place = Path(self.root, PACKAGE, LIBRARY)
-            unfinished = place.with_name(f".{LIBRARY}-{os.getpid()}")
+            path = Path(self.root, PACKAGE, LIBRARY)
+            unfinished = path.with_name(f".{LIBRARY}-{os.getpid()}")
             shutil.copyfile(library, unfinished)
-            unfinished.replace(place)
+            unfinished.replace(path)
         else:
             build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY}"
             build_data["pure_python"] = False
@@ -78,12 +78,12 @@ class CompileKernel(BuildHookInterface[Any]):
         self.app.display_info(f"n-gram kernel: compiled, {library.stat().st_size:,} bytes")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Leave nothing behind."""
+        """Delete what was compiled."""
         self.scratch.cleanup()
 
 
 def _objection() -> str:
-    """Why not even to try; empty if nothing speaks against it."""
+    """Return why not to compile at all; empty if there is no reason."""
     if os.environ.get("SPD_LSP_NO_KERNEL", "0") not in ("", "0"):
         return "SPD_LSP_NO_KERNEL is set"
     if sys.maxsize < 2**32 or sys.byteorder != "little":
@@ -92,7 +92,7 @@ def _objection() -> str:
 
 
 def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
-    """The library, made in `folder` by the first compiler that can; or None and what the last one said."""
+    """Compile in `folder` with the first compiler that can; return the library, or None and the last error."""
     sources = [root / PACKAGE / name for name in SOURCES]
     failure = "no C compiler found (CC, cc, gcc, clang, or the package ziglang)"
     for compiler in compilers():
@@ -105,24 +105,24 @@ def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
 
 
 def compilers() -> Iterator[list[str]]:
-    """The commands to try, in turn; zig last, because it is rarely there."""
+    """Yield the compilers to try; zig last, as few have it."""
     if named := os.environ.get("CC"):
         yield shlex.split(named)
     for name in ("cc", "gcc", "clang"):
-        if (found := shutil.which(name, path=_search_path())) and not _asks_for_xcode(found):
-            yield [found]
+        if (path := shutil.which(name, path=_search_path())) and not _asks_for_xcode(path):
+            yield [path]
     if find_spec("ziglang"):
-        # Without a target zig compiles for this very processor, and the wheel may travel to another.
+        # Without a target zig compiles for this very processor, and the wheel may be used on another.
         yield [sys.executable, "-m", "ziglang", "cc", "-target", _zig_target()]
 
 
 def _search_path() -> str:
-    """The PATH without entries that mean the working folder."""
+    """Return the PATH without entries that mean the working folder."""
     return os.pathsep.join(folder for folder in os.get_exec_path() if Path(folder).is_absolute())
 
 
 def _asks_for_xcode(compiler: str) -> bool:
-    """Whether this is macOS's stand-in for a compiler, which opens a window that offers one."""
+    """Whether this is macOS's placeholder for a compiler, which would open a window to offer one."""
     if sys.platform != "darwin" or not compiler.startswith("/usr/bin/"):
         return False
     with TemporaryDirectory() as folder:
@@ -130,14 +130,14 @@ def _asks_for_xcode(compiler: str) -> bool:
 
 
 def _zig_target() -> str:
-    """This machine in zig's words; empty if pip has no zig for it."""
+    """Return zig's name of this machine; empty if pip has no zig for it."""
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     system = {"linux": "linux-gnu", "darwin": "macos", "win32": "windows-gnu"}.get(sys.platform)
     return f"{machine}-{system}" if system and machine in ("x86_64", "aarch64") else ""
 
 
 def flags() -> list[str]:
-    """What this system's linker needs."""
+    """Return the flags that this system's linker needs."""
     if sys.platform == "win32":
         return []
     if sys.platform == "darwin":
@@ -146,7 +146,7 @@ def flags() -> list[str]:
 
 
 def _platform_tag() -> str:
-    """Where the wheel can be installed."""
+    """Return the platform tag of the wheel."""
     if sys.platform == "darwin":
         return f"macosx_11_0_{platform.machine()}"
     if sys.platform == "linux" and platform.machine() in _ANY_LIBC_MACHINES:
@@ -162,7 +162,7 @@ def digest_flag(sources: list[Path]) -> str:
 
 
 def run(command: list[str], folder: Path) -> str:
-    """What went wrong, in a line; empty if nothing did."""
+    """Run a command; return what went wrong, in a line, or nothing."""
     caches = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
     try:
         done = subprocess.run(

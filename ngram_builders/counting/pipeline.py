@@ -5,13 +5,14 @@ Knows ids and tables, not text. Both ways give the same runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import NgramCounter, apply_change, drop_unshared
 from ngram_builders.counting.token_cache import IndexedFile, TokenCache
+from ngram_builders.counting.tokenize import Report
 from ngram_builders.ngrams import Run, merge, negate, stream
 from ngram_builders.table.reader import Table
 
@@ -20,8 +21,6 @@ MAX_HELD_BYTES = 64 * 2**20  # of counts; merging takes several times as much, a
 BLOCK_TOKENS = 500_000  # counted at once
 MAX_CHANGED_SHARE = 0.2  # of a table's tokens; beyond, counting all is as quick
 _MAX_CHANGED_TOKENS = 4_000_000  # a change is held in memory
-
-Report = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,7 +46,7 @@ def shop(tmp_path):
     return folder
 
 
-def test_a_build_says_what_was_counted_what_that_took_and_what_was_left_out(run, shop, data):
+def test_a_build_says_what_was_counted_what_that_took_and_what_was_skipped(run, shop, data):
     counted, tokenized, skipped, table = run(shop).splitlines()
     pattern = r"shop: 2 files, \d+ tokens, \d+ n-grams, \d+\.\d MiB, \d+\.\d s"
     assert re.fullmatch(pattern, counted)
@@ -66,15 +66,15 @@ def test_a_second_build_says_that_nothing_has_changed(run, shop):
 
 
 def test_a_dry_run_says_what_would_be_counted_and_writes_nothing(run, shop, data):
-    told, skipped = run(shop, "--dry-run").splitlines()
-    assert told == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"
+    output, skipped = run(shop, "--dry-run").splitlines()
+    assert output == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"
     assert skipped == "skipped: 1 ignored by .gitignore, 1 not source code, 1 secret"
     assert run(shop, "--dry-run", "--language", "python").startswith("would count 1 files, 0.8 kB: 1 python")
     assert not data.exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "told"),
+    ("name", "options", "explanation"),
     [
         ("shop.py", [], "shop.py: counted as python"),
         ("run.sh", ["--language", "python"], "run.sh: skipped: other language"),
@@ -82,29 +82,29 @@ def test_a_dry_run_says_what_would_be_counted_and_writes_nothing(run, shop, data
         ("private.py", [], r"private.py: skipped: ignored by .gitignore \(.*shop.\.gitignore:2: private.py\)"),
     ],
 )
-def test_why_says_in_a_line_why_a_file_is_in_or_out(run, shop, data, tmp_path, name, options, told):
+def test_why_explains_in_a_line(run, shop, data, tmp_path, name, options, explanation):
     (tmp_path / "other").mkdir()
-    assert re.search(told + r"\n$", run(tmp_path / "other", shop, "--why", shop / name, *options))
+    assert re.search(explanation + r"\n$", run(tmp_path / "other", shop, "--why", shop / name, *options))
     assert not data.exists()
 
 
-def test_lines_with_secrets_are_told_by_number_and_kind_and_never_printed(run, shop):
+def test_lines_with_secrets_are_described_by_number_and_kind_and_never_printed(run, shop):
     (line, secret), key = lines()["GitHub"], private_key()
     (shop / "deploy.py").write_text(f"import os\n{line}\nx = 1\n{line}\nKEY = '''{key}'''\n", encoding="utf-8")
     (shop / "copy.py").write_bytes((shop / "deploy.py").read_bytes())
     masked = f"masked: {2 + key.count(chr(10)) + 1} lines that look like secrets"
-    said = [run(shop, "--dry-run"), run(shop), run(shop)]
-    assert all(masked in told.splitlines() for told in said)
-    said.append(run(shop, "--why", shop / "copy.py"))
-    told = f"(GitHub token: 2; GitHub token: 4; private key: 5-{5 + key.count(chr(10))})"
-    assert said[-1].endswith(f"copy.py: counted as python, except lines that look like secrets {told}\n")
+    outputs = [run(shop, "--dry-run"), run(shop), run(shop)]
+    assert all(masked in output.splitlines() for output in outputs)
+    outputs.append(run(shop, "--why", shop / "copy.py"))
+    described = f"(GitHub token: 2; GitHub token: 4; private key: 5-{5 + key.count(chr(10))})"
+    assert outputs[-1].endswith(f"copy.py: counted as python, except lines that look like secrets {described}\n")
     assert "skipped: duplicate (of" in run(shop, "--why", shop / "deploy.py")
-    assert not any(secret[:10] in text or key[40:60] in text for text in said)
+    assert not any(secret[:10] in text or key[40:60] in text for text in outputs)
 
 
 def test_min_files_is_of_the_local_engine(run, shop):
-    told = run(shop, "--min-files", "2", "--engine", "datatrove", status=1)
-    assert "--min-files works with --engine local only" in told
+    output = run(shop, "--min-files", "2", "--engine", "datatrove", status=1)
+    assert "--min-files works with --engine local only" in output
 
 
 @pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
@@ -114,15 +114,15 @@ def test_a_build_a_dry_run_and_why_agree_on_what_is_a_duplicate(run, tmp_path, t
     (folder / "first.py").write_bytes(b"x = 1\ny = 2\n")
     (folder / "second.py").write_bytes(twin.encode())
     (folder / "third.py").write_bytes(b"x = 1\ny = 3\n")
-    assert "would count 2 files" in (told := run(folder, "--dry-run"))
-    assert "skipped: 1 duplicate" in told
+    assert "would count 2 files" in (output := run(folder, "--dry-run"))
+    assert "skipped: 1 duplicate" in output
     assert run(folder, "--why", folder / "first.py").endswith("first.py: counted as python\n")
     assert run(folder, "--why", folder / "third.py").endswith("third.py: counted as python\n")
     assert re.search(
         r"second\.py: skipped: duplicate \(of .*first\.py\)$", run(folder, "--why", folder / "second.py")
     )
-    assert "2 files" in (told := run(folder))
-    assert "skipped: 1 duplicate" in told
+    assert "2 files" in (output := run(folder))
+    assert "skipped: 1 duplicate" in output
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
@@ -141,8 +141,8 @@ def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
 def test_several_folders_make_one_table_of_the_orders_and_counts_asked_for(run, shop, tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.py").write_text("x = 1\n" * 3, encoding="utf-8")
-    told = run(shop, tmp_path / "plain", "--domain", "both", "--orders", "2-3", "--min-count", "2")
-    assert told.startswith("both: 3 files")
+    output = run(shop, tmp_path / "plain", "--domain", "both", "--orders", "2-3", "--min-count", "2")
+    assert output.startswith("both: 3 files")
     from ngram_builders.registry.registry import Registry
     from ngram_builders.table.reader import Table
 
@@ -177,20 +177,20 @@ def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatc
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "ngram_builders.distributed.build", raising=False)
     monkeypatch.delitem(sys.modules, "ngram_builders.distributed.executors", raising=False)
-    told = run(shop, "--engine", "datatrove", status=1)
-    assert re.search(r"needs the package datatrove.*; run: pip install 'spd-lsp\[distributed\]'", told)
+    output = run(shop, "--engine", "datatrove", status=1)
+    assert re.search(r"needs the package datatrove.*; run: pip install 'spd-lsp\[distributed\]'", output)
 
 
 def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop, data, tmp_path):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
     run(shop, "--domain", "here")
-    told = run(
+    output = run(
         shop, "--domain", "there", "--engine", "datatrove", "--workers", "2", "--shared-folder", tmp_path / "w"
     )
     here, there = (next((data / name).glob("*.ngt")).read_bytes() for name in ("here", "there"))
     assert here == there
-    assert [line.split(":")[0] for line in told.splitlines()[-4:]] == ["digests", "counts", "merge", "table"]
-    assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d per million tokens\), peak memory \d+ MB", told)
+    assert [line.split(":")[0] for line in output.splitlines()[-4:]] == ["digests", "counts", "merge", "table"]
+    assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d per million tokens\), peak memory", output)
     assert not list((tmp_path / "w").iterdir()), "nothing is left of the work"
 
 
@@ -217,8 +217,8 @@ def test_an_interrupt_ends_with_one_line_and_leaves_the_table(run, shop, data, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr("spd_lsp.completion.tokenizer.ModelTokenizer.encode_batch", interrupted)
-    told = run(shop, status=130)
-    assert told == "interrupted: the table is unchanged; run the same command to continue\n"
+    output = run(shop, status=130)
+    assert output == "interrupted: the table is unchanged; run the same command to continue\n"
     assert list(data.rglob("*.ngt")) == [table]
 
 
@@ -239,13 +239,13 @@ def test_other_orders_are_refused(text):
         parse_orders(text)
 
 
-def test_the_size_of_an_ngram_is_told_of_large_tables():
+def test_the_size_of_an_ngram_is_shown_for_large_tables():
     facts = {"domain": "d", "files": 1, "tokens": 1, "bytes": 10**6, "seconds": 1.0, "skipped": {}}
-    told = describe_build(BuildSummary(**facts, ngrams=10**5, path=Path("t")))
-    assert "100,000 n-grams, 1.0 MiB (10.0 bytes each), 1.0 s" in told
+    output = describe_build(BuildSummary(**facts, ngrams=10**5, path=Path("t")))
+    assert "100,000 n-grams, 1.0 MiB (10.0 bytes each), 1.0 s" in output
 
 
 def test_a_build_that_cannot_tell_how_it_read_says_nothing_of_it():
     facts = {"domain": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
-    told = describe_build(BuildSummary(**facts, path=Path("t")))
-    assert told.splitlines()[1:] == ["skipped: nothing", "table: t"]
+    output = describe_build(BuildSummary(**facts, path=Path("t")))
+    assert output.splitlines()[1:] == ["skipped: nothing", "table: t"]

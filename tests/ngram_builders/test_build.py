@@ -110,7 +110,7 @@ def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
     assert made.read_bytes() == expected.read_bytes()
 
 
-def test_a_build_tells_what_its_table_is_worth_alone_and_beside_others(
+def test_perplexity_is_measured_alone_and_with_other_tables(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
     for number in range(9):
@@ -119,12 +119,12 @@ def test_a_build_tells_what_its_table_is_worth_alone_and_beside_others(
     other.mkdir()
     (other / "a.py").write_text("nothing alike\n" * 9)
     beside = {"other": run(registry, other).path, "gone": tmp_path / "gone.ngt"}
-    told = run(registry, repo, beside=beside).perplexity
-    assert set(told) == {"alone", "other only", "with other"}
-    assert told["alone"] < 2 < told["other only"]
+    perplexity = run(registry, repo, beside=beside).perplexity
+    assert set(perplexity) == {"alone", "other only", "with other"}
+    assert perplexity["alone"] < 2 < perplexity["other only"]
 
 
-def test_few_tokens_tell_nothing_of_their_worth(registry: Registry, repo: Path) -> None:
+def test_no_perplexity_is_measured_on_few_tokens(registry: Registry, repo: Path) -> None:
     assert run(registry, repo).perplexity == {}
 
 
@@ -185,14 +185,14 @@ def held_by(texts: Sequence[str], least: int) -> dict[int, int]:
     ]
     counts = Counter(gram for one in grams for gram in one)
     kept = {gram for gram in counts if sum(gram in set(one) for one in grams) >= least}
-    found: Counter[int] = Counter()
+    counts_by_record: Counter[int] = Counter()
     for gram, count in counts.items():
         record = int(count_streams([np.array(gram)], orders=(len(gram),), vocab_size=257).records[0])
         if gram in kept:
-            found[record] = count
+            counts_by_record[record] = count
         elif any(gram[:-1] == other[:-1] for other in kept):
-            found[record | 0xFFFF] += count
-    return found
+            counts_by_record[record | 0xFFFF] += count
+    return counts_by_record
 
 
 @pytest.mark.parametrize("least", [2, 3])
@@ -206,8 +206,8 @@ def test_with_min_files_the_table_holds_what_so_many_distinct_texts_say(
     for name, text in zip("abcde", [*texts[:3], texts[0], texts[3]], strict=True):
         (repo / f"{name}.py").write_bytes(text.encode())
     pieces = list(Table.open(run(registry, repo, min_files=least).path).runs())
-    found = {int(record): int(n) for one in pieces for record, n in zip(one.records, one.counts, strict=True)}
-    assert found == held_by(texts, least)
+    counted = {int(record): int(n) for run in pieces for record, n in zip(run.records, run.counts, strict=True)}
+    assert counted == held_by(texts, least)
     for edit, options in (("x = 2\n", {}), ("y = 2\n", {"min_files": least}), ("x = 1\n", {"min_files": least})):
         (repo / "f.py").write_bytes(edit.encode())
         made = run(registry, repo, **options)
@@ -363,7 +363,7 @@ def test_a_fresh_build_uses_nothing_of_before(registry: Registry, repo: Path) ->
     assert again.path == first.path
 
 
-def test_a_damaged_store_costs_time_only_and_is_said(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_costs_time_only_and_is_reported(registry: Registry, repo: Path, tmp_path: Path) -> None:
     home = run(registry, repo).path.parent
     (home / CACHE_FILE).write_bytes(b"damaged " * 4000)
     (repo / "bom.py").unlink()
@@ -388,12 +388,12 @@ def test_a_build_that_was_stopped_goes_on_where_it_was(registry: Registry, repo:
     old = run(registry, repo)
     for number in range(20):
         (repo / f"{number}.py").write_text(f"number = {number}\n")
-    asked: list[str] = []
+    encoded: list[str] = []
 
     def stopping(texts: Sequence[str]) -> list[list[int]]:
-        if len(asked) == 12:
+        if len(encoded) == 12:
             raise KeyboardInterrupt
-        asked.extend(texts)
+        encoded.extend(texts)
         return encode(texts)
 
     with patch.object(tokenize, "BATCH_FILES", 1):
@@ -496,7 +496,7 @@ def test_without_room_the_old_table_serves_and_the_error_says_how_much_is_needed
     assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_a_store_that_fails_half_way_costs_time_only(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_a_cache_that_fails_half_way_costs_time_only(registry: Registry, repo: Path, tmp_path: Path) -> None:
     run(registry, repo)
     (repo / "new.py").write_text("y = 2\n")
 
@@ -550,7 +550,7 @@ def test_a_repository_without_source_is_refused_with_what_was_there(registry: Re
     assert registry.domains() == []
 
 
-def test_many_files_are_encoded_in_batches_and_progress_is_told(tmp_path: Path, registry: Registry) -> None:
+def test_many_files_are_encoded_in_batches_and_progress_is_reported(tmp_path: Path, registry: Registry) -> None:
     (tmp_path / "many").mkdir()
     for i in range(150):
         (tmp_path / "many" / f"{i}.py").write_text(f"x = {i}\n")
@@ -642,14 +642,14 @@ def test_no_default_name_takes_the_place_of_another_repository_s_or_model_s_tabl
     models = {"starter": "a1", "/m/a/tiny": "b2", "/m/b/tiny": "c3", "org/" + "x" * 60: "d4"}
     for folder in folders:
         folder.mkdir(parents=True)
-    asked = [(folder, model, mark) for folder in folders for model, mark in models.items()]
+    cases = [(folder, model, mark) for folder in folders for model, mark in models.items()]
     names = []
-    for folder, model, mark in asked:
+    for folder, model, mark in cases:
         names.append(default_name([folder], registry, model, mark))
         registry.install(names[-1], writer(5, fingerprint=mark), roots=[folder], recipe={"model": model})
-    assert len(set(names)) == len(asked)
+    assert len(set(names)) == len(cases)
     assert names[:2] == ["shop", "shop-tiny"]
-    again = [default_name([folder], registry, model, mark) for folder, model, mark in asked]
+    again = [default_name([folder], registry, model, mark) for folder, model, mark in cases]
     assert again == names, "each is brought up to date"
     registry.remove("shop")
     assert default_name([folders[0]], registry, "/m/a/tiny", "b2") == "shop-tiny"

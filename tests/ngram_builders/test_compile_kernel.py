@@ -109,8 +109,8 @@ def test_the_library_needs_no_other(hook, tmp_path) -> None:
     needs_compiler(hook, tmp_path)
     library, _ = compile_kernel.compile_kernel(Path(hook.root), tmp_path)
     try:
-        said = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True).stdout
+        sections = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True).stdout
     except FileNotFoundError:
         pytest.skip("no readelf")
-    assert "Dynamic section" in said
-    assert "NEEDED" not in said
+    assert "Dynamic section" in sections
+    assert "NEEDED" not in sections

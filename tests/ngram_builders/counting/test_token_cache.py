@@ -50,8 +50,8 @@ def test_ids_come_back_as_they_were(texts: dict[bytes, list[int]]) -> None:
 def test_more_texts_than_one_question_can_name_are_found() -> None:
     with TokenCache(None, "f") as cache:
         cache.add({digest(i): np.array([i]) for i in range(1200)}, [])
-        found = cache.load_ids([digest(i) for i in range(1200)])
-        assert [int(found[digest(i)][0]) for i in range(1200)] == list(range(1200))
+        ids = cache.load_ids([digest(i) for i in range(1200)])
+        assert [int(ids[digest(i)][0]) for i in range(1200)] == list(range(1200))
 
 
 def test_what_was_kept_is_there_for_the_next_build_with_that_tokenizer(path: Path) -> None:
@@ -146,7 +146,7 @@ def damage(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "text", "cut", "zeros in the middle", "another version"])
-def test_a_damaged_database_is_begun_anew_and_said(path: Path, kind: str) -> None:
+def test_a_damaged_database_is_replaced_and_reported(path: Path, kind: str) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({digest(i): np.arange(3000) for i in range(9)}, [])
     damage(path, kind)
@@ -171,7 +171,7 @@ def test_damage_that_shows_while_writing_does_no_harm(path: Path) -> None:
         assert digest(29) in cache.token_counts()
 
 
-def test_a_locked_database_is_done_without_and_left_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_continues_without_a_locked_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.05)
     with TokenCache(path, "f") as cache:
         cache.add({digest(1): IDS}, [])
@@ -187,7 +187,7 @@ def test_a_locked_database_is_done_without_and_left_as_it_is(path: Path, monkeyp
         assert cache.token_counts() == {digest(1): 3}
 
 
-def test_a_place_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+def test_a_build_continues_without_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with TokenCache(tmp_path / "file" / CACHE_FILE, "f") as cache:
         cache.add({digest(1): IDS}, [])

@@ -1,4 +1,4 @@
-"""Rows of a corpus are judged as files are, and what cannot be read is named."""
+"""Rows of a corpus pass the same checks as files, and what cannot be read is named."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ ROWS: list[Any] = [
 ]
 
 
-def found(path: Path, language: str | None = None) -> list[tuple[str, str | None, str | None]]:
-    return [(one.text, one.language, one.skip_reason) for one in read_documents([str(path)], language)]
+def read_all(path: Path, language: str | None = None) -> list[tuple[str, str | None, str | None]]:
+    return [
+        (document.text, document.language, document.skip_reason)
+        for document in read_documents([str(path)], language)
+    ]
 
 
 def write_rows(path: Path, rows: Sequence[Any]) -> Path:
@@ -39,8 +42,8 @@ def write_rows(path: Path, rows: Sequence[Any]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
-def test_rows_are_judged_as_files_are(tmp_path: Path, name: str) -> None:
-    assert found(write_rows(tmp_path / name, ROWS)) == [
+def test_rows_pass_the_same_checks_as_files(tmp_path: Path, name: str) -> None:
+    assert read_all(write_rows(tmp_path / name, ROWS)) == [
         ("x = 1\n", "python", None),
         ("package main\n", "go", None),
         ("no path\n", None, None),
@@ -53,7 +56,7 @@ def test_rows_are_judged_as_files_are(tmp_path: Path, name: str) -> None:
 
 
 def test_with_a_language_other_rows_do_not_count_and_rows_without_a_path_are_in_it(tmp_path: Path) -> None:
-    assert found(write_rows(tmp_path / "rows.jsonl", ROWS[:3]), "python") == [
+    assert read_all(write_rows(tmp_path / "rows.jsonl", ROWS[:3]), "python") == [
         ("x = 1\n", "python", None),
         ("", "go", "other language"),
         ("no path\n", "python", None),
@@ -62,7 +65,7 @@ def test_with_a_language_other_rows_do_not_count_and_rows_without_a_path_are_in_
 
 def test_lines_that_are_no_rows_do_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\nno json\n{"other": "b"}\n\n{"text": "c"}\n')
-    assert [text for text, _, _ in found(tmp_path / "rows.jsonl")] == ["a", "c"]
+    assert [text for text, _, _ in read_all(tmp_path / "rows.jsonl")] == ["a", "c"]
 
 
 def test_parquet_is_read_alike(tmp_path: Path) -> None:
@@ -70,20 +73,20 @@ def test_parquet_is_read_alike(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.Table.from_pylist(ROWS[:7]), tmp_path / "rows.parquet")
     write_rows(tmp_path / "rows.jsonl", ROWS[:7])
-    assert found(tmp_path / "rows.parquet") == found(tmp_path / "rows.jsonl")
+    assert read_all(tmp_path / "rows.parquet") == read_all(tmp_path / "rows.jsonl")
 
 
 def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl.gz", ROWS)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"cannot read .*rows\.jsonl\.gz"):
-        found(path)
+        read_all(path)
 
 
 def test_a_source_is_one_document(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    assert found(tmp_path / "a.py") == [("x = 1\n", "python", None)]
-    assert found(tmp_path / "gone.py") == [("", "python", "unreadable")]
+    assert read_all(tmp_path / "a.py") == [("x = 1\n", "python", None)]
+    assert read_all(tmp_path / "gone.py") == [("", "python", "unreadable")]
     assert not is_corpus("a.json") and is_corpus("b.jsonl.zst")
 
 
@@ -93,5 +96,5 @@ def test_equal_texts_have_equal_digests_wherever_they_are(tmp_path: Path) -> Non
         (tmp_path / f"{number}.py").write_bytes(data)
     write_rows(tmp_path / "rows.jsonl", [{"text": "x = 1\n"}])
     paths = [*(tmp_path / f"{number}.py" for number in range(3)), tmp_path / "rows.jsonl"]
-    same, other, marked, row = (one.digest for one in read_documents(map(str, paths), None))
+    same, other, marked, row = (document.digest for document in read_documents(map(str, paths), None))
     assert same == other == row == marked != text_digest(b"x = 2\n")

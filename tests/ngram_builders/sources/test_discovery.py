@@ -26,22 +26,24 @@ def plant(root: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def sources(root: Path) -> list[str]:
-    return [name for name, fault in verdicts(root).items() if fault is None]
+    return [name for name, skipped_for in reasons(root).items() if skipped_for is None]
 
 
 def skipped(root: Path) -> dict[str, list[str]]:
-    faults: dict[str, list[str]] = {}
-    for name, fault in verdicts(root).items():
-        if fault is not None:
-            faults.setdefault(fault, []).append(name)
-    return {fault: sorted(names) for fault, names in faults.items()}
+    skipped_files: dict[str, list[str]] = {}
+    for name, skipped_for in reasons(root).items():
+        if skipped_for is not None:
+            skipped_files.setdefault(skipped_for, []).append(name)
+    return {skipped_for: sorted(names) for skipped_for, names in skipped_files.items()}
 
 
-def verdicts(root: Path) -> dict[str, str | None]:
-    """The survey by name, then every file that it found by content."""
-    found = survey(root)
-    judged = {one.path: read_source_text(one.path)[1] for one in found.files} | found.skipped
-    return {Path(path).relative_to(root.resolve()).as_posix(): fault for path, fault in judged.items()}
+def reasons(root: Path) -> dict[str, str | None]:
+    """The reason for which each file is skipped, by name first, then by content; None if it counts."""
+    surveyed = survey(root)
+    by_path = {file.path: read_source_text(file.path)[1] for file in surveyed.files} | surveyed.skipped
+    return {
+        Path(path).relative_to(root.resolve()).as_posix(): skipped_for for path, skipped_for in by_path.items()
+    }
 
 
 def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "fault"),
+    ("name", "content", "skipped_for"),
     [
         (".env", "KEY=1", "secret"),
         (".env.local.py", CODE, "secret"),
@@ -77,12 +79,12 @@ def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
         ("data.json", "{}", "not source code"),
     ],
 )
-def test_each_kind_is_left_out_under_its_reason(
-    tmp_path: Path, name: str, content: str | bytes, fault: str
+def test_each_kind_is_skipped_for_its_reason(
+    tmp_path: Path, name: str, content: str | bytes, skipped_for: str
 ) -> None:
     plant(tmp_path, {name: content, "kept.py": CODE})
-    assert skipped(tmp_path) == {fault: [name]}
-    assert skip_reason(tmp_path / name, tmp_path) == fault
+    assert skipped(tmp_path) == {skipped_for: [name]}
+    assert skip_reason(tmp_path / name, tmp_path) == skipped_for
     assert skip_reason(tmp_path / "kept.py", tmp_path) is None
 
 
@@ -123,9 +125,9 @@ def test_a_file_about_generated_files_is_not_one() -> None:
 )
 def test_foreign_folders_are_skipped_as_one_entry(tmp_path: Path, folder: str) -> None:
     plant(tmp_path, {f"{folder}/a.py": CODE, f"{folder}/deep/b.py": CODE, "kept.py": CODE})
-    fault = "version control, dependency or build folder"
-    assert skipped(tmp_path) == {fault: [folder]}
-    assert skip_reason(tmp_path / folder / "deep" / "b.py", tmp_path) == fault
+    skipped_for = "version control, dependency or build folder"
+    assert skipped(tmp_path) == {skipped_for: [folder]}
+    assert skip_reason(tmp_path / folder / "deep" / "b.py", tmp_path) == skipped_for
 
 
 def test_a_virtual_environment_is_known_under_any_name(tmp_path: Path) -> None:
@@ -240,17 +242,17 @@ def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path: Path, monkeypatch
 def test_roots_in_any_order_and_overlap_give_each_file_once(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
     roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]
-    found = survey(*roots)
-    assert found == survey(*reversed(roots))
-    assert [path.name for path in found.paths] == ["a.py", "b.py", "c.py"]
-    assert found.count_skipped() == {"version control, dependency or build folder": 1}
+    surveyed = survey(*roots)
+    assert surveyed == survey(*reversed(roots))
+    assert [path.name for path in surveyed.paths] == ["a.py", "b.py", "c.py"]
+    assert surveyed.count_skipped() == {"version control, dependency or build folder": 1}
 
 
 def test_one_language_takes_its_kin_along(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
-    found = survey(tmp_path, language="typescript")
-    assert [path.name for path in found.paths] == ["a.ts", "b.js"]
-    assert found.count_skipped() == {"other language": 1, "not source code": 1}
+    surveyed = survey(tmp_path, language="typescript")
+    assert [path.name for path in surveyed.paths] == ["a.ts", "b.js"]
+    assert surveyed.count_skipped() == {"other language": 1, "not source code": 1}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
@@ -279,7 +281,7 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
         survey(tmp_path / "missing")
 
 
-def test_a_verdict_needs_a_file_of_the_repository(tmp_path: Path) -> None:
+def test_only_files_of_the_repository_can_be_explained(tmp_path: Path) -> None:
     plant(tmp_path, {"repo/a.py": CODE, "b.py": CODE})
     with pytest.raises(UserError, match="name a file of that repository"):
         skip_reason(tmp_path / "b.py", tmp_path / "repo")

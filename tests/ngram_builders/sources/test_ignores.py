@@ -29,7 +29,7 @@ RULE = st.builds(
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @settings(max_examples=60, deadline=None)
 @given(outer=st.lists(RULE, max_size=5), inner=st.lists(RULE, max_size=3))
-def test_any_rules_leave_what_git_leaves(
+def test_any_rules_skip_what_git_ignores(
     outer: list[str], inner: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("repo")
@@ -68,7 +68,7 @@ def test_a_repository_inside_has_its_own_rules_and_shares_those_of_spd(tmp_path:
     assert sources(tmp_path / "inner") == ["inner/a_old.py".removeprefix("inner/"), "b_draft.py"]
 
 
-def test_the_rule_that_leaves_a_file_out_is_named(tmp_path: Path) -> None:
+def test_the_rule_that_skips_a_file_is_named(tmp_path: Path) -> None:
     plant(tmp_path, {".gitignore": "# logs\n\n*.py\n!b.py\nold/\n", "a.py": CODE, "b.py": CODE, "old/c.py": CODE})
     top = tmp_path.resolve()
     assert explain_skipped(tmp_path / "a.py", tmp_path) == (
@@ -156,5 +156,5 @@ def test_an_ignore_file_that_is_no_file_is_not_waited_for(tmp_path: Path) -> Non
 
 def test_of_an_endless_ignore_file_the_beginning_is_read(tmp_path: Path) -> None:
     plant(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
-    os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no room on the disk
+    os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no space on the disk
     assert sources(tmp_path) == ["a.py"]

@@ -1,4 +1,4 @@
-"""Lines with secrets are found and taken; lines of code stay; hostile text costs no more than other text."""
+"""Lines with secrets are masked; lines of code stay; hostile text costs no more than other text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that hold keys and passwords are known by name and place; only a person's own list adds or takes back."""
+"""Files that hold keys and passwords are known by name and place; only a user's own list adds or allows some."""
 
 from __future__ import annotations
 

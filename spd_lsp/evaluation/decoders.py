@@ -12,7 +12,7 @@ from dataclasses import replace
 from spd_lsp.decoding import decoders
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.evaluation.beam_search import Check, beam, branches
-from spd_lsp.evaluation.sampling import nucleus, nucleus_superposed
+from spd_lsp.evaluation.sampling import nucleus
 from spd_lsp.settings import Settings
 
 
@@ -27,5 +27,4 @@ DECODERS: dict[str, decoders.Decoder] = {
     "nucleus": nucleus,
     "beam": beam,
     "branches": branches,
-    "nucleus-superposed": nucleus_superposed,
 }

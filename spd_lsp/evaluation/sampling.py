@@ -1,4 +1,4 @@
-"""Nucleus sampling, k samples as rows of a batch, and samples finished by superposed decoding.
+"""Nucleus sampling: k samples as rows of a batch.
 
 The prompt is the seed: the same input gives the same drafts, and samples of different prompts are independent.
 
@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
 from spd_lsp.decoding.hypotheses import Draft, rank_drafts
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import EMPTY, Check, DraftBatch, extend, longest
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
-
-_SAMPLED_TOKENS = 3  # of nucleus x superposed, before superposed decoding begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +41,6 @@ def nucleus(
     """k samples, ranked by p_f; equal ones count once."""
     samples, batch = sample(model, start, settings, check, options)
     return DecodingResult(_distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
-
-
-def nucleus_superposed(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
-    """k samples of a few tokens, each finished with k superposed drafts; the best k of all (section 4.5)."""
-    beginning = replace(settings, max_tokens=min(_SAMPLED_TOKENS, settings.max_tokens))
-    rest = replace(settings, max_tokens=max(1, settings.max_tokens - _SAMPLED_TOKENS))
-    samples, batch = sample(model, start, beginning, check)
-    drafts: list[Draft] = []
-    passes, rows = batch.passes, batch.rows
-    for sampled in samples:
-        if start.stop(sampled.ids) or len(sampled.ids) == settings.max_tokens:
-            drafts.append(sampled)
-            continue
-        ends = superpose(model, start.continued_by(sampled.ids), rest, check)
-        passes, rows = passes + ends.passes, rows + ends.rows + len(sampled.ids)
-        drafts += [Draft((*sampled.ids, *end.ids), sampled.score + end.score) for end in ends.best]
-    return DecodingResult(_distinct(drafts, start, settings), passes, longest(drafts), rows=rows)
 
 
 def sample(

@@ -69,5 +69,4 @@ def test_passes_and_positions_of_each():
         "nucleus": (6, 15),
         "beam": (6, 15),
         "branches": (6, 15),
-        "nucleus-superposed": (3 + 3 * 3, 2 * 3 + 3 * (3 + 2)),
     }

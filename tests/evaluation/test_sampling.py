@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.evaluation.sampling import NucleusOptions, draw, nucleus, nucleus_superposed
+from spd_lsp.evaluation.sampling import NucleusOptions, draw, nucleus
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
@@ -62,14 +62,6 @@ def test_finished_samples_leave_the_batch():
     chosen = Settings(drafts=8, max_tokens=8, temperature=5.0)
     found = nucleus(model, DecodingRequest(PROMPT, at_three), chosen, nothing)
     assert found.rows == model.rows < 8 * (found.passes - 1)
-
-
-def test_nucleus_superposed_finishes_each_sample_as_superpose_would():
-    chosen = Settings(drafts=1, max_tokens=8)
-    (draft,) = nucleus_superposed(TinyModel(2), DecodingRequest(PROMPT, never), chosen, nothing).best
-    start = DecodingRequest(PROMPT, never).after(draft.ids[:3])
-    rest = superpose(TinyModel(2), start, Settings(drafts=1, max_tokens=5))
-    assert draft.ids[3:] == rest.best[0].ids
 
 
 def test_draw_keeps_to_the_fewest_that_hold_the_mass():

@@ -151,5 +151,5 @@ def test_every_kind_is_a_decoder(model, tokens):
     request = runner.request("def f(a, b):\n    return ", 26, "python")
     for kind in ARM_KINDS:
         reply = runner.complete(parse_arm(f"{kind}@none"), request, None)
-        assert reply.tokens <= 4 or kind == "nucleus-superposed"
+        assert reply.tokens <= 4
         assert len(reply.drafts) <= {"greedy": 1, "oracle": 20}.get(kind, 3)

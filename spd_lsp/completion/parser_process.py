@@ -1,7 +1,7 @@
-"""The process that reads syntax: questions come in on standard input, answers go out on standard output.
+"""The parser process: requests come in on standard input, replies go out on standard output.
 
-A grammar's own code can be led to run for hours, to take all memory or to overflow its stack. Here that costs this
-process, which the system ends at its limits, and no completion: `parsing` starts another one. Knows no model.
+Crafted text can make a grammar's C code run for hours, exhaust memory or overflow the stack. That ends this
+process at limits that the system enforces, and costs no completion: `parsing` starts another one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Syntax, asked of another process: a text that its parser cannot bear is taken as plain lines, and harms nothing.
+"""A pool of parser processes: a text that a grammar cannot handle counts as plain lines, and harms nothing.
 
-In: lines or a text, in a language. Out: parts, or whether a body begins. Knows no cursor, no tokens and no editor.
+In: lines or a text, in a language. Out: outline parts, or whether a body begins. Knows no cursors, tokens,
+editors.
 """
 
 from __future__ import annotations
@@ -18,63 +19,63 @@ from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parser_process import SECONDS, receive, send
 from spd_lsp.completion.syntax_outline import Part, Role, line_parts
 
-_IDLE = 2  # processes that wait for questions; more run while more are asked at once
-_START = 200  # characters that tell one document from another
-_REMEMBERED = 100  # documents
-FIRST_COOLDOWN, MAX_COOLDOWN = 16, 4096  # questions about a document that are not asked after one was too hard
+_MAX_IDLE = 2  # processes kept between requests; more run while more requests do
+_DOCUMENT_KEY_LENGTH = 200  # characters at the start that identify a document
+_MAX_COOLDOWNS = 100  # documents
+FIRST_COOLDOWN, MAX_COOLDOWN = 16, 4096  # requests for a document that are skipped after a failed one
 
 
 class ParseFailed(Exception):
-    """The text is too hard for the parser."""
+    """The parser failed on a text, or reached its limits."""
 
 
 class ParserPool:
-    """Processes that read syntax. Several threads may ask at once, and none waits for another's answer."""
+    """Processes that parse. Threads may use them at once; none waits for another's reply."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        """seconds: of processor time for one question."""
+        """`seconds` of CPU time limit each request."""
         self.command = python("spd_lsp.completion.parser_process", str(seconds))
         self.lock = threading.Lock()
         self.idle: list[subprocess.Popen[bytes]] = []
         self.owner = os.getpid()
-        self.rests: OrderedDict[tuple[str, str], tuple[int, int]] = (
+        self.cooldowns: OrderedDict[tuple[str, str], tuple[int, int]] = (
             OrderedDict()
-        )  # the last one, what is left of it
+        )  # length, and how much is left
 
-    def ask(self, kind: str, language: str, text: str, *question: object) -> Any:
-        """The answer of a process; `ParseFailed` where it has none, and for a while after that."""
-        document = language, text[:_START]
-        if self.rests_now(document):
+    def request(self, kind: str, language: str, text: str, *question: object) -> Any:
+        """Return a process's reply. Raise `ParseFailed` if it has none, and for some requests after that."""
+        document = language, text[:_DOCUMENT_KEY_LENGTH]
+        if self.is_cooling_down(document):
             raise ParseFailed
         try:
-            answer = self.answer([kind, language, *question])
+            answer = self.exchange([kind, language, *question])
         except (EOFError, OSError):
             answer = []
         if not answer:
-            self.let_rest(document)
+            self.start_cooldown(document)
             raise ParseFailed
         return answer[0]
 
-    def answer(self, question: Sequence[object]) -> Any:
-        """What a process says; EOFError where it came to its limits, OSError where none can be started."""
-        process = self.take()
+    def exchange(self, question: Sequence[object]) -> Any:
+        """Send a request and return the reply; EOFError if a limit ended the process, OSError if none starts."""
+        process = self.acquire()
         try:
             send(process.stdin, question)
             answer = receive(process.stdout)
         except BaseException:
-            end(process)  # a late answer would be taken for that of the next question
+            end(process)  # a late reply would pass for that of the next request
             raise
-        self.give_back(process)
+        self.release(process)
         return answer
 
     def start(self) -> None:
-        """Have a process at hand when the first question comes."""
-        self.give_back(self.take())
+        """Start a process ahead of the first request."""
+        self.release(self.acquire())
 
-    def take(self) -> subprocess.Popen[bytes]:
-        """A process that waits for a question."""
+    def acquire(self) -> subprocess.Popen[bytes]:
+        """Return an idle process, or a new one."""
         with self.lock:
-            if self.owner != os.getpid():  # those of the process that forked this one
+            if self.owner != os.getpid():  # after a fork they are the parent's
                 self.idle, self.owner = [], os.getpid()
             while self.idle:
                 if (process := self.idle.pop()).poll() is None:
@@ -89,32 +90,32 @@ class ParserPool:
             bufsize=-1,
         )
 
-    def give_back(self, process: subprocess.Popen[bytes]) -> None:
-        """Keep a process for the next question, if there are not enough."""
+    def release(self, process: subprocess.Popen[bytes]) -> None:
+        """Keep a process for the next request, unless there are enough."""
         with self.lock:
-            if len(self.idle) < _IDLE:
+            if len(self.idle) < _MAX_IDLE:
                 self.idle.append(process)
                 return
         end(process)
 
-    def rests_now(self, document: tuple[str, str]) -> bool:
-        """Whether to ask nothing about a document; each such question shortens its rest."""
+    def is_cooling_down(self, document: tuple[str, str]) -> bool:
+        """Whether to skip a request for a document; each one shortens its cooldown."""
         with self.lock:
-            rest, left = self.rests.get(document, (0, 0))
+            rest, left = self.cooldowns.get(document, (0, 0))
             if left:
-                self.rests[document] = rest, left - 1
+                self.cooldowns[document] = rest, left - 1
             return left > 0
 
-    def let_rest(self, document: tuple[str, str]) -> None:
-        """Ask nothing about a document for a while, and twice as long when it happens again."""
+    def start_cooldown(self, document: tuple[str, str]) -> None:
+        """Skip the next requests for a document, twice as many each time it fails."""
         with self.lock:
-            rest = min(MAX_COOLDOWN, 2 * self.rests.pop(document, (FIRST_COOLDOWN // 2, 0))[0])
-            self.rests[document] = rest, rest
-            if len(self.rests) > _REMEMBERED:
-                self.rests.popitem(last=False)
+            rest = min(MAX_COOLDOWN, 2 * self.cooldowns.pop(document, (FIRST_COOLDOWN // 2, 0))[0])
+            self.cooldowns[document] = rest, rest
+            if len(self.cooldowns) > _MAX_COOLDOWNS:
+                self.cooldowns.popitem(last=False)
 
     def close(self) -> None:
-        """End the processes that wait."""
+        """End the idle processes."""
         with self.lock:
             idle, self.idle = (self.idle if self.owner == os.getpid() else []), []
         for process in idle:
@@ -122,13 +123,13 @@ class ParserPool:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and forget what was on its way to it."""
+    """Kill a process and close its pipes."""
     process.kill()
     for pipe in (process.stdout, process.stdin):
         try:
             if pipe is not None:
                 pipe.close()
-        except OSError:  # what could not be sent
+        except OSError:  # unsent data
             pass
     process.wait()
 
@@ -139,21 +140,23 @@ atexit.register(PARSER_POOL.close)
 
 
 def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
-    """As `outline.outline`; as plain lines where the text is too hard."""
+    """Return `syntax_outline.build_outline` of the text, or one part per line if the parser fails."""
     lines, gap = [*above, *below], len(above)
     try:
         if language is None:
             raise ParseFailed
-        found = PARSER_POOL.ask("outline", _NAMES[id(language)], "".join(lines[:_START]), lines, gap)
+        found = PARSER_POOL.request(
+            "outline", _NAMES[id(language)], "".join(lines[:_DOCUMENT_KEY_LENGTH]), lines, gap
+        )
     except ParseFailed:
         return list(line_parts(range(len(lines)), gap))
     return [Part(Role(role), distance, tuple(rows)) for role, distance, rows in found]
 
 
 def request_begins_body(language: Language, text: str, indent: str) -> bool | None:
-    """As `bodies.begins_body`; None where the text is too hard."""
+    """Return `bodies.begins_body` of the text, or None if the parser fails."""
     try:
-        verdict: bool | None = PARSER_POOL.ask("body", _NAMES[id(language)], text, text, indent)
+        verdict: bool | None = PARSER_POOL.request("body", _NAMES[id(language)], text, text, indent)
     except ParseFailed:
         return None
     return verdict

@@ -1,7 +1,7 @@
-"""Domains that fell far behind their files are built again beside the server, one at a time and out of its way.
+"""Outdated n-gram domains are rebuilt in background processes of low priority, one at a time.
 
-In: domains that are outgrown, and the command that builds one. Out: processes; a server notices the new table by
-itself. Each table is given up for a new one at most once, so that what fails is not tried again and again.
+In: outdated domains, and the command that rebuilds one. A server notices the new table by itself. Each table is
+rebuilt at most once, so that a build that fails is not repeated.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _LEAST_PRIORITY = 19
 
 
 class Rebuilder:
-    """At most one build at a time, which ends when this object does."""
+    """Runs at most one build, which is stopped with this object."""
 
     def __init__(self, command: Callable[[Domain], Sequence[str]]) -> None:
         self.command = command
-        self.tried: dict[str, Path] = {}  # domain -> the table that was to be replaced
+        self.tried: dict[str, Path] = {}  # domain -> the table to be replaced
         self.running: tuple[Domain, subprocess.Popen[bytes]] | None = None
         self.problems: list[str] = []
 
-    def tend(self, outgrown: Iterable[Domain]) -> None:
-        """See whether the last build ended, and start the next one. Never waits."""
+    def update(self, outgrown: Iterable[Domain]) -> None:
+        """Check on the running build, and start the next one. Never blocks."""
         if self.running is not None:
             domain, process = self.running
             if process.poll() is None:
@@ -44,7 +44,7 @@ class Rebuilder:
             self.start(chosen)
 
     def start(self, domain: Domain) -> None:
-        """Build a domain in a process that gives way to others and works where no repository is."""
+        """Rebuild a domain in a low-priority process, in a folder that is no repository."""
         nothing = subprocess.DEVNULL
         below_normal = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)  # Windows
         try:
@@ -67,12 +67,12 @@ class Rebuilder:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a build; run again, it goes on from there."""
+    """Stop a build; the next one resumes it."""
     if process.poll() is None:
         process.terminate()
         process.wait()
 
 
 def outdated_message(domain: Domain) -> str:
-    """What to tell a person whose domain is not built again."""
-    return f"n-gram domain {domain.name} is far behind its files; run: spd-lsp ngrams rebuild {domain.name}"
+    """Return the message for a domain that was not rebuilt."""
+    return f"n-gram domain {domain.name} is outdated; run: spd-lsp ngrams rebuild {domain.name}"

@@ -1,7 +1,6 @@
-"""What an editor's documents say, handed from the event loop to the worker thread without a lock.
+"""Changes of open documents, passed from the event loop to the worker thread without a lock.
 
-In: open documents as they are at a request. Out: those that changed since the worker last asked. Knows neither LSP
-nor n-grams.
+In: all open documents. Out: those that changed since the worker last drained them. Knows neither LSP nor n-grams.
 """
 
 from __future__ import annotations
@@ -17,58 +16,56 @@ from ngram_builders.sources.filters import normalize_line_ends
 class OpenDocument:
     """An open document at one moment."""
 
-    name: str  # what tells it from others, such as its URI
+    name: str  # identifies the document, such as its URI
     path: Path | None
     language: str | None
     text: str
 
     @property
     def plain(self) -> OpenDocument:
-        """The same with "\\n" for every line end, which is all that tokens know."""
+        """The document with "\\n" for every line end, as tokenizers see it."""
         return replace(self, text=normalize_line_ends(self.text)) if "\r" in self.text else self
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """What became of a document: what it says now, or None once it is closed; and whether its file was written."""
+    """The new state of a document, None once it is closed, and whether it was saved."""
 
     document: OpenDocument | None
     saved: bool
 
 
 class DocumentChanges:
-    """One entry a document: the newest. Filled on the event loop, emptied in the worker."""
+    """The newest change of each document. Filled on the event loop, drained in the worker thread."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, OpenDocument] = {}
-        self.waiting: dict[
-            str, DocumentChange
-        ] = {}  # put in and taken out whole: both are one step of the interpreter
+        self.known: dict[str, OpenDocument] = {}
+        self.pending: dict[str, DocumentChange] = {}  # each put and pop is atomic
 
     def update(self, documents: Iterable[OpenDocument]) -> None:
-        """Note which of the open documents changed, were opened or closed since the last look."""
+        """Record which documents changed, were opened or closed since the last update."""
         now = {document.name: document for document in documents}
-        for name in self.seen.keys() - now.keys():
-            self.waiting[name] = DocumentChange(None, self.was_saved(name))
+        for name in self.known.keys() - now.keys():
+            self.pending[name] = DocumentChange(None, self.is_save_pending(name))
         for name, document in now.items():
-            if (before := self.seen.get(name)) is None or before.text is not document.text:
-                self.waiting[name] = DocumentChange(document, self.was_saved(name))
-        self.seen = now
+            if (before := self.known.get(name)) is None or before.text is not document.text:
+                self.pending[name] = DocumentChange(document, self.is_save_pending(name))
+        self.known = now
 
     def mark_saved(self, name: str) -> None:
-        """Note that a document was written to its file."""
-        if (document := self.seen.get(name)) is not None:
-            self.waiting[name] = DocumentChange(document, True)
+        """Record that a document was saved."""
+        if (document := self.known.get(name)) is not None:
+            self.pending[name] = DocumentChange(document, True)
 
-    def was_saved(self, name: str) -> bool:
-        """Whether a saving waits to be heard of."""
-        news = self.waiting.get(name)
+    def is_save_pending(self, name: str) -> bool:
+        """Whether a save of the document is still to be drained."""
+        news = self.pending.get(name)
         return news is not None and news.saved
 
     def reset(self) -> None:
-        """Say everything again: who listened is gone."""
-        self.seen = {}
+        """Report all documents again at the next update: the index is a new one."""
+        self.known = {}
 
     def drain(self) -> dict[str, DocumentChange]:
-        """What is new, each document once."""
-        return {name: self.waiting.pop(name) for name in list(self.waiting)}
+        """Return and clear the changes, by document name."""
+        return {name: self.pending.pop(name) for name in list(self.pending)}

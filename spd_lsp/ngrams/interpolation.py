@@ -241,7 +241,7 @@ class Domains:
         more, outgrown = self.live.run_idle_work(seconds), self.live.outgrown()
         problems = [outdated_message(domain) for domain in outgrown]
         if self.rebuilder is not None:
-            self.rebuilder.tend(outgrown)
+            self.rebuilder.update(outgrown)
             problems = self.rebuilder.problems
         for problem in problems:
             self.tell(problem)

@@ -73,7 +73,7 @@ def test_no_nest_stops_a_grammar_or_takes_longer_than_the_limit(name: str) -> No
     for nest in NESTS:
         text = ("<?php " if name == "php" else "") + nest * DEEP
         with suppress(ParseFailed):
-            parsers.ask("outline", name, nest, [text[:200_000] + "\n"], 1)
+            parsers.request("outline", name, nest, [text[:200_000] + "\n"], 1)
     parsers.close()
     assert spent() - before < len(NESTS) * (LITTLE + 0.8)
 
@@ -93,12 +93,12 @@ def test_what_no_parser_can_bear_is_plain_lines_and_costs_nothing_more_while_typ
 def test_a_document_that_was_too_hard_is_tried_again_later() -> None:
     parsers = ParserPool()
     with pytest.raises(ParseFailed):
-        parsers.ask("no such question", "python", "x = 1")
+        parsers.request("no such question", "python", "x = 1")
     for _ in range(FIRST_COOLDOWN):
         with pytest.raises(ParseFailed):
-            parsers.ask("body", "python", "x = 1", "def f():\n", "    ")
-    assert parsers.ask("body", "python", "x = 1", "def f():\n", "    ") is True
-    assert parsers.ask("body", "python", "y = 1", "def f():\n", "    ") is True
+            parsers.request("body", "python", "x = 1", "def f():\n", "    ")
+    assert parsers.request("body", "python", "x = 1", "def f():\n", "    ") is True
+    assert parsers.request("body", "python", "y = 1", "def f():\n", "    ") is True
     parsers.close()
 
 

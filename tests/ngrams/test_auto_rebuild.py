@@ -34,11 +34,11 @@ def test_a_build_runs_beside_and_the_next_one_after_it(tmp_path: Path):
     code = f"import sys; open({str(tmp_path / 'built')!r}, 'a').write(sys.argv[1] + chr(10))"
     rebuilder = Rebuilder(python(code))
     outgrown = [domain("first"), domain("second")]
-    rebuilder.tend(outgrown)
+    rebuilder.update(outgrown)
     finish(rebuilder)
-    rebuilder.tend(outgrown)
+    rebuilder.update(outgrown)
     finish(rebuilder)
-    rebuilder.tend(outgrown)
+    rebuilder.update(outgrown)
     assert rebuilder.running is None
     assert (tmp_path / "built").read_text().split() == ["first", "second"]
     assert rebuilder.problems == []
@@ -46,20 +46,20 @@ def test_a_build_runs_beside_and_the_next_one_after_it(tmp_path: Path):
 
 def test_one_that_failed_is_named_and_left_until_it_has_another_table():
     rebuilder = Rebuilder(python("raise SystemExit(1)"))
-    rebuilder.tend([domain()])
+    rebuilder.update([domain()])
     finish(rebuilder)
     for _ in range(3):
-        rebuilder.tend([domain()])
+        rebuilder.update([domain()])
         assert rebuilder.running is None
-    assert rebuilder.problems == ["n-gram domain mine is far behind its files; run: spd-lsp ngrams rebuild mine"]
-    rebuilder.tend([domain(table="two")])
+    assert rebuilder.problems == ["n-gram domain mine is outdated; run: spd-lsp ngrams rebuild mine"]
+    rebuilder.update([domain(table="two")])
     assert rebuilder.running is not None
     finish(rebuilder)
 
 
 def test_a_command_that_cannot_be_started_is_a_problem_and_no_error():
     rebuilder = Rebuilder(lambda domain: ["/nowhere/at/all"])
-    rebuilder.tend([domain()])
+    rebuilder.update([domain()])
     assert rebuilder.running is None
     assert len(rebuilder.problems) == 1
 
@@ -67,8 +67,8 @@ def test_a_command_that_cannot_be_started_is_a_problem_and_no_error():
 def test_tending_does_not_wait_and_a_build_ends_with_its_server():
     rebuilder = Rebuilder(python(SLEEPS))
     started = time.monotonic()
-    rebuilder.tend([domain()])
-    rebuilder.tend([domain(), domain("other")])
+    rebuilder.update([domain()])
+    rebuilder.update([domain(), domain("other")])
     assert time.monotonic() - started < PATIENCE
     assert rebuilder.running is not None
     process = rebuilder.running[1]
@@ -81,7 +81,7 @@ def test_tending_does_not_wait_and_a_build_ends_with_its_server():
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_build_gives_way_to_everything_else():
     rebuilder = Rebuilder(python(SLEEPS))
-    rebuilder.tend([domain()])
+    rebuilder.update([domain()])
     assert rebuilder.running is not None
     numbers = Path(f"/proc/{rebuilder.running[1].pid}/stat").read_text().rpartition(")")[2].split()
     assert int(numbers[16]) == 19

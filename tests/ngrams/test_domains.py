@@ -217,7 +217,7 @@ def test_a_domain_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
     domains = living(registry)
     outgrow(domains, root, monkeypatch)
     settle(domains)
-    assert domains.problems == ["n-gram domain mine is far behind its files; run: spd-lsp ngrams rebuild mine"]
+    assert domains.problems == ["n-gram domain mine is outdated; run: spd-lsp ngrams rebuild mine"]
 
 
 def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_anew(

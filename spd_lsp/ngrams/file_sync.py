@@ -1,7 +1,7 @@
-"""One n-gram domain kept up to date with the files it was built from: what changed on disk since is counted too.
+"""Keeps one n-gram domain up to date with its files: what changed on disk since the build is counted too.
 
-In: what the domain's table contains, file by file, and the disk. Out: a ledger whose overlay has the difference.
-Nothing is written: after a restart the disk says the same again. Knows nothing of editors.
+In: the contents of the domain's table, file by file, and the disk. Out: a ledger whose overlay holds the
+difference. Nothing is written: after a restart the files are scanned again. Knows nothing of editors.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
-SHARE = 0.5  # of an overlay's room, what files that changed on disk may take; the rest is for open ones
-_LOOKS = 64  # files looked at between two pauses of a scan
-_DRIFT = 0.2  # of a table's n-grams: with more in its overlay a domain is better built again
-LEAST_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
+MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
+_FILES_PER_STEP = 64  # files checked between two pauses of a scan
+_DRIFT = 0.2  # n-grams in the overlay, as a share of the table's, from which a rebuild is due
+MIN_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
 
 
 class TableContents(Protocol):
@@ -46,12 +46,12 @@ class TableContents(Protocol):
 
 
 def text_digest(text: bytes) -> bytes:
-    """What stands for a text."""
+    """Return the digest that identifies a text."""
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _state_of(path: str) -> State | None:
-    """What tells one state of a file from another; None if there is no file."""
+    """Return size and modification time of a file, or None if there is none."""
     try:
         status = os.lstat(path)
     except (OSError, ValueError):
@@ -60,13 +60,13 @@ def _state_of(path: str) -> State | None:
 
 
 class DomainSync:
-    """A domain, and what its files say now."""
+    """A domain and the current state of its files."""
 
     def __init__(
         self,
         domain: Domain,
         contents: TableContents,
-        retokeniser: IncrementalTokenizer,
+        tokenizer: IncrementalTokenizer,
         *,
         end_of_text: int,
         vocab_size: int,
@@ -74,7 +74,7 @@ class DomainSync:
     ) -> None:
         self.domain = domain
         self.contents = contents
-        self.retokeniser = retokeniser
+        self.tokenizer = tokenizer
         self.end_of_text = end_of_text
         self.is_open = is_open
         files = contents.files
@@ -82,30 +82,30 @@ class DomainSync:
         held: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
         self.ledger = Ledger(Overlay(vocab_size=vocab_size, orders=domain.orders), held, self.read)
         self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
-        self.judged: dict[str, bool] = {}
+        self.inclusion: dict[str, bool] = {}
         language = domain.recipe.get("language")
         self.wanted = related_languages(str(language)) if language else None
 
     def read(self, key: Hashable) -> tuple[Ints, ...] | None:
-        """The streams of a text that the table contains."""
+        """Return the token streams of a text that the table contains."""
         ids = self.contents.ids(key) if isinstance(key, bytes) else None
         return None if ids is None else (stream(ids, self.end_of_text),)
 
     @property
-    def outgrown(self) -> bool:
-        """Whether it is time to build the domain again."""
+    def is_outdated(self) -> bool:
+        """Whether the domain should be rebuilt."""
         overlay = self.ledger.overlay
-        return self.contents.is_old or overlay.full or overlay.size > max(LEAST_DRIFT, _DRIFT * self.domain.ngrams)
+        return self.contents.is_old or overlay.full or overlay.size > max(MIN_DRIFT, _DRIFT * self.domain.ngrams)
 
-    def owns(self, path: str) -> bool:
+    def includes(self, path: str) -> bool:
         """Whether a build of the domain would count this file; asked of the disk once."""
         if path in self.states:
             return True
-        if path not in self.judged:
-            self.judged[path] = self.judge(Path(path))
-        return self.judged[path]
+        if path not in self.inclusion:
+            self.inclusion[path] = self._would_include(Path(path))
+        return self.inclusion[path]
 
-    def judge(self, path: Path) -> bool:
+    def _would_include(self, path: Path) -> bool:
         """Whether a file that the table does not contain is one of its sources, or will be once it has text."""
         try:
             return language_of(path) in (self.wanted or {language_of(path)}) and any(
@@ -116,16 +116,16 @@ class DomainSync:
 
     def scan(self) -> Iterator[None]:
         """Count what changed on disk, in small steps with a pause between them; nothing more once it is full."""
-        self.judged.clear()
+        self.inclusion.clear()
         missing, unread = dict.fromkeys(self.states), []
         for root in self.domain.roots:
             for number, (path, verdict) in enumerate(walk_sources(str(root), self.wanted)):
-                if number % _LOOKS == 0:
+                if number % _FILES_PER_STEP == 0:
                     yield
                 if isinstance(verdict, SourceFile):
                     missing.pop(path, None)
                     if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
-                        yield from self.look(path)
+                        yield from self.sync_file(path)
                         yield
                 elif verdict == UNREADABLE:
                     unread.append(path)
@@ -133,9 +133,9 @@ class DomainSync:
                     return
         for path in missing:
             if not path.startswith(tuple(unread)) and not self.is_open(path):
-                self.settle(path, None, None)
+                self._apply(path, None, None)
 
-    def look(self, path: str) -> Iterator[None]:
+    def sync_file(self, path: str) -> Iterator[None]:
         """Count what a file says now, with pauses while a long one is read; an open one is left to its buffer."""
         if self.is_open(path):
             return
@@ -147,7 +147,7 @@ class DomainSync:
         except OSError:
             return
         if not self.is_open(path):
-            self.settle(path, state, document)
+            self._apply(path, state, document)
 
     def document(self, path: str) -> Generator[None, None, CountedText | None]:
         """A file's text as ids; None if it is no source."""
@@ -161,13 +161,13 @@ class DomainSync:
         key = text_digest(text.encode())
         known = self.ledger.streams(key)
         if known is None:
-            encoded = yield from self.retokeniser.gradually(text)
+            encoded = yield from self.tokenizer.encode_in_steps(text)
             known = (stream(encoded.ids, self.end_of_text),)
         return CountedText(key, known)
 
-    def settle(self, path: str, state: State | None, document: CountedText | None) -> None:
-        """Take over what a file says, if there is room for it."""
-        if self.ledger.put(path, document, share=SHARE):
+    def _apply(self, path: str, state: State | None, document: CountedText | None) -> None:
+        """Count a file as it is now, if the overlay has room for it."""
+        if self.ledger.put(path, document, share=MAX_DISK_SHARE):
             self.states.pop(path, None)
             self.refused.pop(path, None)
             if state is not None:

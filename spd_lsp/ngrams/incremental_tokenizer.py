@@ -1,7 +1,7 @@
-"""Ids of a text that changed a little: only the lines around the change are given to the tokenizer again.
+"""Incremental tokenization: after an edit, only the lines around it are encoded again.
 
-In: a text and what was known of its last state. Out: the same ids as encoding the whole text gives. Knows nothing
-of documents or counts.
+In: a text and its encoding before the edit. Out: the ids that encoding the whole text gives. Knows nothing of
+documents or counts.
 
 Where a token that holds a line end is followed by one that does not begin with another, pre-tokenisers start
 afresh: what stands after such an anchor is encoded alike whatever stands before it. A window from anchor to
@@ -27,7 +27,7 @@ _STEP = 16_000  # characters encoded at once where there may be pauses; about 15
 
 
 class Tokenizer(Protocol):
-    """What is needed of a tokenizer."""
+    """The tokenizer of a model."""
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without marks of any kind."""
@@ -58,7 +58,7 @@ def cut(ends: npt.NDArray[np.int64], place: int) -> int:
 
 
 class IncrementalTokenizer:
-    """Encodes texts, again where they were encoded before."""
+    """Encodes texts, and encodings of texts that were edited since."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -66,35 +66,35 @@ class IncrementalTokenizer:
         self.lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
         self.ends_line = np.array([b"\n" in piece for piece in pieces])
         self.begins_line_end = np.array([piece[:1] in (b"\n", b"\r") for piece in pieces])
-        self.faithful = self.encode("  a\n\n é").ends is not None
+        self.is_lossless = self.encode("  a\n\n é").ends is not None
 
     def encode(self, text: str) -> EncodedText:
-        """A whole text."""
-        return self.spelled(text.encode(), np.array(self.tokenizer.encode(text), dtype=np.int32))
+        """Encode a whole text."""
+        return self._with_ends(text.encode(), np.array(self.tokenizer.encode(text), dtype=np.int32))
 
-    def spelled(self, data: bytes, ids: I32) -> EncodedText:
+    def _with_ends(self, data: bytes, ids: I32) -> EncodedText:
         """Ids that are known to be this text's. Some tokenizers change the text: then there are no ends."""
         ends = np.cumsum(self.lengths[ids])
         if (int(ends[-1]) if len(ends) else 0) != len(data):
             return EncodedText(data, ids, None)
         return EncodedText(data, ids, ends)
 
-    def spell(self, ids: npt.NDArray[np.integer]) -> EncodedText | None:
+    def from_ids(self, ids: npt.NDArray[np.integer]) -> EncodedText | None:
         """The text that these are the ids of, if this tokenizer leaves texts as they are."""
-        if not self.faithful or not len(ids) or int(ids.max()) >= len(self.lengths):
+        if not self.is_lossless or not len(ids) or int(ids.max()) >= len(self.lengths):
             return None
-        return self.spelled(b"".join(self.tokenizer.pieces[i] for i in ids.tolist()), ids.astype(np.int32))
+        return self._with_ends(b"".join(self.tokenizer.pieces[i] for i in ids.tolist()), ids.astype(np.int32))
 
-    def gradually(self, text: str) -> Generator[None, None, EncodedText]:
-        """A whole text, with pauses."""
+    def encode_in_steps(self, text: str) -> Generator[None, None, EncodedText]:
+        """Encode a whole text, pausing between steps."""
         encoded = self.encode(text[:_STEP])
         for end in range(2 * _STEP, len(text) + _STEP, _STEP):
             yield
-            encoded = self.again(encoded, text[:end])
+            encoded = self.update(encoded, text[:end])
         return encoded
 
-    def again(self, old: EncodedText | None, text: str) -> EncodedText:
-        """The text, encoded where it differs from the old one."""
+    def update(self, old: EncodedText | None, text: str) -> EncodedText:
+        """Encode a text where it differs from the old one."""
         if old is None:
             return self.encode(text)
         data = text.encode()
@@ -107,7 +107,7 @@ class IncrementalTokenizer:
             for away, reach in _TRIES:
                 ids = self.patch(old, data, (before, after), away, reach)
                 if ids is not None:
-                    return self.spelled(data, ids)
+                    return self._with_ends(data, ids)
         return self.encode(text)
 
     def patch(self, old: EncodedText, data: bytes, alike: tuple[int, int], away: int, reach: int) -> I32 | None:
@@ -128,7 +128,7 @@ class IncrementalTokenizer:
         end = len(data) if beyond == len(old.ids) else int(old.ends[beyond - 1]) + shift
         window = data[start:end].decode(errors="replace")
         new = np.array(self.tokenizer.encode(window), dtype=np.int32)
-        spelled = self.spelled(data[start:end], new)
+        spelled = self._with_ends(data[start:end], new)
         if spelled.ends is None or not same(new, old.ids[first:], MIN_AGREEING_TOKENS if first else 0):
             return None
         if whole:
@@ -180,5 +180,5 @@ def _common_prefix(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> int:
 
 
 def as_array(data: bytes) -> U8:
-    """The bytes as numbers, not copied."""
+    """View bytes as an array, without a copy."""
     return np.frombuffer(data, dtype=np.uint8)

@@ -36,9 +36,9 @@ MAX_CONTEXT = HIGHEST_ORDER - 1  # tokens of context
 PAPER_LAMBDAS = np.array(
     [0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0]
 )  # the paper's weights of orders 2 ... 6, appendix B
-# How much each order is believed beside the model: a row for each longest context seen. Fitted by expectation
-# maximisation for the starter model on packages that neither it nor any table had seen, for each on the others:
-# perplexity 16.7 without n-grams, 9.5 so. A stronger model wants less; `spd-lsp ngrams tune` finds out.
+# Weight of each n-gram order against the model, one row for each longest matched context. Fitted by expectation
+# maximisation for the starter model, cross-validated on packages that neither it nor any table had seen:
+# perplexity 16.7 without n-grams, 9.5 with them. A stronger model needs less; `spd-lsp ngrams tune` finds it.
 ORDER_WEIGHTS = (
     (0.089,),
     (0.048, 0.090),
@@ -46,12 +46,12 @@ ORDER_WEIGHTS = (
     (0.019, 0.056, 0.119, 0.092),
     (0.005, 0.035, 0.075, 0.123, 0.383),
 )
-OPEN_FILES = "open files"  # what they say stands beside the domains under this name
-BUILT_IN_WEIGHT = 0.1  # against 0.7 for a person's own code: less surprised on unseen packages than with more
+OPEN_FILES = "open files"  # the name under which their counts are listed beside the domains
+BUILT_IN_WEIGHT = 0.1  # against 0.7 for the user's own code; more raises perplexity on unseen packages
 
 
 class Mixture:
-    """Several pools of counts, heard as one; calling it gives p_ngram. A pool's members add their counts up."""
+    """A weighted mixture of pools of counts; calling it gives p_ngram. Counts within a pool are summed."""
 
     def __init__(
         self,
@@ -66,32 +66,32 @@ class Mixture:
         self.model_weight = 1 - self.order_weights.sum(axis=1, keepdims=True)  # what the model keeps
         self.reach = MAX_CONTEXT
 
-    def adjusted(self, trust: float, longest: int) -> Mixture:
-        """The same tables with their odds beside the model times `trust`, and no n-gram longer than `longest`.
+    def adjusted(self, factor: float, longest: int) -> Mixture:
+        """Return the mixture with its odds against the model times `factor`, and no n-gram longer than `longest`.
 
-        Example: trust 2, a row that gives them a half in all -> two thirds, shared among orders as before.
+        Example: factor 2, a row whose weights sum to 1/2 -> 2/3, shared among the orders as before.
         """
-        if trust == 1 and longest >= ORDERS[-1]:
+        if factor == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
         other.order_weights = (
-            trust
+            factor
             * self.order_weights
-            / (self.model_weight + trust * self.order_weights.sum(axis=1, keepdims=True))
+            / (self.model_weight + factor * self.order_weights.sum(axis=1, keepdims=True))
         )
         other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
         other.reach = longest - 1
         return other
 
     def with_order_weights(self, order_weights: Sequence[Sequence[float]]) -> Mixture:
-        """The same tables, believed as other rows say."""
+        """Return the mixture with other order weights."""
         other = copy(self)
         other.order_weights = expand_order_weights(order_weights)
         other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
         return other
 
     def contexts(self, histories: Histories) -> Ids:
-        """The tokens that tables are asked with, -1 before them. -> [K, MAX_CONTEXT]."""
+        """Return the contexts to look up, padded with -1. -> [K, MAX_CONTEXT]"""
         contexts = last_tokens(histories, MAX_CONTEXT)
         if self.reach < MAX_CONTEXT:
             contexts = contexts.copy()
@@ -113,12 +113,12 @@ class Mixture:
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
         """
-        p_n, heard = self.query.probabilities(self.contexts(histories), candidates)
-        m = longest_match(heard)
+        p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
+        m = longest_match(matched)
         return np.asarray(self.model_weight[m] * p + np.matmul(self.order_weights[m, None], p_n)[:, 0])
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
-        """The n likeliest tokens by p [V] and the `successors`, and `nest` of them, in one call: [C], [K, C].
+        """Return the top n tokens of p [V] and the `successors`, and `mix` of them, in one call: [C], [K, C].
 
         Where p is below 0 a token may not follow.
         """
@@ -128,20 +128,20 @@ class Mixture:
         )
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
-        """p_n, the mean over the pools that have seen the context, by their weights; and whether any has.
+        """Return p_n, the weighted mean over the pools that have seen the context, and whether any has.
 
         -> [K, N, C] and [K, N], orders from 2 on.
         """
-        p_n, heard = self.query.probabilities(self.contexts(histories), candidates)
-        return p_n, (heard > 0).astype(float)
+        p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
+        return p_n, (matched > 0).astype(float)
 
     def successors(self, histories: Histories, n: int) -> Ids:
-        """Up to n tokens of each pool that followed the longest known context of each history, each once."""
+        """Return up to n tokens per pool and history that followed its longest known context, each once."""
         return self.query.successors(self.contexts(histories), n)
 
 
 def expand_order_weights(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
-    """Weights for every longest order, none (row 0) included: orders beyond the last row are believed like it."""
+    """Return weights for every longest match, none (row 0) included; orders beyond the last row are as in it."""
     table: npt.NDArray[np.float64] = np.zeros((MAX_CONTEXT + 1, MAX_CONTEXT))
     for m in range(1, MAX_CONTEXT + 1):
         row = rows[min(m, len(rows)) - 1]
@@ -161,7 +161,7 @@ def last_tokens(histories: Histories, n: int) -> Ids:
 
 
 def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
-    """A mixture as the settings want it heard."""
+    """Return the mixture with the weight and the longest order of the settings."""
     return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
 
 
@@ -193,14 +193,16 @@ class Domains:
         self.problems: list[str] = []
         self.generation: Hashable = None
         self.opened: dict[Path, Table | None] = {}
-        self.marks: dict[Path, Hashable] = {}  # of the tables' files, as they were
-        self.fits: dict[Path, dict[str, OrderWeights]] = {}
+        self.stamps: dict[Path, Hashable] = {}  # of the tables' files, as they were
+        self.fitted_weights: dict[Path, dict[str, OrderWeights]] = {}
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
-        """What is known of code like this file's, or None if nothing is."""
-        for _ in range(2):  # a build may replace a table between the registry's word and its opening
-            self.refresh()
-            chosen = [(domain, weight, self.open(domain.path)) for domain, weight in self.chosen(file, language)]
+        """Return the mixture for a file, or None if no table and no open file is about such code."""
+        for _ in range(2):  # a build may replace a table before it is opened
+            self._reload_if_changed()
+            chosen = [
+                (domain, weight, self._open(domain.path)) for domain, weight in self._domains_for(file, language)
+            ]
             if all(table for _, _, table in chosen):
                 break
         found: list[tuple[str, Sequence[Columns], float]] = []
@@ -209,7 +211,7 @@ class Domains:
             if table:
                 rows = rows or self.fitted(domain)
                 found.append((domain.name, (table.columns, *self.changes(domain)), weight))
-        if language in self.built_in and (table := self.open(self.built_in[language])):
+        if language in self.built_in and (table := self._open(self.built_in[language])):
             taken = any(name == language for name, _, _ in found)
             found.append((f"{language} (built in)" if taken else language, (table.columns,), BUILT_IN_WEIGHT))
         if self.live and (columns := self.live.open_files(language)):
@@ -220,14 +222,14 @@ class Domains:
         return Mixture(pools, weights, names, rows or self.default_weights)
 
     def fitted(self, domain: Domain) -> OrderWeights | None:
-        """The weights fitted for this domain and model, if any were."""
+        """Return the order weights fitted for this domain and model, if any."""
         home = domain.path.parent
-        if home not in self.fits:
-            self.fits[home] = read_fitted_weights(home)
-        return self.fits[home].get(self.model)
+        if home not in self.fitted_weights:
+            self.fitted_weights[home] = read_fitted_weights(home)
+        return self.fitted_weights[home].get(self.model)
 
     def changes(self, domain: Domain) -> Sequence[Columns]:
-        """What changed since a domain's table was built."""
+        """Return the counts of what changed since a domain's table was built."""
         if self.live is None:
             return ()
         return self.live.columns(
@@ -235,36 +237,36 @@ class Domains:
         )
 
     def run_idle_work(self, seconds: float) -> bool:
-        """Bring the changes up to date for about so long, while nobody waits; whether there is more to do."""
+        """Index changes for about this long, and start due rebuilds; whether there is more to do."""
         if self.live is None:
             return False
-        more, outgrown = self.live.run_idle_work(seconds), self.live.outgrown()
+        more, outgrown = self.live.run_idle_work(seconds), self.live.outdated_domains()
         problems = [outdated_message(domain) for domain in outgrown]
         if self.rebuilder is not None:
             self.rebuilder.update(outgrown)
             problems = self.rebuilder.problems
         for problem in problems:
-            self.tell(problem)
+            self._report(problem)
         return more
 
-    def refresh(self) -> None:
-        """Forget what was opened if anything was rebuilt, chosen, removed or written over since."""
+    def _reload_if_changed(self) -> None:
+        """Close all tables if one was rebuilt, chosen, removed or overwritten since they were opened."""
         generation = self.registry.generation() if self.registry else None
-        kept = all(file_stamp(path) == found for path, found in self.marks.items())
+        kept = all(file_stamp(path) == found for path, found in self.stamps.items())
         if kept and generation == self.generation:
             return
         self.generation = generation
-        self.opened, self.marks, self.fits = {}, {}, {}
+        self.opened, self.stamps, self.fitted_weights = {}, {}, {}
         if self.registry:
             if not kept:
                 self.registry.latest = None  # it knows no table's file, only that none was replaced
             domains = self.registry.domains()
-            self.marks = {domain.path: file_stamp(domain.path) for domain in domains}
+            self.stamps = {domain.path: file_stamp(domain.path) for domain in domains}
             self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
             if self.live:
-                self.live.keep(domain.name for domain in domains)
+                self.live.retain(domain.name for domain in domains)
 
-    def chosen(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
+    def _domains_for(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
         """The registry's word, if there is a registry, without the tables of other models' tokens.
 
         Those are told only where this model has no table of the same sources.
@@ -275,23 +277,23 @@ class Domains:
             if domain.fingerprint != self.fingerprint and not covering_domains(
                 [one for one, _ in fitting], domain
             ):
-                self.tell(mismatch_message(domain, self.model or "this model"))
+                self._report(mismatch_message(domain, self.model or "this model"))
         return fitting
 
-    def tell(self, problem: str) -> None:
-        """Note a problem once."""
+    def _report(self, problem: str) -> None:
+        """Add a problem unless it is there."""
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def open(self, path: Path) -> Table | None:
-        """The table at a path, or None if it cannot be used."""
+    def _open(self, path: Path) -> Table | None:
+        """Return the table at a path, or None if it cannot be used."""
         if path not in self.opened:
-            self.marks[path] = file_stamp(path)
+            self.stamps[path] = file_stamp(path)
             try:
                 table = Table.open(path, fingerprint=self.fingerprint)
                 _ = table.columns  # read into memory now, where mapping is not safe
                 self.opened[path] = table
             except UserError as error:
                 self.opened[path] = None
-                self.tell(str(error))
+                self._report(str(error))
         return self.opened[path]

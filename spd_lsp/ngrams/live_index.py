@@ -1,10 +1,10 @@
 """N-grams of what is being written: open buffers, accepted completions and files changed since a table was built.
 
-In: what an editor's documents say, where the cursor is, what was offered there. Out: columns of signed counts, one
-set for each domain that is followed and one for open files that belong to none. Knows neither LSP nor models.
+In: open documents, the cursor, the completions shown there. Out: columns of signed counts, one set for each synced
+domain and one for open files of no domain. Knows neither LSP nor models.
 
-The line that holds the cursor is not counted: text right of the cursor would else predict itself. So typing within
-a line costs nothing, and leaving it counts it. Everything runs in one thread; what takes long is done in `tidy`.
+The cursor's line is not counted, or text right of the cursor would predict itself. So typing within a line costs
+nothing, and leaving it counts it. Everything runs in one thread; what takes long is done in `run_idle_work`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokeniz
 Hole = tuple[int, int]  # the line that is left out, in characters
 Work = Iterator[None]  # pauses between its steps
 
-_AT_ONCE = 20_000  # characters not seen before that are read before a completion; about 20 ms
-FEW = 2_000  # files of a domain whose list is read before a completion; about 5 ms
-ACCEPTED = 50  # completions that are remembered as accepted
-_LEAST_ACCEPTED = 3  # characters; less is as likely typed
-_REST = 30.0  # seconds between two scans of a domain
-_LAZINESS = 100  # times the last scan's duration that passes before the next
+_MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 ms
+MAX_FILES_AT_ONCE = 2_000  # of a domain, listed before a completion; about 5 ms
+MAX_ACCEPTED = 50  # accepted completions that count
+_MIN_ACCEPTED_LENGTH = 3  # characters; shorter texts may as well be typed
+_MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a domain
+_SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
 
 
 @dataclass(slots=True)
@@ -78,10 +78,10 @@ class Accepted:
 
 
 class LiveIndex:
-    """What the buffers and the disk say now, beside what the tables contain."""
+    """Counts of open buffers and changed files, relative to the tables."""
 
-    def __init__(self, retokeniser: IncrementalTokenizer, *, end_of_text: int, vocab_size: int) -> None:
-        self.retokeniser = retokeniser
+    def __init__(self, tokenizer: IncrementalTokenizer, *, end_of_text: int, vocab_size: int) -> None:
+        self.tokenizer = tokenizer
         self.end_of_text = end_of_text
         self.vocab_size = vocab_size
         self.buffers: dict[str, Buffer] = {}
@@ -89,10 +89,10 @@ class LiveIndex:
         self.offer = Offer()
         self.accepted: list[Accepted] = []
         self.tables: dict[str, Path] = {}  # of each domain that was asked for, by its name
-        self.followed: dict[str, DomainSync] = {}  # those of them whose contents are known
-        self.loose: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
+        self.synced: dict[str, DomainSync] = {}  # those of them whose contents are known
+        self.unassigned: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
         self.serial = itertools.count()
-        self.late: dict[str, None] = {}  # documents that are read between requests
+        self.deferred: dict[str, None] = {}  # documents that are read between requests
         self.due: dict[str, float] = {}  # when each domain is to be scanned, or asked for again
         self.queue: deque[Work] = deque()
 
@@ -105,7 +105,7 @@ class LiveIndex:
                 self.close(name)
                 continue
             if one.saved:
-                self.reconsider(name)
+                self.on_saved(name)
             if name != asked:
                 self.show(one.document.plain, None)
 
@@ -120,8 +120,8 @@ class LiveIndex:
         self.show(opened, line_around(opened.text, cursor))
 
     def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
-        """Remember what was offered, so that its acceptance is noticed."""
-        chosen = tuple(text for text in texts if len(text.strip()) >= _LEAST_ACCEPTED)
+        """Remember the completions shown, to detect which one is accepted."""
+        chosen = tuple(text for text in texts if len(text.strip()) >= _MIN_ACCEPTED_LENGTH)
         self.offer = Offer(opened.name, opened.text, cursor, chosen)
 
     # What the tables' users ask.
@@ -132,21 +132,21 @@ class LiveIndex:
         `read` says what the table contains. If that is not known there is nothing to start from, and no overlay.
         """
         name, now = domain.name, time.monotonic()
-        if self.tables.get(name) != domain.path or (name not in self.followed and self.due[name] <= now):
-            self.tables[name], self.due[name] = domain.path, now + _REST
-            self.followed.pop(name, None)
+        if self.tables.get(name) != domain.path or (name not in self.synced and self.due[name] <= now):
+            self.tables[name], self.due[name] = domain.path, now + _MIN_SCAN_PAUSE
+            self.synced.pop(name, None)
             self.queue.append(self.following(domain, read))
-            if domain.files <= FEW:
+            if domain.files <= MAX_FILES_AT_ONCE:
                 deque(self.queue[-1], maxlen=0)
-        return self.followed[name].ledger.overlay.columns if name in self.followed else ()
+        return self.synced[name].ledger.overlay.columns if name in self.synced else ()
 
-    def outgrown(self) -> list[Domain]:
-        """The domains that are better built again."""
-        return [one.domain for one in self.followed.values() if one.outgrown]
+    def outdated_domains(self) -> list[Domain]:
+        """Return the domains that should be rebuilt."""
+        return [one.domain for one in self.synced.values() if one.is_outdated]
 
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
-        """What open files of such a language say that belong to no domain."""
-        ledger = self.loose.get(related_languages(language)) if language else None
+        """Return the counts of open files in this language that belong to no domain."""
+        ledger = self.unassigned.get(related_languages(language)) if language else None
         return ledger.overlay.columns if ledger else ()
 
     def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Work:
@@ -154,33 +154,33 @@ class LiveIndex:
         contents = read()
         yield
         if contents is not None and self.tables.get(domain.name) == domain.path:
-            self.followed[domain.name] = DomainSync(
+            self.synced[domain.name] = DomainSync(
                 domain,
                 contents,
-                self.retokeniser,
+                self.tokenizer,
                 end_of_text=self.end_of_text,
                 vocab_size=self.vocab_size,
                 is_open=self.is_open,
             )
             self.due[domain.name] = time.monotonic()
-            self.place_all()
+            self.assign_all()
 
-    def keep(self, domains: Iterable[str]) -> None:
-        """Let go of all other domains."""
+    def retain(self, domains: Iterable[str]) -> None:
+        """Drop all other domains."""
         for name in self.tables.keys() - set(domains):
             del self.tables[name]
-            if self.followed.pop(name, None):
-                self.place_all()
+            if self.synced.pop(name, None):
+                self.assign_all()
 
     def is_open(self, place: str) -> bool:
-        """Whether a document speaks for this file."""
+        """Whether an open buffer replaces this file."""
         return any(buffer.place == place for buffer in self.buffers.values())
 
     # Buffers.
 
     def show(self, opened: OpenDocument, hole: Hole | None) -> None:
-        """Count what a document says."""
-        self.notice(opened)
+        """Count the text of a document."""
+        self.detect_acceptance(opened)
         buffer = self.buffers.get(opened.name)
         if buffer is not None and buffer.opened.language != opened.language:
             self.close(opened.name)
@@ -194,17 +194,17 @@ class LiveIndex:
         buffer.opened, buffer.hole = opened, hole
         known = len(buffer.encoded.data) if buffer.encoded else 0
         # A document without the cursor can wait, unless little of it is new.
-        if opened.name in self.late or len(opened.text) - known > (_AT_ONCE if hole or known else 0):
-            self.late[opened.name] = None
+        if opened.name in self.deferred or len(opened.text) - known > (_MAX_IMMEDIATE if hole or known else 0):
+            self.deferred[opened.name] = None
         else:
             self.read(buffer)
 
     def from_table(self, buffer: Buffer) -> EncodedText | None:
         """A file's text as a table contains it, so that only what differs has to be read."""
-        for one in self.followed.values():
+        for one in self.synced.values():
             streams = one.ledger.streams_of(buffer.place)
             if streams:
-                return self.retokeniser.spell(streams[0][1:-1])
+                return self.tokenizer.from_ids(streams[0][1:-1])
         return None
 
     def read(self, buffer: Buffer) -> None:
@@ -215,9 +215,9 @@ class LiveIndex:
             buffer.encoded = buffer.document = None
         else:
             hole = buffer.hole and _moved(buffer.hole, said, text)
-            buffer.encoded = self.retokeniser.again(buffer.encoded, text)
+            buffer.encoded = self.tokenizer.update(buffer.encoded, text)
             buffer.document = self.document(buffer.encoded, text, hole)
-        self.place(buffer)
+        self.assign(buffer)
 
     def document(self, encoded: EncodedText, text: str, hole: Hole | None) -> CountedText:
         """What is counted of a text: all of it, or what stands before and after the hole."""
@@ -225,88 +225,88 @@ class LiveIndex:
             return CountedText(text_digest(encoded.data), (stream(encoded.ids, self.end_of_text),))
         start, end = hole
         if encoded.ends is None:
-            before, after = (self.retokeniser.encode(part).ids for part in (text[:start], text[end:]))
+            before, after = (self.tokenizer.encode(part).ids for part in (text[:start], text[end:]))
         else:
             before, after = encoded.around(len(text[:start].encode()), len(text[:end].encode()))
         mark = [self.end_of_text]
         return CountedText(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
 
-    def place(self, buffer: Buffer) -> None:
+    def assign(self, buffer: Buffer) -> None:
         """Put what is counted of a buffer to the domains that own its file, or else to the open files."""
         held = [one for one in self.accepted if one.name == buffer.opened.name]
         documents: dict[Hashable, CountedText | None] = {one: one.document for one in held}
         documents[buffer.place] = buffer.document
-        owners = [one.ledger for one in self.followed.values() if buffer.opened.path and one.owns(buffer.place)]
+        owners = [one.ledger for one in self.synced.values() if buffer.opened.path and one.includes(buffer.place)]
         for place, document in documents.items():
             for ledger in owners:
                 ledger.put(place, document)
-            self.put_loose(buffer.opened, place, None if owners else document)
+            self.put_unassigned(buffer.opened, place, None if owners else document)
 
-    def put_loose(self, opened: OpenDocument, place: Hashable, document: CountedText | None) -> None:
+    def put_unassigned(self, opened: OpenDocument, place: Hashable, document: CountedText | None) -> None:
         """Put a document to the open files of its language, or take it from there."""
         language = opened.language or language_of(PurePath(opened.name))
         if language is not None:
             kin = related_languages(language)
             if document is not None:
-                self.loose.setdefault(kin, Ledger(Overlay(vocab_size=self.vocab_size)))
-            if kin in self.loose:
-                self.loose[kin].put(place, document)
+                self.unassigned.setdefault(kin, Ledger(Overlay(vocab_size=self.vocab_size)))
+            if kin in self.unassigned:
+                self.unassigned[kin].put(place, document)
 
-    def place_all(self) -> None:
-        """Put every buffer where it belongs now."""
+    def assign_all(self) -> None:
+        """Assign every buffer to its domains again."""
         for name, buffer in self.buffers.items():
-            if name not in self.late:
-                self.place(buffer)
+            if name not in self.deferred:
+                self.assign(buffer)
 
-    def reconsider(self, name: str) -> None:
-        """A document was saved: its file may be a new one of a domain."""
+    def on_saved(self, name: str) -> None:
+        """A document was saved: its file may now belong to a domain."""
         if (buffer := self.buffers.get(name)) is not None:
-            for one in self.followed.values():
-                one.judged.pop(buffer.place, None)
-            if name not in self.late:
-                self.place(buffer)
+            for one in self.synced.values():
+                one.inclusion.pop(buffer.place, None)
+            if name not in self.deferred:
+                self.assign(buffer)
 
     def close(self, name: str) -> None:
-        """Forget what a document said beyond its file."""
-        self.late.pop(name, None)
+        """Drop what a document adds to its file."""
+        self.deferred.pop(name, None)
         self.forget(one for one in self.accepted if one.name == name)
         if (buffer := self.buffers.get(name)) is None:
             return
         self.show(buffer.opened, None)  # what was saved of it need not be read again
         del self.buffers[name]
-        self.put_loose(buffer.opened, buffer.place, None)
-        for one in self.followed.values():
-            if one.owns(buffer.place):
-                work = one.look(buffer.place)
+        self.put_unassigned(buffer.opened, buffer.place, None)
+        for one in self.synced.values():
+            if one.includes(buffer.place):
+                work = one.sync_file(buffer.place)
                 next(work, None)  # done with it, unless the file is long
                 self.queue.append(work)
 
     # Accepted completions.
 
-    def notice(self, opened: OpenDocument) -> None:
-        """See whether a document grew by what was offered, and whether what was accepted is still there."""
+    def detect_acceptance(self, opened: OpenDocument) -> None:
+        """Detect an accepted completion, and drop accepted ones that were deleted since."""
         self.forget(one for one in self.accepted if one.name == opened.name and one.text not in opened.text)
         if not (end := self.offer.accepted(opened)):
             return
         line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
         self.offer = Offer()
         if _countable(opened, _clean(line)) == _clean(line):  # with a secret in it, it is not
-            ids = self.retokeniser.encode(_clean(line)).ids
+            ids = self.tokenizer.encode(_clean(line)).ids
             self.accepted.append(Accepted(opened.name, line, CountedText(next(self.serial), (ids,))))
-            self.forget(self.accepted[:-ACCEPTED])
-            self.place_all()
+            self.forget(self.accepted[:-MAX_ACCEPTED])
+            self.assign_all()
 
     def forget(self, accepted: Iterable[Accepted]) -> None:
-        """Count accepted lines no more."""
+        """Stop counting accepted lines."""
         for one in list(accepted):
             self.accepted.remove(one)
-            for ledger in (*(domain.ledger for domain in self.followed.values()), *self.loose.values()):
+            for ledger in (*(domain.ledger for domain in self.synced.values()), *self.unassigned.values()):
                 ledger.put(one, None)
 
     # Work between requests.
 
     def run_idle_work(self, seconds: float) -> bool:
-        """Work for about so long on what no request waits for; whether there is more to do."""
+        """Run background work for about this long; whether there is more."""
         end = time.monotonic() + seconds
         while work := self.next_work():
             for _ in work:
@@ -316,31 +316,31 @@ class LiveIndex:
         return False
 
     def next_work(self) -> Work | None:
-        """What is to be done next, left at the head of the queue: what was begun, long documents, the disk."""
+        """Return the head of the queue: work begun, then deferred documents, then scans of the disk."""
         if not self.queue:
-            self.queue.extend(self.read_late(name) for name in self.late)
+            self.queue.extend(self.read_deferred(name) for name in self.deferred)
         if not self.queue:
             now = time.monotonic()
-            self.queue.extend(self.scan(name) for name in self.followed if self.due[name] <= now)
+            self.queue.extend(self.scan(name) for name in self.synced if self.due[name] <= now)
         return self.queue[0] if self.queue else None
 
-    def read_late(self, name: str) -> Work:
-        """Read a long document, with pauses; what changed meanwhile is read again at the end."""
+    def read_deferred(self, name: str) -> Work:
+        """Encode a long document in steps; changes made meanwhile are encoded at the end."""
         buffer = self.buffers.get(name)
         if buffer is not None and (text := _countable(buffer.opened, _clean(buffer.opened.text))) is not None:
-            buffer.encoded = yield from self.retokeniser.gradually(text)
-        self.late.pop(name, None)
+            buffer.encoded = yield from self.tokenizer.encode_in_steps(text)
+        self.deferred.pop(name, None)
         if (buffer := self.buffers.get(name)) is not None:
             self.read(buffer)
 
     def scan(self, name: str) -> Work:
-        """Look for what changed on disk; then let it rest."""
-        one, spent, started = self.followed.get(name), 0.0, time.monotonic()
+        """Scan a domain's files for changes, and schedule the next scan."""
+        one, spent, started = self.synced.get(name), 0.0, time.monotonic()
         for step in one.scan() if one else ():
             spent += time.monotonic() - started
             yield step
             started = time.monotonic()
-        self.due[name] = time.monotonic() + max(_REST, _LAZINESS * spent)
+        self.due[name] = time.monotonic() + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
 
 
 def _countable(opened: OpenDocument, text: str) -> str | None:
@@ -352,7 +352,7 @@ def _countable(opened: OpenDocument, text: str) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """The text without half characters, which no tokenizer reads."""
+    """Replace lone surrogates, which no tokenizer accepts."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

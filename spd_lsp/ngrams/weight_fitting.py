@@ -1,9 +1,9 @@
-"""How much to believe a table beside this very model: the model reads some of its text, and weights follow.
+"""Fits order weights of a table to a model, on some of the text that the table was counted from.
 
-In: a model, pools of counts, token streams that the first pool was counted from. Out: weights and what they gain.
-Knows no files and no registry. What expectation maximisation does stands in `ngram_builders.table.order_weights`.
+In: a model, pools of counts, token streams of the first pool. Out: weights and what they gain. Knows no files and
+no registry. Expectation maximisation is in `ngram_builders.table.order_weights`.
 
-Legend: T places in text.
+Legend: T tokens.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from ngram_builders.table.order_weights import (
 from ngram_builders.table.writer import build_columns
 from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, expand_order_weights
 
-Observed = tuple[Observations, F64]  # of a document: what orders and model said of each token
+Observed = tuple[Observations, F64]  # of a document: probabilities by order, and by the model
 
-MAX_FIT_TOKENS = 8_000  # places that the model is asked about: more moves the weights by hundredths
+MAX_FIT_TOKENS = 8_000  # more change the weights by hundredths
 _WINDOW = 512  # tokens of a document that the model reads at once
-MIN_FIT_TOKENS = 500  # places below which weights would follow chance
+MIN_FIT_TOKENS = 500  # with fewer, weights would be chance
 
 
 class ScoringModel(Protocol):
-    """A model that can say how likely a text was."""
+    """A model that can score a text."""
 
     def token_probabilities(self, ids: Sequence[int]) -> npt.NDArray[np.floating]:
-        """How likely each id was after those before it: [T] -> [T - 1]."""
+        """Return the probability of each id after those before it. [T] -> [T - 1]"""
 
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """Weights for one model beside one table, and the perplexity of the text they were not told of."""
+    """Order weights of a table for a model, and perplexities of the text with and without them."""
 
     weights: OrderWeights
     places: int
     model_alone: float
-    shipped: float  # with the weights that serve where nothing was fitted
-    fitted: float  # judged by weights from the other half of the text
+    shipped: float  # with the default weights
+    fitted: float  # cross-validated: each half by the weights of the other
 
 
 def observe_documents(
@@ -64,31 +64,28 @@ def observe_documents(
     places: int = MAX_FIT_TOKENS,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Observed]:
-    """What orders and model say of documents that the first pool was counted from, each taken back meanwhile."""
-    told = 0
+    """Yield the probabilities of documents of the first pool, each of them taken out of the counts meanwhile."""
+    count = 0
     for window, stream in windows(streams):
         taken = build_columns(negate(count_streams([stream], orders=orders, vocab_size=pools[0][0].vocab_size)),
                            pools[0][0].vocab_size)  # fmt: skip
         seen = observe_stream([[*pools[0], taken], *pools[1:]], shares, window)
         yield seen, np.asarray(model.token_probabilities(window.tolist()), dtype=np.float64)
-        told += len(window) - 1
-        report(min(told, places), places)
-        if told >= places:
+        count += len(window) - 1
+        report(min(count, places), places)
+        if count >= places:
             return
 
 
 def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
-    """A piece of each document, from its start, and the whole document."""
+    """Yield the start of each document, and the whole document."""
     for stream in streams:
         if len(stream) > 1:
             yield stream[:_WINDOW], stream
 
 
 def fit_weights(read: Sequence[Observed]) -> FitResult | None:
-    """Weights fitted on all that was read, and what they gain: each half of it judged by weights from the other.
-
-    None if there is too little.
-    """
+    """Fit weights on all documents, and cross-validate them; None if there are too few tokens."""
     if sum(len(p_model) for _, p_model in read) < MIN_FIT_TOKENS:
         return None
     whole, base = _joined(read)
@@ -107,5 +104,5 @@ def fit_weights(read: Sequence[Observed]) -> FitResult | None:
 
 
 def _joined(read: Sequence[Observed]) -> Observed:
-    """What was observed of some documents, as of one."""
+    """Join the observations of several documents."""
     return join_observations([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])

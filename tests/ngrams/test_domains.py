@@ -139,7 +139,7 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
     for name, buffer in list(domains.live.buffers.items()):
         if buffer.opened.path:
             buffer.opened.path.write_text(buffer.opened.text)
-            domains.live.reconsider(name)
+            domains.live.on_saved(name)
     domains.live.due = dict.fromkeys(domains.live.due, 0.0)
     settle(domains)
     scratch = Registry(folder / "scratch")
@@ -197,7 +197,7 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
     teach(root, registry)
     serving(domains, file)
     settle(domains)
-    rebuilt = domains.live.followed["mine"]
+    rebuilt = domains.live.synced["mine"]
     assert str(root / "c.py") in rebuilt.contents.files
     held = rebuilt.ledger.overlay.size
     show(domains, file, file.read_text())
@@ -205,7 +205,7 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
 
 
 def outgrow(domains: Domains, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "LEAST_DRIFT", 10)
+    monkeypatch.setattr(follow, "MIN_DRIFT", 10)
     serving(domains, root / "a.py")
     (root / "c.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(50)))
     settle(domains)
@@ -228,12 +228,12 @@ def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_ane
     domains = living(registry, rebuilder)
     before = registry.find("mine").path
     outgrow(domains, root, monkeypatch)
-    assert domains.live and domains.live.followed["mine"].ledger.overlay.size > 10
+    assert domains.live and domains.live.synced["mine"].ledger.overlay.size > 10
     assert rebuilder.running is not None
     rebuilder.running[1].wait(120)
     serving(domains, root / "a.py")
     settle(domains)
     assert registry.find("mine").path != before
-    assert domains.live.followed["mine"].ledger.overlay.size == 0
-    assert str(root / "c.py") in domains.live.followed["mine"].contents.files
+    assert domains.live.synced["mine"].ledger.overlay.size == 0
+    assert str(root / "c.py") in domains.live.synced["mine"].contents.files
     assert domains.problems == [] and rebuilder.running is None

@@ -70,7 +70,7 @@ def by_rule(pattern: str) -> pre_tokenizers.PreTokenizer:
 
 
 @cache
-def retokeniser(name: str) -> IncrementalTokenizer:
+def incremental_tokenizer(name: str) -> IncrementalTokenizer:
     if name == "starter":
         return IncrementalTokenizer(ModelTokenizer(STARTER))
     if name == "shouting":
@@ -102,20 +102,20 @@ def changed(text: str, chance: random.Random) -> str:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), noise=st.booleans())
 def test_any_edits_give_the_ids_of_the_whole_text(family: str, seed: int, noise: bool) -> None:
-    chance, encoder = random.Random(seed), retokeniser(family)
+    chance, encoder = random.Random(seed), incremental_tokenizer(family)
     text = "".join(chance.choices(BITS, k=chance.choice((0, 3, 30, 300)))) if noise else chance.choice(SOURCES)
     encoded = encoder.encode(text)
     for _ in range(6):
         text = changed(text, chance)
-        encoded = encoder.again(encoded, text)
+        encoded = encoder.update(encoded, text)
         assert encoded.data == text.encode()
         assert encoded.ids.tolist() == encoder.tokenizer.encode(text)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_text_read_gradually_has_the_ids_of_the_whole(family: str) -> None:
-    encoder, text = retokeniser(family), "\n".join(SOURCES)
-    pauses, reading = 0, encoder.gradually(text)
+    encoder, text = incremental_tokenizer(family), "\n".join(SOURCES)
+    pauses, reading = 0, encoder.encode_in_steps(text)
     while True:
         try:
             next(reading)
@@ -128,12 +128,12 @@ def test_a_text_read_gradually_has_the_ids_of_the_whole(family: str) -> None:
 
 
 def test_an_edit_gives_the_tokenizer_little_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, text = retokeniser("starter"), "\n".join(SOURCES)
+    encoder, text = incremental_tokenizer("starter"), "\n".join(SOURCES)
     encoded, read = encoder.encode(text), []
     real = encoder.tokenizer.encode
     monkeypatch.setattr(encoder.tokenizer, "encode", lambda part: (read.append(len(part)), real(part))[1])
     middle = text.index("\n", len(text) // 2)
-    encoder.again(encoded, text[:middle] + "\n    changed = here" + text[middle:])
+    encoder.update(encoded, text[:middle] + "\n    changed = here" + text[middle:])
     assert len(read) == 1
     assert read[0] < 500
 
@@ -141,7 +141,7 @@ def test_an_edit_gives_the_tokenizer_little_to_read(monkeypatch: pytest.MonkeyPa
 @settings(max_examples=60, deadline=None)
 @given(start=st.integers(0, 3_000), length=st.integers(0, 200))
 def test_around_a_hole_only_whole_tokens_stay(start: int, length: int) -> None:
-    encoder, data = retokeniser("starter"), SOURCES[0].encode()
+    encoder, data = incremental_tokenizer("starter"), SOURCES[0].encode()
     encoded = encoder.encode(SOURCES[0])
     start = min(start, len(data))
     end = min(start + length, len(data))
@@ -154,9 +154,9 @@ def test_around_a_hole_only_whole_tokens_stay(start: int, length: int) -> None:
 
 
 def test_ids_spell_their_text_where_the_tokenizer_changes_nothing() -> None:
-    faithful, shouting = retokeniser("starter"), retokeniser("shouting")
+    faithful, shouting = incremental_tokenizer("starter"), incremental_tokenizer("shouting")
     ids = faithful.encode(SOURCES[0]).ids
-    spelled = faithful.spell(ids)
+    spelled = faithful.from_ids(ids)
     assert spelled is not None and spelled.data == SOURCES[0].encode()
-    assert shouting.spell(ids) is None
-    assert faithful.spell(np.array([10**6])) is None
+    assert shouting.from_ids(ids) is None
+    assert faithful.from_ids(np.array([10**6])) is None

@@ -42,12 +42,12 @@ def tokens() -> ModelTokenizer:
 
 
 @cache
-def retokeniser() -> IncrementalTokenizer:
+def incremental_tokenizer() -> IncrementalTokenizer:
     return IncrementalTokenizer(tokens())
 
 
 def live_over(*followed: tuple[Domain, Any]) -> LiveIndex:
-    live = LiveIndex(retokeniser(), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
+    live = LiveIndex(incremental_tokenizer(), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
     for domain, contents in followed:
         live.columns(domain, lambda contents=contents: contents)  # type: ignore[misc]
     return live
@@ -85,11 +85,11 @@ def count(texts: Iterable[str]) -> Run:
 
 
 def held(live: LiveIndex, domain: str = "mine") -> Run:
-    return merge(live.followed[domain].ledger.overlay.levels)
+    return merge(live.synced[domain].ledger.overlay.levels)
 
 
 def loose(live: LiveIndex, language: str = "python") -> Run:
-    ledgers = [ledger for kin, ledger in live.loose.items() if language in kin]
+    ledgers = [ledger for kin, ledger in live.unassigned.items() if language in kin]
     return merge([run for ledger in ledgers for run in ledger.overlay.levels])
 
 
@@ -303,8 +303,8 @@ def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: Live
     file, text = Path("/elsewhere/e.py"), "import os\n\nimport sys\n"
     live.set_active(opened(file, text), 10)
     calls: list[str] = []
-    real = live.retokeniser.again
-    monkeypatch.setattr(live.retokeniser, "again", lambda old, new: (calls.append(new), real(old, new))[1])
+    real = live.tokenizer.update
+    monkeypatch.setattr(live.tokenizer, "update", lambda old, new: (calls.append(new), real(old, new))[1])
     before = loose(live)
     for end in range(1, 8):
         live.set_active(opened(file, text[:10] + "import re"[:end] + text[10:]), 10 + end)
@@ -364,7 +364,7 @@ def test_files_of_another_language_than_the_domain_s_are_not_its_own(repository:
 def test_secrets_and_what_nobody_wrote_are_never_counted(live: LiveIndex, repository: Path, name: str, text: str):
     for folder in (repository, Path("/elsewhere")):
         show(live, folder / name, text)
-    assert not live.loose
+    assert not live.unassigned
     assert not len(held(live))
 
 
@@ -402,9 +402,9 @@ def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path
     contents = Snapshot(sorted(repository.glob("*.py")))
     domain = domain_of(repository)
     live = live_over((domain, contents))
-    assert live.outgrown() == []
+    assert live.outdated_domains() == []
     contents.is_old = True
-    assert live.outgrown() == [domain]
+    assert live.outdated_domains() == [domain]
 
 
 def test_an_accepted_line_with_a_secret_is_not_counted(live: LiveIndex, repository: Path):
@@ -521,7 +521,7 @@ def test_other_text_than_what_was_offered_is_not_accepted(live: LiveIndex, typed
 
 
 def test_accepted_lines_are_bounded(live: LiveIndex, monkeypatch: Any):
-    monkeypatch.setattr(module, "ACCEPTED", 3)
+    monkeypatch.setattr(module, "MAX_ACCEPTED", 3)
     file, text = Path("/elsewhere/e.py"), ""
     for number in range(5):
         live.set_active(opened(file, text), len(text))
@@ -569,30 +569,30 @@ def test_a_table_of_which_nothing_more_is_known_has_no_overlay_and_its_buffers_a
 
 def test_a_domain_that_was_removed_is_let_go(live: LiveIndex, repository: Path):
     show(live, repository / "a.py", "x = 1\n")
-    live.keep([])
-    assert not live.followed
+    live.retain([])
+    assert not live.synced
     assert same(loose(live), count(["x = 1\n"]))
 
 
 def test_the_list_of_a_large_domain_is_read_between_requests(repository: Path, monkeypatch: Any):
-    monkeypatch.setattr(module, "FEW", -1)
+    monkeypatch.setattr(module, "MAX_FILES_AT_ONCE", -1)
     live, contents = live_over(), Snapshot(sorted(repository.glob("*.py")))
     domain = domain_of(repository)
     assert live.columns(domain, lambda: contents) == ()
-    assert not live.followed
+    assert not live.synced
     settle(live)
-    assert live.followed
+    assert live.synced
 
 
 def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(repository: Path, monkeypatch: Any):
     monkeypatch.setattr("ngram_builders.table.overlay.MAX_NGRAMS", 4_000)
     live = following(repository)
-    live.followed["mine"].ledger.overlay.max_ngrams = 4_000
+    live.synced["mine"].ledger.overlay.max_ngrams = 4_000
     for number in range(40):
         (repository / f"n{number}.py").write_text("".join(f"v{i} = {number * i}\n" for i in range(60)))
     rescan(live)
-    one = live.followed["mine"]
-    assert one.outgrown
+    one = live.synced["mine"]
+    assert one.is_outdated
     assert one.ledger.overlay.size < 4_000
     text = (repository / "a.py").read_text()
     size = one.ledger.overlay.size

@@ -45,8 +45,7 @@ def probe_reference(reference: Engine, vocabulary: int) -> Probe:
 
 def all_logits(engine: Engine, ids: list[int]) -> Floats:
     """The logits after each id, all read in one pass. [T, V]."""
-    logits: Floats = engine.forward_ids([ids], engine.new_cache())[0]
-    return logits
+    return np.asarray(engine.forward_ids([ids], engine.new_cache())[0])
 
 
 def find_mismatch(engine: Engine, probe: Probe) -> str:

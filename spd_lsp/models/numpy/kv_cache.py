@@ -196,15 +196,13 @@ def _matmul(rows: Floats, matrices: Floats) -> Floats:
 def _by_key_head(queries: Floats, heads: int) -> Floats:
     """Group queries that read the same keys: [M, G Q, C] -> [G, M Q, C]."""
     count, _, width = queries.shape
-    grouped: Floats = queries.reshape(count, heads, -1, width).swapaxes(0, 1)  # [G, M, Q, C]
-    return grouped.reshape(heads, -1, width)
+    return np.asarray(queries.reshape(count, heads, -1, width).swapaxes(0, 1).reshape(heads, -1, width))
 
 
 def _by_position(mixed: Floats, count: int) -> Floats:
     """And back: [G, M Q, C] -> [M, G Q C]."""
     heads, _, width = mixed.shape
-    ungrouped: Floats = mixed.reshape(heads, count, -1, width).swapaxes(0, 1)  # [M, G, Q, C]
-    return ungrouped.reshape(count, -1)
+    return np.asarray(mixed.reshape(heads, count, -1, width).swapaxes(0, 1).reshape(count, -1))
 
 
 def _mask(scores: Floats, column: int, window: int) -> None:
@@ -223,15 +221,13 @@ def _mask(scores: Floats, column: int, window: int) -> None:
 @cache
 def _causal_mask(count: int) -> Floats:
     """-inf where a position would see a later one, else 0. [T, T]."""
-    mask: Floats = np.triu(np.full((count, count), -np.inf, np.float32), k=1)
-    return mask
+    return np.triu(np.full((count, count), -np.inf, np.float32), k=1)
 
 
 @lru_cache(maxsize=64)
 def _window_mask(count: int, columns: int, lag: int) -> Floats:
     """-inf where position i would see a column up to i + lag, which may be negative; else 0. [T, columns]."""
-    mask: Floats = np.tril(np.full((count, columns), -np.inf, np.float32), k=lag)
-    return mask
+    return np.tril(np.full((count, columns), -np.inf, np.float32), k=lag)
 
 
 def _grown(array: Floats, axis: int, needed: int) -> Floats:

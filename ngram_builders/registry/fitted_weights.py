@@ -23,10 +23,9 @@ def read_fitted_weights(home: Path) -> dict[str, OrderWeights]:
     """Read a domain's order weights by model; none if the file is missing or damaged."""
     try:
         record = read_record(home / FITTED_WEIGHTS_FILE)
-        weights = {str(model): _unpack(bytes(data)) for model, data in record.items()}
+        return {str(model): _unpack(bytes(data)) for model, data in record.items()}
     except (OSError, TypeError, ValueError, AttributeError):
         return {}
-    return {model: fitted for model, fitted in weights.items() if fitted is not None}
 
 
 def write_fitted_weights(home: Path, model: str, weights: OrderWeights) -> None:
@@ -53,9 +52,9 @@ def _write_all(home: Path, weights: dict[str, OrderWeights]) -> None:
         os.utime(home / INDEX_FILE)
 
 
-def _unpack(data: bytes) -> OrderWeights | None:
-    """The weights, None if all are 0; ValueError if they are invalid."""
+def _unpack(data: bytes) -> OrderWeights:
+    """The weights; ValueError if they are invalid."""
     table = np.frombuffer(data, "<f8").reshape(_SHAPE)
     if not (np.isfinite(table).all() and (table >= 0).all() and (table.sum(axis=1) <= 1 + 1e-9).all()):
         raise ValueError("weights")
-    return tuple(map(tuple, table.tolist())) if table.any() else None
+    return tuple(map(tuple, table.tolist()))

@@ -35,7 +35,7 @@ VERSION = 2
 PREFIX = struct.Struct("<7sBII")
 _REBUILD = "run: spd-lsp ngrams rebuild"
 # kernel.c has these two as well; a test compares them.
-OVERFLOW = 255  # this count and all above are in the overflow sections
+COUNT_OVERFLOW = 255  # this count and all above are in the overflow sections
 WIDE_ROW = 32  # rows with at least this many entries have their total stored
 _FINGERPRINT_BITS = 32
 _CONTEXTS_PER_BUCKET = 4  # about
@@ -91,7 +91,7 @@ class Columns:
     pointers: Ints  # [R + 1] row r's entries are tokens[pointers[r]:pointers[r + 1]]
     tokens: Ints  # [G] sorted within a row; u16 or u32
     counts: Ints  # [G] u8 with overflow, or i32 and signed
-    overflow_places: Ints  # sorted indices of the counts that are OVERFLOW
+    overflow_places: Ints  # sorted indices of the counts that are COUNT_OVERFLOW
     overflow_counts: Ints  # their values
     wide_rows: Ints  # sorted rows with WIDE_ROW entries or more
     wide_totals: Ints  # their totals
@@ -114,7 +114,7 @@ class Columns:
     def exact_counts(self, start: int, end: int) -> I64:
         """The counts of some entries, large ones from the overflow."""
         counts = self.counts[start:end].astype(np.int64)
-        large = np.flatnonzero(counts == OVERFLOW)
+        large = np.flatnonzero(counts == COUNT_OVERFLOW)
         places = (large + start).astype(self.overflow_places.dtype)
         counts[large] = self.overflow_counts[np.searchsorted(self.overflow_places, places)]
         return counts

@@ -99,7 +99,7 @@ static Candidates sort_candidates(const int64_t *candidates, int64_t C, int64_t 
     return sorted;
 }
 
-/* Add a row's counts to the candidates' sums. Appends the candidates found, each once, to `hits`; returns its length. */
+/* Add a row's counts to the candidates' sums. Appends the candidates found, each once, to hits; returns its length. */
 static int64_t add_counts(const Segment *s, Slice slice, const Candidates *candidates, int64_t *hits, int64_t length) {
     const uint64_t tokens = (uint64_t)(uintptr_t)candidates->tokens;
     if (slice.width < WIDE_ROW) {
@@ -198,7 +198,7 @@ static int64_t top_tokens_of_one(const Segment *s, Slice slice, int64_t n, Entry
     int64_t length = 0, worst = 0, over = -1; /* tokens ascend: of equally common ones the first is kept */
     for (int64_t place = slice.start; place < slice.start + slice.width; place++) {
         int64_t count = small ? small[place] : count_at(s, place);
-        if (small && count == OVERFLOW && s->overflows) {
+        if (small && count == COUNT_OVERFLOW && s->overflows) {
             if (over < 0) over = bisect(s->overflow_places, 0, s->overflows, (uint32_t)place);
             while (over + 1 < s->overflows && u32_at(s->overflow_places, over) < (uint32_t)place) over++;
             if (u32_at(s->overflow_places, over) == (uint32_t)place) count = u32_at(s->overflow_counts, over);
@@ -292,8 +292,8 @@ static int64_t top_probabilities(const float *p, int64_t V, int64_t n, Entry *he
 }
 
 /* block, 8 bytes each: contexts [K, L], order_weights [ORDER_COUNT + 1, ORDER_COUNT]; ids [max_ids] and mixed
-   [K, max_ids], max_ids = n + pool_count * K * n, of which the first C, which is returned, and K * C are the answer; then
-   scratch as large as kernel.py computes. p [V] of float. */
+   [K, max_ids], max_ids = n + pool_count * K * n, of which the first C, the number returned, and K * C are the answer;
+   then scratch as large as kernel.py computes. p [V] of float. */
 EXPORT int64_t mix_candidates(const Tables *t, int64_t K, int64_t L, int64_t n, const float *p, int64_t V,
                               void *block) {
     int64_t max_ids = n + t->pool_count * K * n, id_count = 0;

@@ -18,7 +18,7 @@ import numpy as np
 from ngram_builders.arrays import F32, F64, I64, Ints
 from ngram_builders.ngrams import count_streams, hash_bits, negate, other
 from ngram_builders.table import numpy_query, shared_library
-from ngram_builders.table.format import OVERFLOW, SECTION_DTYPES, Columns
+from ngram_builders.table.format import COUNT_OVERFLOW, SECTION_DTYPES, Columns
 from ngram_builders.table.numpy_query import ORDER_COUNT, Pools
 from ngram_builders.table.writer import build_columns
 
@@ -206,10 +206,10 @@ def _small_pools(vocab_size: int) -> list[list[Columns]]:
     wide = np.stack([np.zeros(40, dtype=np.int64), np.arange(40)], axis=1).reshape(-1)
     text = np.concatenate([[0, 5, 0, vocab_size - 1], [3, 1, 2, 1] * 300, [0, 9, 0, 7] * 3, wide])
     signed = build_columns(count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size), vocab_size)
-    large = np.flatnonzero(signed.counts >= OVERFLOW)
+    large = np.flatnonzero(signed.counts >= COUNT_OVERFLOW)
     table = replace(
         signed,
-        counts=np.minimum(signed.counts, OVERFLOW).astype("|u1"),
+        counts=np.minimum(signed.counts, COUNT_OVERFLOW).astype("|u1"),
         overflow_places=large.astype("<u4"),
         overflow_counts=signed.counts[large].astype("<u4"),
     )

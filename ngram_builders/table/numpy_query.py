@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, I64, U64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, hash_contexts, other
-from ngram_builders.table.format import OVERFLOW, WIDE_ROW, Columns
+from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW, Columns
 
 Pools = Sequence[Sequence[Columns]]
 
@@ -237,7 +237,7 @@ def _exact_counts(columns: Columns, places: I64) -> I64:
     counts = columns.counts.take(places).astype(np.int64)
     if columns.counts.dtype.itemsize > 1:
         return counts
-    large = np.flatnonzero(counts == OVERFLOW)
+    large = np.flatnonzero(counts == COUNT_OVERFLOW)
     counts[large] = _lookup(columns.overflow_places, columns.overflow_counts, places[large], counts[large])
     return counts
 

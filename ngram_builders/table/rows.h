@@ -24,9 +24,9 @@
 
 /* The constants that C and Python share. Python has them in format.py and ngrams.py; a test compares them. */
 enum {
-    ORDER_COUNT = 8, /* 2 to 9 */
-    WIDE_ROW = 32,   /* rows with at least this many entries have their total stored */
-    OVERFLOW = 255   /* a count in one byte that is in the overflow sections */
+    ORDER_COUNT = 8,     /* 2 to 9 */
+    WIDE_ROW = 32,       /* rows with at least this many entries have their total stored */
+    COUNT_OVERFLOW = 255 /* this count and all above are in the overflow sections */
 };
 static const uint64_t MULTIPLIERS[ORDER_COUNT] = {
     0xE220A8397B1DCDAFu, 0x6E789E6AA1B965F5u, 0x06C45D188009454Fu, 0xF88BB8A8724C81EDu,
@@ -95,7 +95,7 @@ static inline int64_t token_at(const Segment *s, int64_t place) {
 static inline int64_t count_at(const Segment *s, int64_t place) {
     if (s->count_size == 4) return ((const int32_t *)(uintptr_t)s->counts)[place];
     int64_t count = ((const uint8_t *)(uintptr_t)s->counts)[place];
-    if (count < OVERFLOW || !s->overflows) return count;
+    if (count < COUNT_OVERFLOW || !s->overflows) return count;
     int64_t i = bisect(s->overflow_places, 0, s->overflows, (uint32_t)place);
     return u32_at(s->overflow_places, i) == (uint32_t)place ? u32_at(s->overflow_counts, i) : count;
 }

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ngram_builders.ngrams import hash_bits, other
-from ngram_builders.table.format import OVERFLOW, WIDE_ROW, Columns
+from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW, Columns
 
 CHUNK_LENGTH = 1 << 20
 _MAX_COUNT = 2**31 - 1  # of an n-gram
@@ -94,10 +94,10 @@ def _overflow_is_exact(columns: Columns) -> bool:
     seen = 0
     for start, end in _chunks(0, len(columns.counts)):
         chunk = columns.counts[start:end]
-        large = np.flatnonzero(chunk == OVERFLOW) + start
+        large = np.flatnonzero(chunk == COUNT_OVERFLOW) + start
         places = columns.overflow_places[seen : seen + len(large)]
         counts = columns.overflow_counts[seen : seen + len(large)]
-        in_range = (counts >= OVERFLOW) & (counts <= _MAX_COUNT)
+        in_range = (counts >= COUNT_OVERFLOW) & (counts <= _MAX_COUNT)
         if not (chunk.all() and np.array_equal(places, large) and in_range.all()):
             return False
         seen += len(large)

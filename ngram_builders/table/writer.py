@@ -21,7 +21,7 @@ from ngram_builders.arrays import U64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, group_starts, hash_bits, other, prune, token_bits
 from ngram_builders.table.format import (
-    OVERFLOW,
+    COUNT_OVERFLOW,
     SECTION_DTYPES,
     WIDE_ROW,
     Columns,
@@ -157,10 +157,10 @@ class _TableBuilder:
     def append(self, run: Run) -> None:
         """Add a run of whole contexts, all counts above 0."""
         rows = _group_by_context(run, self.vocab_size)
-        large = np.flatnonzero(run.counts >= OVERFLOW)
+        large = np.flatnonzero(run.counts >= COUNT_OVERFLOW)
         rows |= {
             "pointers": rows["pointers"] + self.entries,
-            "counts": np.minimum(run.counts, OVERFLOW),
+            "counts": np.minimum(run.counts, COUNT_OVERFLOW),
             "overflow_places": large + self.entries,
             "overflow_counts": run.counts[large],
             "wide_rows": rows["wide_rows"] + self.contexts,

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ngram_builders.ngrams import Run, other, prune
-from ngram_builders.table.format import OVERFLOW, Columns
+from ngram_builders.table.format import COUNT_OVERFLOW, Columns
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import (
     LARGE,
@@ -108,10 +108,10 @@ class Case:
 
 def as_in_a_file(columns: Columns) -> Columns:
     """Counts in one byte, the large ones apart."""
-    many = np.flatnonzero(columns.counts >= OVERFLOW)
+    many = np.flatnonzero(columns.counts >= COUNT_OVERFLOW)
     return replace(
         columns,
-        counts=np.minimum(columns.counts, OVERFLOW).astype("|u1"),
+        counts=np.minimum(columns.counts, COUNT_OVERFLOW).astype("|u1"),
         overflow_places=many.astype("<u4"),
         overflow_counts=columns.counts[many].astype("<u4"),
     )

@@ -22,7 +22,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import import_table
 from ngram_builders.table import validation
-from ngram_builders.table.format import OVERFLOW
+from ngram_builders.table.format import COUNT_OVERFLOW
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.crafted import Parts, put_together, real_tables, take_apart
 
@@ -152,7 +152,7 @@ def lose_a_large_count(parts: Parts) -> None:
 
 
 def make_a_large_count_small(parts: Parts) -> None:
-    parts[1]["overflow_counts"][0] = OVERFLOW - 1
+    parts[1]["overflow_counts"][0] = COUNT_OVERFLOW - 1
 
 
 def add_wrongly(parts: Parts) -> None:

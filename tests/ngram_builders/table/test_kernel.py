@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ngram_builders import compile_kernel
 from ngram_builders.ngrams import count_streams
 from ngram_builders.table import kernel, numpy_query, shared_library
-from ngram_builders.table.format import OVERFLOW, WIDE_ROW
+from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW
 from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.query import Query
 from ngram_builders.table.shared_library import KERNEL_VARIABLE, open_library
@@ -230,7 +230,7 @@ def test_what_is_no_library_is_done_without(
         ("0xC4CEB9FE1A85EC53u", "0xC4CEB9FE1A85EC55u"),  # no context is found
         ("share * (likely", "0.99 * share * (likely"),
         ("a.token > b.token", "a.token < b.token"),
-        ("count < OVERFLOW", "count <= OVERFLOW"),
+        ("count < COUNT_OVERFLOW", "count <= COUNT_OVERFLOW"),
     ],
 )
 def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: str, after: str) -> None:
@@ -253,7 +253,7 @@ def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: 
 def test_c_and_python_share_their_constants() -> None:
     source = (ROOT / compile_kernel.PACKAGE / "rows.h").read_text(encoding="utf-8")
     constants = dict(re.findall(r"^ +([A-Z_]+) = (\d+)", source, flags=re.MULTILINE))
-    shared = {"ORDER_COUNT": numpy_query.ORDER_COUNT, "WIDE_ROW": WIDE_ROW, "OVERFLOW": OVERFLOW}
+    shared = {"ORDER_COUNT": numpy_query.ORDER_COUNT, "WIDE_ROW": WIDE_ROW, "COUNT_OVERFLOW": COUNT_OVERFLOW}
     assert constants == {name: str(value) for name, value in shared.items()}
 
 

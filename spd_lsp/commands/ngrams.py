@@ -201,10 +201,10 @@ def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
 
     contents = read_indexed_files(domain.path.parent, domain.path.name, domain.fingerprint)
     least = domain.recipe.get("min_files") or 1
-    code = f"what at least {least} files have in common" if least > 1 else "most of the code"
     files = "1 file" if domain.files == 1 else f"{domain.files:,} files"
+    code = f"what at least {least} of {files} have in common" if least > 1 else f"most of the code of {files}"
     hint = "" if list_files or contents is None else "; to list them, add --files"
-    yield f"anyone who has it can reconstruct {code} of {files}{hint}"
+    yield f"anyone who has it can reconstruct {code}{hint}"
     if contents is not None and contents.is_old:
         yield f"it was built before secrets were masked as now; first run: spd-lsp ngrams rebuild {domain.name}"
     if list_files:

@@ -110,12 +110,12 @@ def test_an_export_says_that_code_can_be_read_back_and_names_the_files(data: Pat
     *_, told, first, second, third, last = run(
         data, "ngrams", "export", "shop", str(data / "more.ngt"), "--files"
     ).splitlines()
-    assert told.endswith("it counts 4 files")
+    assert told.endswith("most of the code of 4 files")
     assert [first, second, third, last] == sorted(str(path) for path in shop.glob("*.py"))
     assert str(shop).encode() not in (data / "more.ngt").read_bytes()
     run(data, "ngrams", "import", str(data / "more.ngt"), "--domain", "taken")
     told = run(data, "ngrams", "export", "taken", str(data / "taken.ngt"), "--files")
-    assert told.endswith("it counts 4 files\nwhich files these are is not known here\n")
+    assert told.endswith("most of the code of 4 files\nits files are not known here\n")
 
 
 def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back
         told = run(tmp_path / "data", "ngrams", "export", "team", str(tmp_path / "team.ngt"), "--replace")
         table = Table.open(tmp_path / "team.ngt")
         said.append(" ".join(tokens.bytes_of(ids).decode(errors="replace") for ids in walks(table, tokens)))
-    assert "can read back what at least 2 files say: it counts 3 files" in told
+    assert "can reconstruct what at least 2 of 3 files have in common" in told
     for own in ("only_mention", "nobody(else)", "alone_here"):
         assert own in said[0] and own not in said[1]
     assert "return os.popen(url)" in said[1]

@@ -28,14 +28,13 @@ class RandomExamples:
 
 _TWELVE = RandomExamples()
 _METHOD = """\
-Method: prompt, context, n-grams, stop rule and ranking are the
-product's; a completion ends with its line or after {max_tokens} tokens. The prompt of an example is read once,
-before the arms and untimed; the arms follow in a random order. Times are those of decoding, n-gram look-ups and
-ranking of one completion. EM: exact match. ES: edit similarity, 1 - Levenshtein distance / longer length. matched:
-characters of the longest draft that is a prefix of the target, of all characters. KS: keystrokes saved when lines
-are typed (a character, accepting, and a step down the list cost 1 each). In parentheses: 95 % bootstrap confidence
-intervals, {resamples} resamples of packages and of files within them. Differences are paired; bold ones have an
-interval that excludes zero. Samplers draw once at each example."""
+Method: prompt, context, n-grams, stop rule and ranking are the product's; a completion ends with its line or after
+{max_tokens} tokens. The prompt of an example is read once, untimed; the arms follow in a random order. Times are
+those of decoding, n-gram look-ups and ranking of one completion. EM: exact match. ES: edit similarity,
+1 - Levenshtein distance / longer length. matched: characters of the longest draft that is a prefix of the target,
+of all characters. KS: keystrokes saved when lines are typed (a character, accepting, and a step down the list cost
+1 each). In parentheses: 95 % bootstrap confidence intervals, {resamples} resamples of packages and of files within
+them. Differences are paired; bold ones have an interval that excludes zero. Samplers draw once at each example."""
 
 
 def quality_report(

@@ -70,6 +70,21 @@ class BuildSummary:
     problem: str | None = None  # what went wrong without harm to the table
     perplexity: dict[str, float] = field(default_factory=dict)  # of held-out files, by tables used
 
+    @classmethod
+    def of(cls, made: Domain, started: float, skipped: Counter[str], **details: Any) -> BuildSummary:
+        """Summarize a build that started at this time of `time.perf_counter`."""
+        return cls(
+            domain=made.name,
+            files=made.files,
+            tokens=made.tokens,
+            ngrams=made.ngrams,
+            bytes=made.size,
+            seconds=time.perf_counter() - started,
+            skipped={reason: number for reason, number in sorted(skipped.items()) if number},
+            path=made.path,
+            **details,
+        )
+
 
 def ignore_progress(stage: str, done: int, total: int) -> None:
     """Report progress to nobody."""
@@ -138,15 +153,10 @@ def build(
             cache.keep_only(made.path.name, [file.path for file in surveyed.files])
     skipped = surveyed.count_skipped() + tokenized.skipped
     skipped[DUPLICATE] += len(task.files) - len(task.digests)
-    return BuildSummary(
-        domain=made.name,
-        files=made.files,
-        tokens=made.tokens,
-        ngrams=made.ngrams,
-        bytes=made.size,
-        seconds=time.perf_counter() - started,
-        skipped={reason: number for reason, number in sorted(skipped.items()) if number},
-        path=made.path,
+    return BuildSummary.of(
+        made,
+        started,
+        skipped,
         changed=changed,
         masked=tokenized.masked,
         reused=tokenized.reused,

@@ -125,18 +125,9 @@ def build(
     made = registry.install(name, lambda scratch: _link_table(work / TABLE, scratch), roots=folders, recipe=recipe)
     for old in (work, *home.glob("*.counting")):  # and what earlier runs left in the domain's folder
         shutil.rmtree(old, ignore_errors=True)
-    summary = BuildSummary(
-        domain=made.name,
-        files=made.files,
-        tokens=made.tokens,
-        ngrams=made.ngrams,
-        bytes=made.size,
-        seconds=time.perf_counter() - started,
-        skipped=dict(sorted(skipped.items())),
-        path=made.path,
-        masked=sum(result["masked"] for result in results["counts"]),
-        perplexity=results["table"][0]["perplexity"],
-    )
+    masked = sum(result["masked"] for result in results["counts"])
+    perplexity = results["table"][0]["perplexity"]
+    summary = BuildSummary.of(made, started, skipped, masked=masked, perplexity=perplexity)
     return summary, costs
 
 

@@ -192,7 +192,7 @@ def test_a_home_that_no_shell_wrote_out_is_found(run, program, tmp_path, monkeyp
     run("build-ngrams", program.parent, "--domain", "here")
     assert (tmp_path / "mine" / "here").is_dir()
     unknown = run("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
-    assert "found no folder '~nobody-of-that-name/m'" in unknown
+    assert "there is no folder '~nobody-of-that-name/m'" in unknown
 
 
 def test_lines_end_where_an_editor_ends_them(run, tmp_path):
@@ -202,7 +202,7 @@ def test_lines_end_where_an_editor_ends_them(run, tmp_path):
     said = [json.loads(run("complete", "--json", f"{path}:{AT_THE_END}").stdout) for path in (lone, usual)]
     assert said[0]["completions"][0]["text"] == said[1]["completions"][0]["text"]
     beyond = run("complete", f"{lone}:99:1", status=1).output
-    assert f"a line from 1 to {len(PROGRAM.splitlines()) + 1}" in beyond
+    assert f"only 1 to {len(PROGRAM.splitlines()) + 1}" in beyond
 
 
 @pytest.mark.parametrize(

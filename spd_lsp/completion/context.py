@@ -1,4 +1,4 @@
-"""What the model sees: a document and a cursor come in, the text around it within a token budget goes out.
+"""What the model sees: a document and a cursor come in, the text around the cursor within a token budget goes out.
 
 Also how long a completion should be, decided by the syntax before the model runs. Knows nothing of models, tokens
 (a function counts them) or the editor.
@@ -22,16 +22,16 @@ from spd_lsp.completion.parsing import request_begins_body, request_outline
 from spd_lsp.completion.syntax_outline import Part, Role
 
 CompletionShape = Literal["nothing", "line", "block"]
-Cost = Callable[[str], int]
+TokenCounter = Callable[[str], int]
 
 MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
-_LARGEST = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
-_LONGEST_TOKEN = 64  # characters; more of them per token of room cannot fit and are not measured
-_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
-_NEAR = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
-LINE = 16  # tokens; room kept for a line of usual length
+_MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
+_MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
+_ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
+_NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
+_TYPICAL_LINE = 16  # tokens; budget kept for a line of usual length
 _GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
-FEW = 8  # characters right of the cursor that a completion in the middle of a line may stand before
+_MAX_TEXT_RIGHT = 8  # characters right of the cursor that a completion in the middle of a line may stand before
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
@@ -58,8 +58,8 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A document around the cursor: lines above and below, and the cursor's line in two."""
+class SplitDocument:
+    """A document split at the cursor: the lines above and below, and both parts of the cursor's line."""
 
     above: Sequence[str]
     left: str
@@ -67,8 +67,8 @@ class Page:
     below: Sequence[str]
 
     @classmethod
-    def open(cls, source: str, cursor: int) -> Page:
-        """Cut a document at the cursor. Example: "a\\nbc\\nd", 3 gives ("a\\n",), "b", "c\\n", ("d",)."""
+    def open(cls, source: str, cursor: int) -> SplitDocument:
+        """Split a document at the cursor. Example: "a\\nbc\\nd", 3 gives ("a\\n",), "b", "c\\n", ("d",)."""
         start = source.rfind("\n", 0, cursor) + 1
         end = source.find("\n", cursor) + 1 or len(source)
         return cls(
@@ -82,7 +82,7 @@ def rest_of_line(after: str) -> str:
 
 
 def normalize_newlines(source: str, cursor: int) -> tuple[str, int]:
-    """A text and a place in it with "\\n" for every line end, which is all that models and tables know.
+    """Return a text and an offset in it with "\\n" for every line end, as models and n-gram tables see it.
 
     Example: "a\\r\\nb", 3 gives "a\\nb", 2. Within "\\r\\n" is before it.
     """
@@ -95,7 +95,7 @@ def normalize_newlines(source: str, cursor: int) -> tuple[str, int]:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text with their ends. Only "\\n" ends a line: a form feed does not."""
+    """Return the lines of a text with their ends. Only "\\n" ends a line: a form feed does not."""
     found = [line + "\n" for line in text.split("\n")]
     found[-1] = found[-1][:-1]
     return found if found[-1] else found[:-1]
@@ -105,39 +105,39 @@ def build_context(
     source: str,
     cursor: int,
     language: str | None,
-    room: int,
-    measure: Callable[[str], int],
+    budget: int,
+    count_tokens: Callable[[str], int],
     *,
     forced: bool = False,
 ) -> Context:
-    """Choose what the model sees around a cursor (in code points) within `room` tokens, and what may follow it.
+    """Return what the model sees around a cursor (in code points) within `budget` tokens, and what to complete.
 
     A text costs what its lines cost. A completion asked for by hand (`forced`) is never "nothing".
     """
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
-    page = Page.open(source, cursor)
-    shape, indent = expected(known, source, cursor, page, forced)
-    room = max(0, room - _GRACE)
-    cost = _ruler(room, measure)
-    if _spent(cost, [page.left, page.right, *reversed(page.above), *page.below], room) <= room:
+    page = SplitDocument.open(source, cursor)
+    shape, indent = _expected_shape(known, source, cursor, page, forced)
+    budget = max(0, budget - _GRACE)
+    cost = _line_counter(budget, count_tokens)
+    if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
         return Context(source[:cursor], source[cursor:], shape, indent, 0)
-    before, after, omitted = choose(known if len(source) <= _LARGEST else None, page, room, cost)
+    before, after, omitted = _choose_text(known if len(source) <= _MAX_PARSED_LENGTH else None, page, budget, cost)
     return Context(before, after, shape, indent, omitted)
 
 
-def _ruler(room: int, measure: Callable[[str], int]) -> Cost:
-    """A measure that asks once per line, and not at all where a line is far too long."""
+def _line_counter(budget: int, count_tokens: Callable[[str], int]) -> TokenCounter:
+    """Return a function that counts each line's tokens once, and those of far too long lines not at all."""
 
     @functools.cache
     def cost(line: str) -> int:
-        return measure("\n" + line.rstrip("\n")) if len(line) <= _LONGEST_TOKEN * room else room + 1
+        return count_tokens("\n" + line.rstrip("\n")) if len(line) <= _MAX_TOKEN_LENGTH * budget else budget + 1
 
     return cost
 
 
-def _spent(cost: Cost, texts: Iterable[str], limit: int) -> int:
-    """What texts cost together; counting stops beyond the limit."""
+def _total_tokens(cost: TokenCounter, texts: Iterable[str], limit: int) -> int:
+    """Return the tokens of all texts; counting stops beyond the limit."""
     total = 0
     for text in texts:
         total += cost(text)
@@ -147,21 +147,23 @@ def _spent(cost: Cost, texts: Iterable[str], limit: int) -> int:
 
 
 def _rounded(tokens: int, step: int) -> int:
-    """The next step above a number. Example: 5 and 8 give 8, 8 and 8 give 16."""
+    """Return the next multiple of step above a number. Example: 5 and 8 give 8, 8 and 8 give 16."""
     return (tokens // step + 1) * step
 
 
-def choose(language: Language | None, page: Page, room: int, cost: Cost) -> tuple[str, str, int]:
-    """The texts before and after the cursor within `room`, and how many lines they leave out."""
-    step = min(max(24, room // 16), room // 4 + 1)
+def _choose_text(
+    language: Language | None, page: SplitDocument, budget: int, cost: TokenCounter
+) -> tuple[str, str, int]:
+    """Return the texts before and after the cursor within `budget`, and the number of lines omitted."""
+    step = min(max(24, budget // 16), budget // 4 + 1)
     anchor = _anchor_row(page.above, 3 * step)
     parts = functools.cache(lambda: request_outline(language, page.above[:anchor], page.below))
-    needed = _spent(cost, [page.left, *reversed(page.above)], room)
-    share = min(max(room // 4, room - _rounded(needed, step)), room - _rounded(cost(page.left), step))
+    needed = _total_tokens(cost, [page.left, *reversed(page.above)], budget)
+    share = min(max(budget // 4, budget - _rounded(needed, step)), budget - _rounded(cost(page.left), step))
     after: list[str] = []
     if (rest := share - cost(page.right)) >= 0:
-        after = [page.right, *below(parts, page, anchor, rest, cost)]
-    rest = room - sum(map(cost, after))
+        after = [page.right, *_below(parts, page, anchor, rest, cost)]
+    rest = budget - sum(map(cost, after))
     if needed <= rest:
         before = [*page.above, page.left]
     elif cost(page.left) > rest:
@@ -173,7 +175,7 @@ def choose(language: Language | None, page: Page, room: int, cost: Cost) -> tupl
 
 
 def _anchor_row(above: Sequence[str], step: int) -> int:
-    """How many lines start before the last whole step of characters. Example: 6 lines of 4, step 10 gives 5."""
+    """Return how many lines start before the last whole step of characters. Example: 6 lines of 4, step 10: 5."""
     size = sum(map(len, above))
     row, start, mark = len(above), size, size // step * step
     while row and start - len(above[row - 1]) >= mark:
@@ -183,40 +185,44 @@ def _anchor_row(above: Sequence[str], step: int) -> int:
 
 
 def _above(
-    parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, step: int, cost: Cost
+    parts: Callable[[], list[Part]], page: SplitDocument, anchor: int, budget: int, step: int, cost: TokenCounter
 ) -> list[str]:
-    """The lines to keep above the cursor, with the text left of it on its line."""
+    """Return the lines to keep above the cursor, and the text left of it."""
     recent = [page.left]
-    left = room - cost(page.left)
+    left = budget - cost(page.left)
     for line in reversed(page.above[anchor:]):
         if (left := left - cost(line)) < 0:
             return recent[::-1]
         recent.append(line)
-    budget = room - max(step * 3 // 2 + LINE, _rounded(room - left, step))
-    rows = select(parts(), page.above[:anchor], range(anchor), budget, cost)
+    budget = budget - max(step * 3 // 2 + _TYPICAL_LINE, _rounded(budget - left, step))
+    rows = _select_rows(parts(), page.above[:anchor], range(anchor), budget, cost)
     return [*(page.above[row] for row in rows), *reversed(recent)]
 
 
-def below(parts: Callable[[], list[Part]], page: Page, anchor: int, room: int, cost: Cost) -> list[str]:
-    """The lines to keep below the cursor's line."""
-    if _spent(cost, page.below, room) <= room:
+def _below(
+    parts: Callable[[], list[Part]], page: SplitDocument, anchor: int, budget: int, cost: TokenCounter
+) -> list[str]:
+    """Return the lines to keep below the cursor's line."""
+    if _total_tokens(cost, page.below, budget) <= budget:
         return list(page.below)
     both = [*page.above[:anchor], *page.below]
-    return [both[row] for row in select(parts(), both, range(anchor, len(both)), room, cost)]
+    return [both[row] for row in _select_rows(parts(), both, range(anchor, len(both)), budget, cost)]
 
 
-def select(parts: Sequence[Part], lines: Sequence[str], side: range, room: int, cost: Cost) -> list[int]:
-    """The rows on one side of the gap that fit: the nearest, then part by part, then again the nearest."""
+def _select_rows(
+    parts: Sequence[Part], lines: Sequence[str], side: range, budget: int, cost: TokenCounter
+) -> list[int]:
+    """Return the rows on one side of the gap that fit: the nearest, then part by part, then again the nearest."""
     nearest = side[::-1] if side.start == 0 else side
     kept: set[int] = set()
-    left = room - _adjoin(kept, nearest, lines, int(_NEAR * room), cost)
-    shares = {role: int(share * room) for role, share in _SHARES.items()}
+    left = budget - _adjoin(kept, nearest, lines, int(_NEAREST_SHARE * budget), cost)
+    shares = {role: int(share * budget) for role, share in _ROLE_SHARES.items()}
     for part in sorted(parts, key=lambda part: (part.role, part.distance)):
-        if left < LINE:  # hardly anything fits any more, and every part would be measured
+        if left < _TYPICAL_LINE:  # hardly anything fits any more, and every part would be measured
             break
         rows = [row for row in part.rows if row in side and row not in kept]
         limit = min(left, shares[part.role])
-        price = _spent(cost, (lines[row] for row in rows), limit)
+        price = _total_tokens(cost, (lines[row] for row in rows), limit)
         if price <= limit:
             kept.update(rows)
             left -= price
@@ -227,9 +233,9 @@ def select(parts: Sequence[Part], lines: Sequence[str], side: range, room: int, 
     return sorted(kept)
 
 
-def _adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], room: int, cost: Cost) -> int:
-    """Keep rows one after another until the next does not fit; returns what the rows not kept before cost."""
-    left = room
+def _adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], budget: int, cost: TokenCounter) -> int:
+    """Keep rows in order until one does not fit; return the tokens of those that are new."""
+    left = budget
     for row in rows:
         if row in kept:
             continue
@@ -237,39 +243,39 @@ def _adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], room: int
             break
         kept.add(row)
         left -= cost(lines[row])
-    return room - left
+    return budget - left
 
 
-def _tail(line: str, room: int, step: int, cost: Cost) -> str:
-    """The end of a line too long for the room, from the first word after a whole step."""
+def _tail(line: str, budget: int, step: int, cost: TokenCounter) -> str:
+    """Return the end of a line that is too long, from the first word after a whole step."""
     starts = [0]
-    for mark in range(max(0, len(line) - _LONGEST_TOKEN * room) // step * step, len(line), step):
+    for mark in range(max(0, len(line) - _MAX_TOKEN_LENGTH * budget) // step * step, len(line), step):
         boundary = _WORD.search(line, mark) if mark > starts[-1] or len(starts) == 1 else None
         starts.append(boundary.start() if boundary else starts[-1])
     starts.append(len(line))
-    fits = bisect_left(starts, True, hi=len(starts) - 1, key=lambda start: cost(line[start:]) <= room)
+    fits = bisect_left(starts, True, hi=len(starts) - 1, key=lambda start: cost(line[start:]) <= budget)
     return line[starts[fits] :]
 
 
-def expected(
-    language: Language | None, source: str, cursor: int, page: Page, forced: bool
+def _expected_shape(
+    language: Language | None, source: str, cursor: int, page: SplitDocument, forced: bool
 ) -> tuple[CompletionShape, str]:
-    """How long a completion at the cursor should be, and the indentation that goes with it."""
+    """Return how long a completion at the cursor should be, and the indentation that goes with it."""
     right = page.right.rstrip("\r\n")
     closing = bool(_CLOSING.fullmatch(right.strip()))
-    if not forced and len(right.strip()) > FEW and not closing:
-        return "nothing", indentation(page.left)
+    if not forced and len(right.strip()) > _MAX_TEXT_RIGHT and not closing:
+        return "nothing", _indentation(page.left)
     if language is not None and closing and (indent := _block_indent(language, source[:cursor], page)):
         return "block", indent
-    return "line", indentation(page.left)
+    return "line", _indentation(page.left)
 
 
-def indentation(line: str) -> str:
-    """The white space a line begins with."""
+def _indentation(line: str) -> str:
+    """Return the white space that a line begins with."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _block_indent(language: Language, text: str, page: Page) -> str:
+def _block_indent(language: Language, text: str, page: SplitDocument) -> str:
     """The indentation of a body that is about to begin at the end of a text, or "" where none is."""
     header = page.left
     if header.strip():
@@ -280,16 +286,16 @@ def _block_indent(language: Language, text: str, page: Page) -> str:
     header = header.rstrip("\r\n")
     opened = bool(language.opens.search(header))
     indent = page.left if not page.left.strip() else ""
-    if len(indent.expandtabs(4)) <= len(indentation(header).expandtabs(4)) and opened:
-        indent = indentation(header) + _indent_unit(text)
+    if len(indent.expandtabs(4)) <= len(_indentation(header).expandtabs(4)) and opened:
+        indent = _indentation(header) + _indent_unit(text)
     if not indent or _is_filled(indent, page.below):
         return ""
-    verdict = request_begins_body(language, text, indent) if len(text) <= _LARGEST else None
+    verdict = request_begins_body(language, text, indent) if len(text) <= _MAX_PARSED_LENGTH else None
     return indent if (opened if verdict is None else verdict) else ""
 
 
 def _indent_unit(text: str) -> str:
-    """One step of indentation as a text has it: a tab, or the fewest spaces a line begins with; else four."""
+    """Return one level of indentation of a text: a tab, or the fewest spaces a line begins with; else four."""
     found = [match[1] for match in re.finditer(r"^(\t|  +)(?=[^\s*])", text[:20_000], re.MULTILINE)]
     if found and found.count("\t") * 2 > len(found):
         return "\t"
@@ -297,6 +303,6 @@ def _indent_unit(text: str) -> str:
 
 
 def _is_filled(indent: str, below: Sequence[str]) -> bool:
-    """Whether the next line with text already stands in a body indented like this."""
+    """Whether the next non-blank line is already in a body with this indentation."""
     following = next((line for line in below if line.strip()), "")
-    return len(indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))
+    return len(_indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))

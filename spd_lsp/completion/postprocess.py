@@ -1,6 +1,6 @@
-"""Drafts to completions: where a text ends, what of it repeats the document, which of them are the same.
+"""Drafts to completions: where a draft ends, what of it repeats the document, which drafts are the same.
 
-Comes in: the text of each draft with its score. Goes out: what to show, best first. Knows no ids and no LSP.
+In: token ids of drafts and their scores. Out: completions, best first. Knows no LSP.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _REST_OF_STRING = {
     "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*'"),
     '"': re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\""),
 }
-_TRIES = 8  # overlaps of a draft with the rest of its line that are judged; ordinary code has one or two
+_TRIES = 8  # overlaps of a draft with the rest of its line that are checked; ordinary code has one or two
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text to insert at the cursor; `probability` is what it is ranked by, or how often such a one is right."""
+    """A text to insert at the cursor; `probability` is its ranking score, or calibrated."""
 
     text: str
     probability: float
@@ -74,9 +74,9 @@ class DraftText:
 
 
 def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
-    """Completions worth showing from (text, log of its worth) pairs, best first; equal ones are shown once.
+    """Return the completions of texts and their log-scores, best first, each text once.
 
-    One with a character that nobody sees, or that a terminal obeys, is not.
+    Texts with invisible or control characters are dropped.
     """
     completions: dict[str, Completion] = {}
     for text, score in drafts:
@@ -87,19 +87,19 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
 
 
 def _is_endless(text: str) -> bool:
-    """Whether it ends in a short text six times in a row or a long one four times: the model ran into a loop."""
+    """Whether a text ends in a short string repeated six times or a long one four times: a loop of the model."""
     backwards = text[::-1]
     again = _like_start(backwards, len(text) // 4 + 1)
     return any(again[n] >= n * (5 if n < 10 else 3) for n in range(3, len(again)))
 
 
 def visible_text(text: str, context: Context) -> str:
-    """What a person sees of a draft."""
+    """Return what a user would see of a draft."""
     return remove_overlap(trim_draft(text, context), context.after, context.left)
 
 
 def trim_draft(text: str, context: Context) -> str:
-    """The part of a draft that belongs to this completion, without white space at its end.
+    """Return the part of a draft that belongs to the completion, without trailing white space.
 
     A block that was cut off by the length limit loses its unfinished last line.
     """
@@ -110,7 +110,7 @@ def trim_draft(text: str, context: Context) -> str:
 
 
 def find_end(text: str, context: Context) -> int | None:
-    """Where in a draft the completion ends, or None if it may go on.
+    """Return the offset at which the completion ends, or None if it may continue.
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
@@ -121,12 +121,12 @@ def find_end(text: str, context: Context) -> int | None:
 
 
 def line_end(text: str) -> int | None:
-    """Where the first line ends."""
+    """Return the end of the first line, or None."""
     return text.find("\n") if "\n" in text else None
 
 
 def _block_end(text: str, indent: str) -> int | None:
-    """Where a line stands left of a body that is indented like this, or where nothing is said for long."""
+    """Return where a line is indented less than the body, or after three blank lines; else None."""
     first, *lines = text.split("\n")
     at = len(first) + 1
     blank = 0
@@ -277,5 +277,5 @@ def _stands_alone(text: str, rest: str, n: int, excess: Counter[str]) -> bool:
 
 
 def _splits_word(first: str, second: str) -> bool:
-    """Whether a word goes on from one text to the next."""
+    """Whether a word spans the end of one text and the start of the next."""
     return bool(re.search(r"\w$", first[-2:]) and re.match(r"\w", second))

@@ -27,7 +27,7 @@ _MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom 
 
 @dataclass(frozen=True, slots=True)
 class FillFormat:
-    """How a family of models was taught to fill in the middle; the tokens' names tell which family it is.
+    """The fill-in-the-middle format of a model family, recognised by its special tokens.
 
     `parts` is the prompt in order: a token's name, or `{after}` or `{before}`.
     """
@@ -37,7 +37,7 @@ class FillFormat:
 
     @property
     def marks(self) -> list[str]:
-        """The tokens a vocabulary must have for this format."""
+        """The special tokens of this format."""
         return [part for part in self.parts if not part.startswith("{")]
 
 
@@ -81,17 +81,17 @@ class ModelTokenizer:
         self.fill_format = next((f for f in FILL_FORMATS if all(map(self.find, f.marks))), None)
 
     def find(self, name: str) -> str | None:
-        """The name itself if it is a special token of this vocabulary."""
+        """Return the name if it is a special token of this vocabulary."""
         return name if self.tokenizer.token_to_id(name) in self.specials else None
 
     def id_of(self, name: str) -> int:
-        """The id of a token of this vocabulary."""
+        """Return the id of a token."""
         found = self.tokenizer.token_to_id(name)
         assert found is not None, name
         return found
 
     def find_end_of_text(self) -> int:
-        """The id that ends a document."""
+        """Return the id that ends a document."""
         for name in _END_OF_TEXT:
             if self.find(name):
                 return self.id_of(name)
@@ -101,24 +101,24 @@ class ModelTokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without marks of any kind."""
+        """Return the ids of a text, without special tokens."""
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Ids of many texts, on all cores."""
+        """Return the ids of many texts, encoded on all cores."""
         for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
             yield list(encoding.ids)
 
     def count(self, text: str) -> int:
-        """How many tokens a text takes; lines are remembered, as they are asked for again at every keystroke."""
+        """Return the number of tokens of a text; cached for lines, which are counted at every keystroke."""
         return self.known_size(text) if len(text) <= SHORT else size(self.tokenizer, text)
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
-        """The bytes that ids stand for; special tokens stand for none."""
+        """Return the bytes of ids; special tokens have none."""
         return b"".join(self.pieces[i] for i in ids if i < self.vocab_size)
 
     def ends(self, i: int) -> bool:
-        """Whether this id ends a text: special tokens do, and what a model predicts beyond its vocabulary."""
+        """Whether an id ends a text: a special token, or one beyond the vocabulary."""
         return i in self.specials or i >= self.vocab_size
 
     def prompt(self, before: str, after: str) -> Prompt:
@@ -159,7 +159,7 @@ class ModelTokenizer:
         return ids, b"", None
 
     def beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
-        """All ids whose bytes begin with these."""
+        """Return all ids whose bytes begin with these."""
         pieces, order = self.sorted_pieces
         low = bisect_left(pieces, start)
         high = bisect_left(pieces, start + b"\xff" * 8, lo=low)  # no UTF-8 text holds 0xff
@@ -167,7 +167,7 @@ class ModelTokenizer:
 
     @cached_property
     def opening(self) -> list[int]:
-        """What this tokenizer puts before every text (a begin-of-text token, for some)."""
+        """The ids that this tokenizer puts before every text, such as a begin-of-text token."""
         return list(self.tokenizer.encode("", add_special_tokens=True).ids)
 
     @cached_property
@@ -179,13 +179,13 @@ class ModelTokenizer:
 
     @cached_property
     def sorted_pieces(self) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-        """Pieces in the order of their bytes, without empty ones, and their ids."""
+        """The non-empty pieces in byte order, and their ids."""
         order = sorted((i for i, piece in enumerate(self.pieces) if piece), key=self.pieces.__getitem__)
         return [self.pieces[i] for i in order], np.array(order, dtype=np.int64)
 
 
 def size(tokenizer: Tokenizer, text: str) -> int:
-    """How many tokens a text takes."""
+    """Return the number of tokens of a text."""
     return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
@@ -216,7 +216,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """What decides the ids of a text, in 16 hex digits: the same for the same vocabulary and rules."""
+    """Return 16 hex digits that identify the vocabulary and rules of a tokenizer."""
     rules = json.loads(tokenizer.to_str())
     for passing in ("truncation", "padding", "version"):
         rules.pop(passing, None)

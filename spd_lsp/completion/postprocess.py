@@ -116,7 +116,7 @@ def find_end(text: str, context: Context) -> int | None:
     """
     end = _block_end(text, context.indent) if context.shape == "block" else line_end(text)
     rest = context.rest
-    again = find_repeat(text[:end], context.left, rest) if rest else None
+    again = _find_repeat(text[:end], context.left, rest) if rest else None
     return end if again is None else again
 
 
@@ -148,7 +148,7 @@ def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
     return at + len(line) if at + len(line) < len(text) else None
 
 
-def find_repeat(text: str, left: str, rest: str) -> int | None:
+def _find_repeat(text: str, left: str, rest: str) -> int | None:
     """Where a draft closes a bracket that the rest of the line closes: there, or where the rest begins in it.
 
     Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in xs]` at 2; `len(x)` before `)` nowhere.

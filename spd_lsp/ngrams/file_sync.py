@@ -24,7 +24,7 @@ from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
-MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
+_MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
 _FILES_PER_STEP = 64  # files checked between two pauses of a scan
 _DRIFT = 0.2  # n-grams in the overlay, as a share of the table's, from which a rebuild is due
 MIN_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
@@ -167,7 +167,7 @@ class DomainSync:
 
     def _apply(self, path: str, state: State | None, document: CountedText | None) -> None:
         """Count a file as it is now, if the overlay has room for it."""
-        if self.ledger.put(path, document, share=MAX_DISK_SHARE):
+        if self.ledger.put(path, document, share=_MAX_DISK_SHARE):
             self.states.pop(path, None)
             self.refused.pop(path, None)
             if state is not None:

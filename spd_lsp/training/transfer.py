@@ -28,7 +28,7 @@ def spell_tokens(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     ]
 
 
-def transfer_rows(embedding: Tensor, spelt: Sequence[Sequence[int]]) -> Tensor:
+def _transfer_rows(embedding: Tensor, spelt: Sequence[Sequence[int]]) -> Tensor:
     """The rows [W, D] of new tokens from the old rows [V, D]: the mean of those that spell a token."""
     return torch.stack([embedding[list(ids)].mean(dim=0) for ids in spelt])
 
@@ -37,7 +37,7 @@ def transfer_vocabulary(model: LlamaForCausalLM, old: Tokenizer, new: Tokenizer)
     """The model with the new tokenizer's embedding, which is its output, too."""
     config = LlamaConfig.from_dict(model.config.to_dict() | {"vocab_size": new.get_vocab_size()})
     weights = model.state_dict()
-    rows = transfer_rows(model.model.embed_tokens.weight.detach(), spell_tokens(old, new))
+    rows = _transfer_rows(model.model.embed_tokens.weight.detach(), spell_tokens(old, new))
     return _filled(config, weights | dict.fromkeys(("model.embed_tokens.weight", "lm_head.weight"), rows))
 
 

@@ -82,7 +82,7 @@ class TableSummary:
     size: int  # bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
     """The sections as arrays. Counts of several Columns add up: a file, and what changed since it was built."""
 

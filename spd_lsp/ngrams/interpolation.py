@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -165,12 +166,25 @@ def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
     return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
 
 
+@dataclass(frozen=True, slots=True)
+class ServingTable:
+    """An open table that serves a file."""
+
+    name: str
+    weight: float
+    table: Table
+    domain: Domain | None = None  # None: the table is built in
+
+
 class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
     Tables are opened once and opened again when the registry says that something was rebuilt, or their files were
     written over. What cannot be used is left out; `problems` says why. With `live`, what was edited since a table
     was built counts as well, and what is open; with `rebuilder`, a table that fell far behind is replaced.
+
+    The tables chosen for the last request's file are kept until the registry or a table changes, and their mixture
+    until the live index does.
     """
 
     def __init__(
@@ -195,9 +209,35 @@ class Domains:
         self.opened: dict[Path, Table | None] = {}
         self.stamps: dict[Path, Hashable] = {}  # of the tables' files, as they were
         self.fitted_weights: dict[Path, dict[str, OrderWeights]] = {}
+        self.file: tuple[Path | None, str | None] | None = None  # of the last request, with its language
+        self.tables: list[ServingTable] = []  # for that file
+        self.pools: list[tuple[Columns, ...]] = []  # those tables with the changes since, as mixed
+        self.mixture: Mixture | None = None
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """Return the mixture for a file, or None if no table and no open file is about such code."""
+        self._reload_if_changed()
+        if self.file != (file, language):
+            self.tables, self.pools = self._tables_for(file, language), []
+            self.file = file, language
+        pools = [(one.table.columns, *(self.changes(one.domain) if one.domain else ())) for one in self.tables]
+        if self.live and (columns := self.live.open_files(language)):
+            pools.append(columns)
+        if pools != self.pools:
+            self.pools, self.mixture = pools, self._mix(pools)
+        return self.mixture if pools else None
+
+    def _mix(self, pools: Sequence[Sequence[Columns]]) -> Mixture:
+        """Return the mixture of the file's tables and of the open files, the last pool if there is one more."""
+        names, weights = [one.name for one in self.tables], [one.weight for one in self.tables]
+        if len(pools) > len(self.tables):
+            names.append(OPEN_FILES)
+            weights.append(DEFAULT_WEIGHT)
+        fitted = (self.fitted(one.domain) for one in self.tables if one.domain)
+        return Mixture(pools, weights, names, next(filter(None, fitted), self.default_weights))
+
+    def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:
+        """Return the registry's tables for a file, then the built-in one."""
         for _ in range(2):  # a build may replace a table before it is opened
             self._reload_if_changed()
             chosen = [
@@ -205,21 +245,12 @@ class Domains:
             ]
             if all(table for _, _, table in chosen):
                 break
-        found: list[tuple[str, Sequence[Columns], float]] = []
-        rows = None
-        for domain, weight, table in chosen:
-            if table:
-                rows = rows or self.fitted(domain)
-                found.append((domain.name, (table.columns, *self.changes(domain)), weight))
-        if language in self.built_in and (table := self._open(self.built_in[language])):
-            taken = any(name == language for name, _, _ in found)
-            found.append((f"{language} (built in)" if taken else language, (table.columns,), BUILT_IN_WEIGHT))
-        if self.live and (columns := self.live.open_files(language)):
-            found.append((OPEN_FILES, columns, DEFAULT_WEIGHT))
-        if not found:
-            return None
-        names, pools, weights = zip(*found, strict=True)
-        return Mixture(pools, weights, names, rows or self.default_weights)
+        tables = [ServingTable(domain.name, weight, table, domain) for domain, weight, table in chosen if table]
+        if language in self.built_in and (built_in := self._open(self.built_in[language])):
+            is_taken = any(one.name == language for one in tables)
+            name = f"{language} (built in)" if is_taken else language
+            tables.append(ServingTable(name, BUILT_IN_WEIGHT, built_in))
+        return tables
 
     def fitted(self, domain: Domain) -> OrderWeights | None:
         """Return the order weights fitted for this domain and model, if any."""
@@ -256,7 +287,7 @@ class Domains:
         if kept and generation == self.generation:
             return
         self.generation = generation
-        self.opened, self.stamps, self.fitted_weights = {}, {}, {}
+        self.opened, self.stamps, self.fitted_weights, self.file = {}, {}, {}, None
         if self.registry:
             if not kept:
                 self.registry.latest = None  # it knows no table's file, only that none was replaced

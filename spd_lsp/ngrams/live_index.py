@@ -146,8 +146,7 @@ class LiveIndex:
 
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
         """Return the counts of open files in this language that belong to no domain."""
-        ledger = self.unassigned.get(related_languages(language)) if language else None
-        return ledger.overlay.columns if ledger else ()
+        return next((ledger.overlay.columns for kin, ledger in self.unassigned.items() if language in kin), ())
 
     def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Work:
         """Keep a domain up to date from now on."""

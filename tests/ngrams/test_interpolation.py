@@ -243,3 +243,21 @@ def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     ids, mixed = bigrams.mix_top([[9, 2]], p, 3)
     assert mixed == pytest.approx(bigrams.mix([[9, 2]], ids, p[ids]))
     assert mixture.mix_top([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same
+
+
+def test_a_file_s_mixture_is_kept_until_what_serves_it_changes(tmp_path):
+    registry, file = Registry(tmp_path / "data"), tmp_path / "a.py"
+    for name in ("mine", "yours"):
+        registry.install(name, lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
+    registry.assign_workspace(tmp_path, [("mine", 0.5)])
+    domains = Domains(registry, "f", {})
+    first = domains.mixture_for(file, "python")
+    assert domains.mixture_for(file, "python") is first
+    registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.2)])
+    second = domains.mixture_for(file, "python")
+    assert second.names == ("mine", "yours")
+    registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.4)])
+    assert domains.mixture_for(file, "python").query.weights == [0.5, 0.4]
+    assert domains.mixture_for(tmp_path.parent / "b.py", "python") is None
+    registry.remove("mine")
+    assert domains.mixture_for(file, "python").names == ("yours",)

@@ -1,4 +1,4 @@
-"""Whether the next statement of a text would be the first of a body. Knows neither cursors nor tokens."""
+"""Detect that the next statement of a text would be the first of a body. Knows neither cursors nor tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def begins_body(language: Language, text: str, indent: str) -> bool | None:
     """Whether a statement written next would be the first of a body; None where the syntax is too broken."""
     text = text.rstrip(" \t") + "\n" + indent
     root = parse(language, text + language.filler + "\n").root_node
-    at = len(text.encode("utf-8", "replace"))
-    node = root.descendant_for_byte_range(at, at + 1)
+    end = len(text.encode("utf-8", "replace"))
+    node = root.descendant_for_byte_range(end, end + 1)
     while node is not None and (parent := node.parent) is not None:
         if node.is_error or parent.is_error:
             return None
@@ -27,7 +27,7 @@ def begins_body(language: Language, text: str, indent: str) -> bool | None:
 
 
 def _content_before(language: Language, node: Node) -> Node | None:
-    """What stands before a node in its parent, apart from comments, documentation and separators."""
+    """Return the sibling before a node, skipping comments, documentation and separators."""
     before = node.prev_sibling
     while before is not None and (
         before.type in language.comments

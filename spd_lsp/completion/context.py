@@ -19,7 +19,7 @@ from typing import Literal
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parsing import request_begins_body, request_outline
-from spd_lsp.completion.syntax_outline import Part, Role
+from spd_lsp.completion.syntax_outline import OutlinePart, Role
 
 CompletionShape = Literal["nothing", "line", "block"]
 TokenCounter = Callable[[str], int]
@@ -185,7 +185,12 @@ def _anchor_row(above: Sequence[str], step: int) -> int:
 
 
 def _above(
-    parts: Callable[[], list[Part]], page: SplitDocument, anchor: int, budget: int, step: int, cost: TokenCounter
+    parts: Callable[[], list[OutlinePart]],
+    page: SplitDocument,
+    anchor: int,
+    budget: int,
+    step: int,
+    cost: TokenCounter,
 ) -> list[str]:
     """Return the lines to keep above the cursor, and the text left of it."""
     recent = [page.left]
@@ -200,7 +205,7 @@ def _above(
 
 
 def _below(
-    parts: Callable[[], list[Part]], page: SplitDocument, anchor: int, budget: int, cost: TokenCounter
+    parts: Callable[[], list[OutlinePart]], page: SplitDocument, anchor: int, budget: int, cost: TokenCounter
 ) -> list[str]:
     """Return the lines to keep below the cursor's line."""
     if _total_tokens(cost, page.below, budget) <= budget:
@@ -210,7 +215,7 @@ def _below(
 
 
 def _select_rows(
-    parts: Sequence[Part], lines: Sequence[str], side: range, budget: int, cost: TokenCounter
+    parts: Sequence[OutlinePart], lines: Sequence[str], side: range, budget: int, cost: TokenCounter
 ) -> list[int]:
     """Return the rows on one side of the gap that fit: the nearest, then part by part, then again the nearest."""
     nearest = side[::-1] if side.start == 0 else side

@@ -1,7 +1,7 @@
-"""The programming languages the context understands: one row of syntax names each, and their parsers.
+"""The programming languages that completions understand: the names of their syntax nodes, and their parsers.
 
-A row is data; the algorithm that reads it knows no language. Node types are the names used by the language's own
-tree-sitter grammar. Knows nothing of documents, tokens or completions.
+Each language is a row of data; the algorithm that reads it is the same for all. Node types are those of the
+language's tree-sitter grammar. Knows nothing of documents, tokens or completions.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser, Tree
 
-# What a parser may take for a text, in hundreds of its steps, each some 0.03 ms. Code, broken code included, takes
-# one for some eighty bytes; text that is made for it takes thousands of times as many.
-LEAST, BYTES_EACH = 1_000, 16
-_PIECE = 4_096  # bytes that a parser is given at once; it comes again wherever it goes back
+# The budget of a parser, in callbacks: one per hundred of its steps, about 0.03 ms. Code, broken code included,
+# needs one per 80 bytes or so; crafted text needs thousands of times as many.
+_MIN_CALLBACKS, _BYTES_PER_CALLBACK = 1_000, 16
+_CHUNK_BYTES = 4_096  # that a parser reads at once; it reads again where it backtracks
 
 _BRACKETS = {
     "{": "}", "(": ")", "[": "]", "[[": "]]", "((": "))", "{|": "|}",
@@ -27,13 +27,13 @@ _BRACKETS = {
 
 
 def _names(text: str) -> frozenset[str]:
-    """The words of a text. Example: "a b" gives {"a", "b"}."""
+    """Return the words of a text. Example: "a b" gives {"a", "b"}."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """What the parts of a program are called in one grammar."""
+    """The node types of one grammar."""
 
     module: str  # the grammar's package
     entry: str = "language"  # its function that returns the grammar
@@ -41,16 +41,18 @@ class Language:
     classes: frozenset[str] = frozenset()  # definitions whose body holds members; also namespaces
     constructors: frozenset[str] = frozenset()  # names or types of the functions that set a class's fields
     imports: frozenset[str] = frozenset()
-    import_line: re.Pattern[str] | None = None  # where importing is an ordinary statement
-    wrappers: Mapping[str, str] = field(default_factory=dict)  # type -> field of the definition inside; "" last
+    import_line: re.Pattern[str] | None = None  # for imports that are ordinary statements
+    wrappers: Mapping[str, str] = field(
+        default_factory=dict
+    )  # type -> field of the definition inside; "": the last child
     bare: frozenset[str] = frozenset()  # classes whose members are their own children
-    containers: frozenset[str] = frozenset()  # nodes whose children count as their parent's
-    leading: frozenset[str] = frozenset()  # attributes that stand before what they belong to
+    containers: frozenset[str] = frozenset()  # nodes whose children count as those of their parent
+    leading: frozenset[str] = frozenset()  # attributes, which precede their statement
     comments: frozenset[str] = frozenset({"comment"})
     strings: frozenset[str] = frozenset()  # a body's first statement of such a type is its documentation
-    bodies: frozenset[str]  # nodes that are about to begin where a block is wanted
-    opens: re.Pattern[str]  # the end of a line that opens a body, for code the grammar cannot read
-    filler: str = "x;"  # a statement that may stand first in any body
+    bodies: frozenset[str]  # nodes that hold the statements of a block
+    opens: re.Pattern[str]  # the end of a line that opens a body, for code that does not parse
+    filler: str = "x;"  # a statement that may come first in any body
     closers: Mapping[str, str] = field(default_factory=lambda: _BRACKETS)  # opening token -> text that closes it
 
     def defines(self, kind: str) -> bool:
@@ -108,8 +110,8 @@ _JAVASCRIPT = Language(
 )
 
 
-def typescript(entry: str) -> Language:
-    """The row of one of TypeScript's two grammars."""
+def _typescript(entry: str) -> Language:
+    """Return the row of one of TypeScript's two grammars."""
     return Language(
         module="tree_sitter_typescript",
         entry=entry,
@@ -227,7 +229,7 @@ _RUBY = Language(
     bodies=_names(
         "body_statement then else ensure do begin block_body do_block method singleton_method class module rescue"
     ),
-    # Only the first `def` is looked behind: trying each would take a time that is quadratic in the line's length.
+    # Only from the first `def`: trying each would take time quadratic in the length of the line.
     opens=re.compile(
         r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||^(?:(?!\bdef\b).)*\bdef\b.*\))\s*(?:#.*)?$"
     ),
@@ -281,8 +283,8 @@ LANGUAGES: Mapping[str, Language] = {
     "python": _PYTHON,
     "javascript": _JAVASCRIPT,
     "javascriptreact": _JAVASCRIPT,
-    "typescript": typescript("language_typescript"),
-    "typescriptreact": typescript("language_tsx"),
+    "typescript": _typescript("language_typescript"),
+    "typescriptreact": _typescript("language_tsx"),
     "go": _GO,
     "rust": _RUST,
     "java": _JAVA,
@@ -301,59 +303,59 @@ LANGUAGES: Mapping[str, Language] = {
 
 @functools.cache
 def load_grammar(module: str, entry: str) -> Grammar:
-    """Load a grammar once; parsers are made per use, for they keep state and threads must not share them."""
+    """Load a grammar once. Parsers are created per use: they keep state, which threads must not share."""
     return Grammar(getattr(importlib.import_module(module), entry)())
 
 
 class ParserBudgetExceeded(Exception):
-    """The parser would take far longer for this text than for code."""
+    """The parser would take far longer for this text than it does for code."""
 
 
 def parse(language: Language, text: str) -> Tree:
-    """The syntax tree of a text, broken or not. What the text leaves open is closed behind its end.
+    """Return the syntax tree of a text, broken or not. Open brackets are closed after its end.
 
-    Raises `ParserBudgetExceeded`, always for the same texts. Some texts make a grammar's own code run for ever, or
-    overflow its stack, and nothing here can stop it: a server parses in another process (see `parsing`).
+    Raises `ParserBudgetExceeded`, deterministically. Some texts make a grammar's own code loop forever or overflow
+    its stack, which nothing here can stop: a server parses in another process (see `parsing`).
     """
     source = text.encode("utf-8", "replace")
-    tree = read(language, source)
+    tree = _parse_within_budget(language, source)
     if tree.root_node.has_error and (closing := missing_closers(language, tree.root_node)):
         closed = source + b"\n" + closing.encode()
         tree.edit(len(source), len(source), len(closed), _end_of(source), _end_of(source), _end_of(closed))
-        tree = read(language, closed, tree)
+        tree = _parse_within_budget(language, closed, tree)
     return tree
 
 
-def read(language: Language, source: bytes, before: Tree | None = None) -> Tree:
-    """The tree of a source, with what an edited tree of it says already."""
+def _parse_within_budget(language: Language, source: bytes, previous: Tree | None = None) -> Tree:
+    """Parse a source, reusing the edited tree of its previous version."""
     parser = Parser(load_grammar(language.module, language.entry))
-    room = LEAST + len(source) // BYTES_EACH
+    callbacks_left = _MIN_CALLBACKS + len(source) // _BYTES_PER_CALLBACK
 
-    def piece(start: int, point: object) -> bytes:  # a tree asks for it as well, and bears nothing but bytes
-        nonlocal room
-        room -= 1
-        return source[start : start + _PIECE]
+    def read_chunk(start: int, point: object) -> bytes:  # the tree calls it too, and must get bytes
+        nonlocal callbacks_left
+        callbacks_left -= 1
+        return source[start : start + _CHUNK_BYTES]
 
-    def is_over(start: int, is_broken: bool) -> bool:
-        nonlocal room
-        room -= 1
-        return room < 0
+    def is_exhausted(start: int, is_broken: bool) -> bool:
+        nonlocal callbacks_left
+        callbacks_left -= 1
+        return callbacks_left < 0
 
     try:
-        if before is None:
-            return parser.parse(piece, progress_callback=is_over)
-        return parser.parse(piece, before, progress_callback=is_over)
-    except ValueError as stopped:
-        raise ParserBudgetExceeded from stopped
+        if previous is None:
+            return parser.parse(read_chunk, progress_callback=is_exhausted)
+        return parser.parse(read_chunk, previous, progress_callback=is_exhausted)
+    except ValueError as error:
+        raise ParserBudgetExceeded from error
 
 
 def _end_of(source: bytes) -> tuple[int, int]:
-    """Row and column behind a text. Example: b"a\\nbc" ends at (1, 2)."""
+    """Return the row and column after a text. Example: b"a\\nbc" ends at (1, 2)."""
     return source.count(b"\n"), len(source) - source.rfind(b"\n") - 1
 
 
 def missing_closers(language: Language, root: Node) -> str:
-    """What closes the brackets a broken text leaves open. Example: `f(() => { g(` gives ")", "}" and ")"."""
+    """Return what closes the open brackets of a broken text. Example: `f(() => { g(` gives ")", "}" and ")"."""
     closing = {text.split()[0] for text in language.closers.values()}
     opened: list[str] = []
     nodes = [root]
@@ -366,13 +368,13 @@ def missing_closers(language: Language, root: Node) -> str:
         elif node.type in language.closers:
             opened.append(language.closers[node.type])
         elif node.type in closing:
-            match(opened, node.type)
+            _close_bracket(opened, node.type)
     return "\n".join(reversed(opened))
 
 
-def match(opened: list[str], closer: str) -> None:
-    """Take the innermost open bracket of this kind off the list, with all opened after it."""
-    for at in range(len(opened) - 1, -1, -1):
-        if opened[at].split()[0] == closer:
-            del opened[at:]
+def _close_bracket(opened: list[str], closer: str) -> None:
+    """Remove the innermost open bracket of this kind, and all that were opened after it."""
+    for index in range(len(opened) - 1, -1, -1):
+        if opened[index].split()[0] == closer:
+            del opened[index:]
             return

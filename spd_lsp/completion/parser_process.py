@@ -1,7 +1,7 @@
-"""The parser process: requests come in on standard input, replies go out on standard output.
+"""The parser process: reads requests from standard input and writes replies to standard output.
 
-Crafted text can make a grammar's C code run for hours, exhaust memory or overflow the stack. That ends this
-process at limits that the system enforces, and costs no completion: `parsing` starts another one.
+Crafted text can make a grammar's C code run for hours, exhaust memory or overflow the stack. Limits that the
+system enforces then end this process, no completion is lost, and `parsing` starts another one.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from spd_lsp.completion.bodies import begins_body
 from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded
 from spd_lsp.completion.syntax_outline import build_outline
 
-SECONDS = 1.0  # of processor time for one question; 200,000 characters of code take about a tenth of that
-PATIENCE = 10.0  # seconds where a system cannot measure that
-MEMORY = 1 << 30  # bytes
+SECONDS = 1.0  # of CPU time for a request; 200,000 characters of code take about a tenth of that
+_MAX_WALL_SECONDS = 10.0  # for a request, on systems that cannot limit CPU time
+_MAX_MEMORY_BYTES = 1 << 30
 _LENGTH = struct.Struct("<I")
 
 
 def _outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
-    """The parts of lines around a gap, as lists."""
+    """Return the outline of the lines around a gap as plain tuples."""
     parts = build_outline(LANGUAGES[language], lines[:gap], lines[gap:])
     return [(int(part.role), part.distance, part.rows) for part in parts]
 
 
 def _body_verdict(language: str, text: str, indent: str) -> bool | None:
-    """Whether a body begins at the end of a text."""
+    """Return `begins_body` of a text."""
     return begins_body(LANGUAGES[language], text, indent)
 
 
-_ANSWERS: dict[str, Callable[..., Any]] = {"outline": _outline_parts, "body": _body_verdict}
+_HANDLERS: dict[str, Callable[..., Any]] = {"outline": _outline_parts, "body": _body_verdict}
 
 
 def send(stream: IO[bytes] | None, message: object) -> None:
-    """One message."""
+    """Write a message."""
     assert stream is not None
     data = msgpack.packb(message, unicode_errors="surrogatepass")
     stream.write(_LENGTH.pack(len(data)) + data)
@@ -49,12 +49,12 @@ def send(stream: IO[bytes] | None, message: object) -> None:
 
 
 def receive(stream: IO[bytes] | None) -> Any:
-    """The next message; EOFError where the other side has ended."""
+    """Read the next message; raise EOFError if the other process has ended."""
     assert stream is not None
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
+    header = stream.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
         raise EOFError
-    [length] = _LENGTH.unpack(head)
+    [length] = _LENGTH.unpack(header)
     data = stream.read(length)
     if len(data) < length:
         raise EOFError
@@ -62,43 +62,43 @@ def receive(stream: IO[bytes] | None) -> Any:
 
 
 def main(seconds: float) -> None:
-    """Answer until nobody asks any more; a question may take so much processor time."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints cannot break an answer
+    """Reply to requests until standard input ends; `seconds` of CPU time limit each."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # stray prints cannot corrupt a reply
     _limit_process()
     while True:
         try:
-            kind, *question = receive(sys.stdin.buffer)
+            kind, *arguments = receive(sys.stdin.buffer)
         except EOFError:
             return
         _limit_time(seconds)
         try:
-            answer = [_ANSWERS[kind](*question)]
+            reply = [_HANDLERS[kind](*arguments)]
         except (ParserBudgetExceeded, RecursionError, MemoryError):
-            answer = []
+            reply = []
         _limit_time(0)
-        send(answers, answer)
+        send(replies, reply)
 
 
 def _limit_process() -> None:
-    """Take no more memory than syntax needs, and leave nothing behind: a core dump would hold a person's code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    """Limit this process's memory, and disable core dumps, which would contain the user's code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     if sys.platform != "win32":
         import resource
 
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        most = resource.getrlimit(resource.RLIMIT_AS)[1]
-        if most == resource.RLIM_INFINITY or most > MEMORY:
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if hard_limit == resource.RLIM_INFINITY or hard_limit > _MAX_MEMORY_BYTES:
+            resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, hard_limit))
 
 
 def _limit_time(seconds: float) -> None:
-    """Have the system end this process after so long; 0 calls it off."""
+    """Have the system end this process after so many seconds; 0 removes the limit."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
     elif seconds:
-        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        faulthandler.dump_traceback_later(_MAX_WALL_SECONDS, exit=True)
     else:
         faulthandler.cancel_dump_traceback_later()
 

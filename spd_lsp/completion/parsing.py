@@ -17,7 +17,7 @@ from typing import Any
 from ngram_builders.programs import AWAY, python
 from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parser_process import SECONDS, receive, send
-from spd_lsp.completion.syntax_outline import Part, Role, line_parts
+from spd_lsp.completion.syntax_outline import OutlinePart, Role, line_parts
 
 _MAX_IDLE = 2  # processes kept between requests; more run while more requests do
 _DOCUMENT_KEY_LENGTH = 200  # characters at the start that identify a document
@@ -42,31 +42,31 @@ class ParserPool:
             OrderedDict()
         )  # length, and how much is left
 
-    def request(self, kind: str, language: str, text: str, *question: object) -> Any:
+    def request(self, kind: str, language: str, text: str, *arguments: object) -> Any:
         """Return a process's reply. Raise `ParseFailed` if it has none, and for some requests after that."""
         document = language, text[:_DOCUMENT_KEY_LENGTH]
         if self.is_cooling_down(document):
             raise ParseFailed
         try:
-            answer = self.exchange([kind, language, *question])
+            reply = self.exchange([kind, language, *arguments])
         except (EOFError, OSError):
-            answer = []
-        if not answer:
+            reply = []
+        if not reply:
             self.start_cooldown(document)
             raise ParseFailed
-        return answer[0]
+        return reply[0]
 
-    def exchange(self, question: Sequence[object]) -> Any:
+    def exchange(self, request: Sequence[object]) -> Any:
         """Send a request and return the reply; EOFError if a limit ended the process, OSError if none starts."""
         process = self.acquire()
         try:
-            send(process.stdin, question)
-            answer = receive(process.stdout)
+            send(process.stdin, request)
+            reply = receive(process.stdout)
         except BaseException:
-            end(process)  # a late reply would pass for that of the next request
+            _end_process(process)  # a late reply would pass for that of the next request
             raise
         self.release(process)
-        return answer
+        return reply
 
     def start(self) -> None:
         """Start a process ahead of the first request."""
@@ -80,7 +80,7 @@ class ParserPool:
             while self.idle:
                 if (process := self.idle.pop()).poll() is None:
                     return process
-                end(process)
+                _end_process(process)
         return subprocess.Popen(
             self.command,
             stdin=subprocess.PIPE,
@@ -96,7 +96,7 @@ class ParserPool:
             if len(self.idle) < _MAX_IDLE:
                 self.idle.append(process)
                 return
-        end(process)
+        _end_process(process)
 
     def is_cooling_down(self, document: tuple[str, str]) -> bool:
         """Whether to skip a request for a document; each one shortens its cooldown."""
@@ -119,10 +119,10 @@ class ParserPool:
         with self.lock:
             idle, self.idle = (self.idle if self.owner == os.getpid() else []), []
         for process in idle:
-            end(process)
+            _end_process(process)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and close its pipes."""
     process.kill()
     for pipe in (process.stdout, process.stdin):
@@ -139,18 +139,18 @@ _NAMES = {id(language): name for name, language in LANGUAGES.items()}
 atexit.register(PARSER_POOL.close)
 
 
-def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[Part]:
+def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[OutlinePart]:
     """Return `syntax_outline.build_outline` of the text, or one part per line if the parser fails."""
     lines, gap = [*above, *below], len(above)
     try:
         if language is None:
             raise ParseFailed
-        found = PARSER_POOL.request(
+        parts = PARSER_POOL.request(
             "outline", _NAMES[id(language)], "".join(lines[:_DOCUMENT_KEY_LENGTH]), lines, gap
         )
     except ParseFailed:
         return list(line_parts(range(len(lines)), gap))
-    return [Part(Role(role), distance, tuple(rows)) for role, distance, rows in found]
+    return [OutlinePart(Role(role), distance, tuple(rows)) for role, distance, rows in parts]
 
 
 def request_begins_body(language: Language, text: str, indent: str) -> bool | None:

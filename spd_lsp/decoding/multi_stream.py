@@ -1,8 +1,8 @@
 """Between superposed decoding and beam search: k drafts in g streams, one forward pass of g rows per token.
 
-A stream is superposed decoding on a row of its own, whose cache holds mixtures of its drafts' tokens only. A
-draft continues the row that its parent was in, for it has no other past: so a stream can be split, each part on a
-copy of its row, but never joined with another. One stream is `superpose`; as many as drafts are beam search.
+A stream is superposed decoding in a row of its own, whose cache holds mixtures of its own drafts' tokens only. A
+draft continues the row of its parent, since that row holds its past. So a stream can be split, each part with a
+copy of the row, but two streams cannot be joined. One stream is `superpose`; as many as drafts are beam search.
 
 Legend: g streams, V vocabulary.
 """
@@ -89,7 +89,7 @@ def regroup(live: Sequence[Draft], streams: Sequence[Stream]) -> list[Stream]:
 def split_streams(streams: Sequence[Stream], count: int) -> list[Stream]:
     """Move drafts to streams of their own until there are `count`, or every draft is alone.
 
-    Next is always the draft whose leaving raises `own_share` most.
+    Each step moves the draft whose departure raises `own_share` most.
     """
     best = max(draft.score for stream in streams for draft in stream.members)
     split = list(streams)
@@ -108,12 +108,12 @@ def split_streams(streams: Sequence[Stream], count: int) -> list[Stream]:
 
 
 def _scores(stream: Stream, best: float) -> list[float]:
-    """The scores of a stream's drafts relative to the best of all."""
+    """Return the scores of a stream's drafts relative to the best of all."""
     return [draft.score - best for draft in stream.members]
 
 
 def _gain(scores: Sequence[float], leaving: int) -> float:
-    """Return by how much `own_share` grows if one draft leaves the others."""
+    """Return how much `own_share` grows if one draft leaves the others."""
     others = [*scores[:leaving], *scores[leaving + 1 :]]
     return math.exp(scores[leaving]) + own_share(others) - own_share(scores)
 

@@ -1,9 +1,9 @@
-"""Beyond the paper: superposed drafts are scored exactly, all of them in one more forward pass, and ranked again.
+"""Beyond the paper: score superposed drafts exactly, in one more forward pass, and rank them again.
 
-While drafts share their passes, the model reads a mixture, and its distribution is no draft's own. Afterwards
-their tokens are known, and one pass gives the exact probability of each, mixed with the same n-grams.
+While drafts share their passes, the model reads mixtures, so its probabilities are not exactly those of any draft.
+Once all tokens are known, one pass gives the exact probability of each, mixed with the same n-grams.
 
-Legend: N tokens of all drafts together, C different ones.
+Legend: N tokens of all drafts together, C distinct ones.
 """
 
 from __future__ import annotations
@@ -26,76 +26,83 @@ from spd_lsp.decoding.superposed import (
 )
 from spd_lsp.settings import Settings
 
-DRAFTS_PER_COMPLETION = 2  # drafts written and rescored for each that is returned
+DRAFTS_PER_COMPLETION = 2  # drafts that are rescored for each one returned
 
 
 def rescore(
     model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Superposed drafts, ranked by what the model says of each alone. One pass more, with resets two.
+    """Return superposed drafts ranked by their exact probabilities. One more pass; two with resets.
 
-    The model's part is taken at temperature 1, whatever the drafts were written with. What other ways to end the
-    line add is taken over: they differ in the last token only.
+    The model's temperature is 1 here, whatever the drafts were written with. Merged scores are kept: merged drafts
+    differ in the last token only.
     """
-    k, by = settings.drafts, settings.ranking
+    k = settings.drafts
     written = superpose(model, request, settings, check, width=DRAFTS_PER_COMPLETION * k)
     drafts = [*written.best, *written.spare][: DRAFTS_PER_COMPLETION * k]
     check()
     resets = settings.reset_every > 0
     if resets:
-        model.prefill(request.prompt, check)  # the last prompt was another one
+        model.prefill(request.prompt, check)  # the last reset changed the prompt
     logp = _with_ngrams(drafts, model.score_drafts([draft.ids for draft in drafts]), request, settings)
     if request.allowed is not None:
-        logp = _given_the_start(drafts, logp, model.prefill(request.prompt, check), request, settings)
-    found = rank_drafts(
+        logp = _condition_first_token(drafts, logp, model.prefill(request.prompt, check), request, settings)
+    ranked = rank_drafts(
         [
-            Draft(draft.ids, float(own.sum()) + draft.merged_score, draft.merged_score)
-            for draft, own in zip(drafts, logp, strict=True)
+            Draft(draft.ids, float(scores.sum()) + draft.merged_score, draft.merged_score)
+            for draft, scores in zip(drafts, logp, strict=True)
         ],
-        by,
+        settings.ranking,
         request.text_of,
     )
-    read = sum(len(draft.ids) - 1 for draft in drafts)
+    rescored = sum(len(draft.ids) - 1 for draft in drafts)
     return replace(
-        written, best=found[:k], spare=found[k:], passes=written.passes + 1 + resets, rows=written.rows + read
+        written,
+        best=ranked[:k],
+        spare=ranked[k:],
+        passes=written.passes + 1 + resets,
+        rows=written.rows + rescored,
     )
 
 
-def _given_the_start(
+def _condition_first_token(
     drafts: Sequence[Draft], logp: Sequence[Floats], logits: Floats, request: DecodingRequest, settings: Settings
 ) -> list[Floats]:
-    """The same, with the first token's log p_f given that an allowed one follows, as superposed drafts have it."""
+    """Return `logp` with the first token's log p_f conditioned on the allowed tokens, as `superpose` does."""
     exact = replace(settings, temperature=1.0)
-    begun = {
+    first_scores = {
         option.ids[0]: option.score
         for option in first_drafts(logits, request, exact, DRAFTS_PER_COMPLETION * settings.drafts)
     }
-    return [np.array([begun.get(draft.ids[0], own[0]), *own[1:]]) for draft, own in zip(drafts, logp, strict=True)]
+    return [
+        np.array([first_scores.get(draft.ids[0], scores[0]), *scores[1:]])
+        for draft, scores in zip(drafts, logp, strict=True)
+    ]
 
 
 def _with_ngrams(
     drafts: Sequence[Draft], logp: Sequence[Floats], request: DecodingRequest, settings: Settings
 ) -> list[Floats]:
-    """log p_f of each token of each draft, from the model's log p; in the shapes of `logp`."""
+    """Return log p_f of each token of each draft, given the model's log p; in the shapes of `logp`."""
     if request.interpolation is None:
         return list(logp)
     tokens = np.array([token for draft in drafts for token in draft.ids])  # [N]
-    before = ngram_histories(
-        request, [Draft(draft.ids[:at], 0.0) for draft in drafts for at in range(len(draft.ids))]
+    histories = ngram_histories(
+        request, [Draft(draft.ids[:length], 0.0) for draft in drafts for length in range(len(draft.ids))]
     )
     candidates, column = np.unique(tokens, return_inverse=True)  # [C], [N]
-    own, at = np.concatenate(logp), np.arange(len(tokens))
+    model_logp, row = np.concatenate(logp), np.arange(len(tokens))
     if settings.interpolation == "paper":
-        known = request.interpolation(before, candidates)[at, column]  # [N]
-        first = np.concatenate([np.arange(len(draft.ids)) == 0 for draft in drafts])  # asks no n-grams
-        mixed = np.where(first, own, _fuse_each(own, known, settings.alpha))
+        p_ngram = request.interpolation(histories, candidates)[row, column]  # [N]
+        is_first = np.concatenate([np.arange(len(draft.ids)) == 0 for draft in drafts])  # these use no n-grams
+        mixed = np.where(is_first, model_logp, _fuse_each(model_logp, p_ngram, settings.alpha))
     else:
-        p = np.repeat(np.exp(own)[:, None], len(candidates), axis=1)  # [N, C]; each row is asked in one column
-        nested = request.interpolation.mix(before, candidates, p)[at, column]
-        mixed = np.log(np.maximum(nested, TINY))
+        p = np.repeat(np.exp(model_logp)[:, None], len(candidates), axis=1)  # [N, C]; one column of a row is used
+        p_f = request.interpolation.mix(histories, candidates, p)[row, column]
+        mixed = np.log(np.maximum(p_f, TINY))
     return np.split(mixed, np.cumsum([len(draft.ids) for draft in drafts])[:-1])
 
 
 def _fuse_each(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
-    """The paper's p_f of single tokens. [N], [N] -> [N]."""
+    """Return the paper's log p_f of single tokens. [N], [N] -> [N]."""
     return np.array([fuse(logp[i : i + 1], p_ngram[None, i : i + 1], alpha)[0, 0] for i in range(len(logp))])

@@ -29,8 +29,8 @@ from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
 from spd_lsp.ngrams.file_sync import DomainSync, TableContents, text_digest
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 
-Hole = tuple[int, int]  # the line that is left out, in characters
-Work = Iterator[None]  # pauses between its steps
+LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
+Steps = Iterator[None]  # background work that can pause after each step
 
 _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 ms
 MAX_FILES_AT_ONCE = 2_000  # of a domain, listed before a completion; about 5 ms
@@ -42,18 +42,18 @@ _SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last
 
 @dataclass(slots=True)
 class Buffer:
-    """An open document, and what is counted of it."""
+    """An open document, and its counted text."""
 
     opened: OpenDocument
-    place: str  # its file's real path; its name if it has none
-    hole: Hole | None
+    place: str  # the real path of its file, else its name
+    excluded: LineSpan | None
     encoded: EncodedText | None = None
     document: CountedText | None = None  # None if nothing is to be counted
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What was offered where."""
+    """The completions shown, and where."""
 
     name: str = ""
     source: str = ""
@@ -61,7 +61,7 @@ class Offer:
     texts: tuple[str, ...] = ()
 
     def accepted(self, opened: OpenDocument) -> int:
-        """Where the accepted text ends if the document grew by exactly one that was offered, else 0."""
+        """Return the end of the accepted text if the document grew by exactly one of the completions, else 0."""
         end = self.cursor + len(opened.text) - len(self.source)
         if opened.name != self.name or opened.text[self.cursor : end] not in self.texts:
             return 0
@@ -85,38 +85,38 @@ class LiveIndex:
         self.end_of_text = end_of_text
         self.vocab_size = vocab_size
         self.buffers: dict[str, Buffer] = {}
-        self.at = ""  # the document with the cursor
+        self.active = ""  # the document with the cursor
         self.offer = Offer()
         self.accepted: list[Accepted] = []
-        self.tables: dict[str, Path] = {}  # of each domain that was asked for, by its name
-        self.synced: dict[str, DomainSync] = {}  # those of them whose contents are known
+        self.tables: dict[str, Path] = {}  # of each domain in use, by its name
+        self.synced: dict[str, DomainSync] = {}  # the domains whose contents are known
         self.unassigned: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
         self.serial = itertools.count()
-        self.deferred: dict[str, None] = {}  # documents that are read between requests
-        self.due: dict[str, float] = {}  # when each domain is to be scanned, or asked for again
-        self.queue: deque[Work] = deque()
+        self.deferred: dict[str, None] = {}  # documents to be encoded between requests
+        self.due: dict[str, float] = {}  # when each domain is to be scanned, or its contents read again
+        self.queue: deque[Steps] = deque()
 
-    # What the editor says.
+    # Updates from the editor.
 
-    def update_documents(self, news: Mapping[str, DocumentChange], asked: str = "") -> None:
-        """Take over what became of documents; the one that is asked for is shown by `attend`."""
-        for name, one in news.items():
-            if one.document is None:
+    def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
+        """Apply changes of documents, except the text of the active one: `set_active` applies that."""
+        for name, change in changes.items():
+            if change.document is None:
                 self.close(name)
                 continue
-            if one.saved:
+            if change.saved:
                 self.on_saved(name)
-            if name != asked:
-                self.show(one.document.plain, None)
+            if name != active:
+                self.show(change.document.plain, None)
 
     def set_active(self, opened: OpenDocument, cursor: int) -> None:
-        """Take over the document that a completion is asked for; its line with the cursor is left out.
+        """Update the document that a completion is requested for; its line with the cursor is not counted.
 
         Its lines end in "\\n", as tokens know them: `context.plain` makes them so and moves the cursor with them.
         """
-        if self.at != opened.name and self.at in self.buffers:
-            self.show(self.buffers[self.at].opened, None)
-        self.at = opened.name
+        if self.active != opened.name and self.active in self.buffers:
+            self.show(self.buffers[self.active].opened, None)
+        self.active = opened.name
         self.show(opened, line_around(opened.text, cursor))
 
     def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
@@ -124,12 +124,12 @@ class LiveIndex:
         chosen = tuple(text for text in texts if len(text.strip()) >= _MIN_ACCEPTED_LENGTH)
         self.offer = Offer(opened.name, opened.text, cursor, chosen)
 
-    # What the tables' users ask.
+    # Queries.
 
     def columns(self, domain: Domain, read: Callable[[], TableContents | None]) -> tuple[Columns, ...]:
-        """What belongs to the counts of a domain's table; from the first call on it is kept up to date.
+        """Return the overlay of a domain's table; it is kept up to date from the first call on.
 
-        `read` says what the table contains. If that is not known there is nothing to start from, and no overlay.
+        `read` returns the contents of the table. If they are unknown, there is no overlay.
         """
         name, now = domain.name, time.monotonic()
         if self.tables.get(name) != domain.path or (name not in self.synced and self.due[name] <= now):
@@ -142,14 +142,14 @@ class LiveIndex:
 
     def outdated_domains(self) -> list[Domain]:
         """Return the domains that should be rebuilt."""
-        return [one.domain for one in self.synced.values() if one.is_outdated]
+        return [sync.domain for sync in self.synced.values() if sync.is_outdated]
 
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
         """Return the counts of open files in this language that belong to no domain."""
         return next((ledger.overlay.columns for kin, ledger in self.unassigned.items() if language in kin), ())
 
-    def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Work:
-        """Keep a domain up to date from now on."""
+    def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Steps:
+        """Keep a domain in sync from now on."""
         contents = read()
         yield
         if contents is not None and self.tables.get(domain.name) == domain.path:
@@ -177,52 +177,52 @@ class LiveIndex:
 
     # Buffers.
 
-    def show(self, opened: OpenDocument, hole: Hole | None) -> None:
+    def show(self, opened: OpenDocument, excluded: LineSpan | None) -> None:
         """Count the text of a document."""
         self.detect_acceptance(opened)
         buffer = self.buffers.get(opened.name)
         if buffer is not None and buffer.opened.language != opened.language:
             self.close(opened.name)
             buffer = None
-        if buffer is not None and _alike(buffer, opened, hole):
-            buffer.opened, buffer.hole = opened, hole
+        if buffer is not None and _differs_only_in_excluded(buffer, opened, excluded):
+            buffer.opened, buffer.excluded = opened, excluded
             return
         if buffer is None:
-            buffer = self.buffers[opened.name] = Buffer(opened, _place_of(opened), hole)
+            buffer = self.buffers[opened.name] = Buffer(opened, _place_of(opened), excluded)
             buffer.encoded = self.from_table(buffer)
-        buffer.opened, buffer.hole = opened, hole
+        buffer.opened, buffer.excluded = opened, excluded
         known = len(buffer.encoded.data) if buffer.encoded else 0
         # A document without the cursor can wait, unless little of it is new.
-        if opened.name in self.deferred or len(opened.text) - known > (_MAX_IMMEDIATE if hole or known else 0):
+        if opened.name in self.deferred or len(opened.text) - known > (_MAX_IMMEDIATE if excluded or known else 0):
             self.deferred[opened.name] = None
         else:
             self.read(buffer)
 
     def from_table(self, buffer: Buffer) -> EncodedText | None:
         """A file's text as a table contains it, so that only what differs has to be read."""
-        for one in self.synced.values():
-            streams = one.ledger.streams_of(buffer.place)
+        for sync in self.synced.values():
+            streams = sync.ledger.streams_of(buffer.place)
             if streams:
                 return self.tokenizer.from_ids(streams[0][1:-1])
         return None
 
     def read(self, buffer: Buffer) -> None:
         """Encode a buffer where it changed, and count it."""
-        said = _clean(buffer.opened.text)
-        text = _countable(buffer.opened, said)
+        cleaned = _clean(buffer.opened.text)
+        text = _countable(buffer.opened, cleaned)
         if text is None:
             buffer.encoded = buffer.document = None
         else:
-            hole = buffer.hole and _moved(buffer.hole, said, text)
+            excluded = buffer.excluded and _moved(buffer.excluded, cleaned, text)
             buffer.encoded = self.tokenizer.update(buffer.encoded, text)
-            buffer.document = self.document(buffer.encoded, text, hole)
+            buffer.document = self.document(buffer.encoded, text, excluded)
         self.assign(buffer)
 
-    def document(self, encoded: EncodedText, text: str, hole: Hole | None) -> CountedText:
-        """What is counted of a text: all of it, or what stands before and after the hole."""
-        if hole is None:
+    def document(self, encoded: EncodedText, text: str, excluded: LineSpan | None) -> CountedText:
+        """Return the counted text: all of it, or the parts before and after the excluded line."""
+        if excluded is None:
             return CountedText(text_digest(encoded.data), (stream(encoded.ids, self.end_of_text),))
-        start, end = hole
+        start, end = excluded
         if encoded.ends is None:
             before, after = (self.tokenizer.encode(part).ids for part in (text[:start], text[end:]))
         else:
@@ -231,18 +231,21 @@ class LiveIndex:
         return CountedText(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
 
     def assign(self, buffer: Buffer) -> None:
-        """Put what is counted of a buffer to the domains that own its file, or else to the open files."""
-        held = [one for one in self.accepted if one.name == buffer.opened.name]
-        documents: dict[Hashable, CountedText | None] = {one: one.document for one in held}
+        """Assign a buffer's counted text to the domains that include its file, or else to the open files."""
+        documents: dict[Hashable, CountedText | None] = {
+            line: line.document for line in self.accepted if line.name == buffer.opened.name
+        }
         documents[buffer.place] = buffer.document
-        owners = [one.ledger for one in self.synced.values() if buffer.opened.path and one.includes(buffer.place)]
+        owners = [
+            sync.ledger for sync in self.synced.values() if buffer.opened.path and sync.includes(buffer.place)
+        ]
         for place, document in documents.items():
             for ledger in owners:
                 ledger.put(place, document)
             self.put_unassigned(buffer.opened, place, None if owners else document)
 
     def put_unassigned(self, opened: OpenDocument, place: Hashable, document: CountedText | None) -> None:
-        """Put a document to the open files of its language, or take it from there."""
+        """Add a document to the open files of its language, or remove it."""
         language = opened.language or language_of(PurePath(opened.name))
         if language is not None:
             kin = related_languages(language)
@@ -260,36 +263,36 @@ class LiveIndex:
     def on_saved(self, name: str) -> None:
         """A document was saved: its file may now belong to a domain."""
         if (buffer := self.buffers.get(name)) is not None:
-            for one in self.synced.values():
-                one.inclusion.pop(buffer.place, None)
+            for sync in self.synced.values():
+                sync.inclusion.pop(buffer.place, None)
             if name not in self.deferred:
                 self.assign(buffer)
 
     def close(self, name: str) -> None:
-        """Drop what a document adds to its file."""
+        """Stop counting a document's unsaved text."""
         self.deferred.pop(name, None)
-        self.forget(one for one in self.accepted if one.name == name)
+        self.forget(line for line in self.accepted if line.name == name)
         if (buffer := self.buffers.get(name)) is None:
             return
-        self.show(buffer.opened, None)  # what was saved of it need not be read again
+        self.show(buffer.opened, None)  # saved text need not be encoded again
         del self.buffers[name]
         self.put_unassigned(buffer.opened, buffer.place, None)
-        for one in self.synced.values():
-            if one.includes(buffer.place):
-                work = one.sync_file(buffer.place)
-                next(work, None)  # done with it, unless the file is long
-                self.queue.append(work)
+        for sync in self.synced.values():
+            if sync.includes(buffer.place):
+                steps = sync.sync_file(buffer.place)
+                next(steps, None)  # finishes unless the file is long
+                self.queue.append(steps)
 
     # Accepted completions.
 
     def detect_acceptance(self, opened: OpenDocument) -> None:
         """Detect an accepted completion, and drop accepted ones that were deleted since."""
-        self.forget(one for one in self.accepted if one.name == opened.name and one.text not in opened.text)
+        self.forget(line for line in self.accepted if line.name == opened.name and line.text not in opened.text)
         if not (end := self.offer.accepted(opened)):
             return
         line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
         self.offer = Offer()
-        if _countable(opened, _clean(line)) == _clean(line):  # with a secret in it, it is not
+        if _countable(opened, _clean(line)) == _clean(line):  # false if it contains a secret
             ids = self.tokenizer.encode(_clean(line)).ids
             self.accepted.append(Accepted(opened.name, line, CountedText(next(self.serial), (ids,))))
             self.forget(self.accepted[:-MAX_ACCEPTED])
@@ -297,24 +300,24 @@ class LiveIndex:
 
     def forget(self, accepted: Iterable[Accepted]) -> None:
         """Stop counting accepted lines."""
-        for one in list(accepted):
-            self.accepted.remove(one)
+        for line in list(accepted):
+            self.accepted.remove(line)
             for ledger in (*(domain.ledger for domain in self.synced.values()), *self.unassigned.values()):
-                ledger.put(one, None)
+                ledger.put(line, None)
 
     # Work between requests.
 
     def run_idle_work(self, seconds: float) -> bool:
-        """Run background work for about this long; whether there is more."""
+        """Run background work for about this long. Return whether there is more."""
         end = time.monotonic() + seconds
-        while work := self.next_work():
-            for _ in work:
+        while steps := self.next_work():
+            for _ in steps:
                 if time.monotonic() >= end:
                     return True
             self.queue.popleft()
         return False
 
-    def next_work(self) -> Work | None:
+    def next_work(self) -> Steps | None:
         """Return the head of the queue: work begun, then deferred documents, then scans of the disk."""
         if not self.queue:
             self.queue.extend(self.read_deferred(name) for name in self.deferred)
@@ -323,7 +326,7 @@ class LiveIndex:
             self.queue.extend(self.scan(name) for name in self.synced if self.due[name] <= now)
         return self.queue[0] if self.queue else None
 
-    def read_deferred(self, name: str) -> Work:
+    def read_deferred(self, name: str) -> Steps:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
         buffer = self.buffers.get(name)
         if buffer is not None and (text := _countable(buffer.opened, _clean(buffer.opened.text))) is not None:
@@ -332,10 +335,10 @@ class LiveIndex:
         if (buffer := self.buffers.get(name)) is not None:
             self.read(buffer)
 
-    def scan(self, name: str) -> Work:
+    def scan(self, name: str) -> Steps:
         """Scan a domain's files for changes, and schedule the next scan."""
-        one, spent, started = self.synced.get(name), 0.0, time.monotonic()
-        for step in one.scan() if one else ():
+        sync, spent, started = self.synced.get(name), 0.0, time.monotonic()
+        for step in sync.scan() if sync else ():
             spent += time.monotonic() - started
             yield step
             started = time.monotonic()
@@ -343,7 +346,7 @@ class LiveIndex:
 
 
 def _countable(opened: OpenDocument, text: str) -> str | None:
-    """What may be counted of a document: code that someone wrote, secrets masked; None if nothing may."""
+    """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
         return None
     masked, fault = decode_source(text.encode())
@@ -356,31 +359,31 @@ def _clean(text: str) -> str:
 
 
 def _place_of(opened: OpenDocument) -> str:
-    """What a domain knows a document's file by."""
+    """Return the name by which domains know a document's file."""
     try:
         return str(opened.path.resolve()) if opened.path else opened.name
-    except (OSError, RuntimeError):  # links in a circle
+    except (OSError, RuntimeError):  # a cycle of links
         return opened.name
 
 
-def line_around(text: str, cursor: int) -> Hole:
-    """From the start of the cursor's line to that of the next. Example: ("a\\nbc\\nd", 3) -> (2, 5)."""
+def line_around(text: str, cursor: int) -> LineSpan:
+    """Return the bounds of the cursor's line with its newline. Example: ("a\\nbc\\nd", 3) -> (2, 5)."""
     end = text.find("\n", cursor)
     return text.rfind("\n", 0, cursor) + 1, end + 1 if end >= 0 else len(text)
 
 
-def _moved(hole: Hole, text: str, masked: str) -> Hole:
-    """Where a line of a text stands once other lines are masked: as many lines are before it."""
+def _moved(excluded: LineSpan, text: str, masked: str) -> LineSpan:
+    """Return the span of the excluded line after other lines were masked: its line number is the same."""
     if masked == text:
-        return hole
-    before = masked.split("\n")[: text.count("\n", 0, hole[0])]
+        return excluded
+    before = masked.split("\n")[: text.count("\n", 0, excluded[0])]
     return line_around(masked, sum(map(len, before)) + len(before))
 
 
-def _alike(buffer: Buffer, opened: OpenDocument, hole: Hole | None) -> bool:
-    """Whether a document differs from what was shown last by nothing but what is in the hole."""
+def _differs_only_in_excluded(buffer: Buffer, opened: OpenDocument, excluded: LineSpan | None) -> bool:
+    """Whether a document differs from its last version in the excluded line at most."""
     old, new = buffer.opened.text, opened.text
-    if hole is None or buffer.hole is None:
-        return hole is None and buffer.hole is None and old == new
-    (start, end), (new_start, new_end) = buffer.hole, hole
+    if excluded is None or buffer.excluded is None:
+        return excluded is None and buffer.excluded is None and old == new
+    (start, end), (new_start, new_end) = buffer.excluded, excluded
     return start == new_start and old[:start] == new[:start] and old[end:] == new[new_end:]

@@ -1,4 +1,4 @@
-"""Write a model folder as a GGUF file for llama.cpp: the same weights under other names, and no tokenizer."""
+"""Convert a model folder to a GGUF file for llama.cpp: the same weights under other names, without a tokenizer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 
-# llama.cpp's name of an architecture, and whether it stores the two halves of a rotation side by side.
+# llama.cpp's name of an architecture, and whether it interleaves the two halves of the rotary embedding.
 _ARCHITECTURES = {
     "llama": ("llama", True),
     "mistral": ("llama", True),
     "qwen2": ("qwen2", False),
     "qwen3": ("qwen3", False),
 }
-_WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_IN_LAYER = {
+_NAMES_OUTSIDE_LAYERS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_NAMES_IN_LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -34,33 +34,37 @@ _IN_LAYER = {
 
 
 class Unsupported(Exception):
-    """llama.cpp cannot be compared here; says why."""
+    """llama.cpp cannot be measured here; the message is the reason."""
 
 
 def write_gguf(folder: Path, path: Path) -> str:
-    """Write the GGUF file. -> the precision of its matrices: half if they are stored so, else single"""
+    """Write the GGUF file. Return the precision of its matrices: half if they are stored so, else single."""
     from gguf import GGUFWriter
 
     from spd_lsp.models.checkpoint.model_config import read_config
 
     config = read_config(folder)
     if config.model_type not in _ARCHITECTURES:
-        raise Unsupported(f"a model of type {config.model_type}; {', '.join(_ARCHITECTURES)} are compared")
+        raise Unsupported(
+            f"models of type {config.model_type} are not supported, only {', '.join(_ARCHITECTURES)}"
+        )
     rotation = config.rope_parameters
     if rotation["rope_type"] != "default":
-        raise Unsupported(f"positions of type {rotation['rope_type']}")
-    kind, side_by_side = _ARCHITECTURES[config.model_type]
-    writer = GGUFWriter(path, kind)
-    _describe(writer, config, rotation["rope_theta"])
+        raise Unsupported(f"position embeddings of type {rotation['rope_type']} are not supported")
+    architecture, interleaved = _ARCHITECTURES[config.model_type]
+    writer = GGUFWriter(path, architecture)
+    _write_hyperparameters(writer, config, rotation["rope_theta"])
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     precision = "float32"
-    for name, weight in _stored(folder):
-        named = gguf_name(name)
-        if side_by_side and (n_heads := heads.get(named.split(".")[-2])):
+    for name, weight in _read_weights(folder):
+        new_name = gguf_name(name)
+        if interleaved and (n_heads := heads.get(new_name.split(".")[-2])):
             weight = interleave_halves(weight, n_heads)
         if weight.ndim == 2:
             precision = str(weight.dtype)
-        writer.add_tensor(named, np.ascontiguousarray(weight if weight.ndim == 2 else weight.astype(np.float32)))
+        writer.add_tensor(
+            new_name, np.ascontiguousarray(weight if weight.ndim == 2 else weight.astype(np.float32))
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -68,7 +72,7 @@ def write_gguf(folder: Path, path: Path) -> str:
     return precision
 
 
-def _describe(writer: Any, config: Any, theta: float) -> None:
+def _write_hyperparameters(writer: Any, config: Any, theta: float) -> None:
     """Write the hyperparameters."""
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
@@ -86,31 +90,31 @@ def _describe(writer: Any, config: Any, theta: float) -> None:
     writer.add_tokenizer_model("no_vocab")
 
 
-def _stored(folder: Path) -> Iterator[tuple[str, Floats]]:
-    """All parameters; bfloat16 becomes float32, which represents it exactly."""
+def _read_weights(folder: Path) -> Iterator[tuple[str, Floats]]:
+    """Yield all parameters; bfloat16 becomes float32, which represents it exactly."""
     import torch
     from safetensors import safe_open
 
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as parts:
-            for name in parts.keys():  # noqa: SIM118
-                tensor = parts.get_tensor(name)
+        with safe_open(path, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118
+                tensor = weights.get_tensor(name)
                 yield name, (tensor if tensor.dtype == torch.float16 else tensor.float()).numpy()
 
 
 def gguf_name(name: str) -> str:
-    """Example: `model.layers.3.mlp.up_proj.weight` -> `blk.3.ffn_up.weight`."""
+    """Rename a parameter for llama.cpp. Example: `model.layers.3.mlp.up_proj.weight` -> `blk.3.ffn_up.weight`."""
     stem, _, kind = name.rpartition(".")
-    if stem in _WHOLE:
-        return f"{_WHOLE[stem]}.{kind}"
+    if stem in _NAMES_OUTSIDE_LAYERS:
+        return f"{_NAMES_OUTSIDE_LAYERS[stem]}.{kind}"
     parts = stem.split(".")
-    if parts[:2] == ["model", "layers"] and (inside := ".".join(parts[3:])) in _IN_LAYER:
-        return f"blk.{parts[2]}.{_IN_LAYER[inside]}.{kind}"
-    raise Unsupported(f"a parameter {name}")
+    if parts[:2] == ["model", "layers"] and (inside := ".".join(parts[3:])) in _NAMES_IN_LAYER:
+        return f"blk.{parts[2]}.{_NAMES_IN_LAYER[inside]}.{kind}"
+    raise Unsupported(f"the parameter {name} is not supported")
 
 
 def interleave_halves(weight: Floats, heads: int) -> Floats:
-    """The outputs of each head as first, middle, second, middle + 1 ...; [H * W, I] or [H * W] -> the same."""
+    """Reorder the outputs of each head: first, middle, second, middle + 1 ...; shapes [H * W, I] or [H * W]."""
     halves = weight.reshape(heads, 2, -1, *weight.shape[1:])  # [H, 2, W / 2, ...]
-    turned: Floats = halves.swapaxes(1, 2).reshape(weight.shape)
-    return turned
+    interleaved: Floats = halves.swapaxes(1, 2).reshape(weight.shape)
+    return interleaved

@@ -1,8 +1,8 @@
-"""llama.cpp with the same weights: k rows of a batch after one prompt.
+"""Decode with the same weights in llama.cpp: k rows of a batch after one prompt.
 
 The package `xllamacpp` ships the compiled library. Its functions are called directly, so that no server, tokenizer
-or sampler is timed. Structures passed by value are taken as the library fills them in, and only fields whose
-offset is verified are changed; a library with another layout is not used.
+or sampler is timed. Structures passed by value keep the library's defaults except for fields whose offset is
+verified; a library with another layout is rejected.
 
 Dimensions: V vocabulary, k rows.
 """
@@ -24,11 +24,13 @@ import numpy as np
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.evaluation.bench.gguf_file import Unsupported, write_gguf
 
-_SIZES = struct.Struct("4I")  # how a context's settings begin: positions, batch, part of a batch, rows
+_SIZES = struct.Struct("4I")  # the first context settings: positions, batch, micro-batch, rows
 DEFAULT_SIZES = (512, 2048, 512, 1)
-FLAGS, UNIFIED = slice(136, 142), 141  # the last of these six: all rows in one cache, where a prompt is kept once
+FLAGS, UNIFIED_CACHE = (
+    slice(136, 142),
+    141,
+)  # the last of these six flags: all rows share one cache, with one copy of the prompt
 _DEFAULT_FLAGS = bytes((0, 1, 1, 1, 1, 0))
-_ERROR = 4  # the level of a message
 
 
 class OpaqueSettings(ctypes.Structure):
@@ -51,7 +53,7 @@ class LlamaBatch(ctypes.Structure):
     )
 
 
-Listener = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
+_LogCallback = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_model_default_params": (OpaqueSettings, []),
     "llama_context_default_params": (OpaqueSettings, []),
@@ -70,9 +72,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_model_get_vocab": (c_void_p, [c_void_p]),
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_print_system_info": (c_char_p, []),
-    "llama_log_set": (None, [Listener, c_void_p]),
+    "llama_log_set": (None, [_LogCallback, c_void_p]),
 }
-silence = Listener(lambda level, text, data: None)  # held here: the library keeps a pointer to it
+_ignore_log = _LogCallback(lambda level, text, data: None)  # must outlive the library's pointer to it
 
 
 def _load_library() -> Any:
@@ -81,31 +83,31 @@ def _load_library() -> Any:
         import gguf  # noqa: F401
         import xllamacpp.xllamacpp as package
     except ImportError as error:
-        raise Unsupported("not installed; pip install 'spd-lsp[bench-llama]' to have it") from error
+        raise Unsupported("not installed; run pip install 'spd-lsp[bench-llama]'") from error
     library = ctypes.CDLL(package.__file__)
-    for name, (answer, given) in _SIGNATURES.items():
+    for name, (result_type, argument_types) in _SIGNATURES.items():
         if not hasattr(library, name):
             raise Unsupported(f"{version('xllamacpp')} has no {name}")
         function = getattr(library, name)
-        function.restype, function.argtypes = answer, given
+        function.restype, function.argtypes = result_type, argument_types
     return library
 
 
 class LlamaCpp:
-    """A model in llama.cpp: a prompt is read once, then k rows go on from it, one pass for a token of each."""
+    """A model in llama.cpp: the prompt is read once, then k rows continue it, one token of each per pass."""
 
     def __init__(self, folder: Path, rows: int, positions: int, threads: int) -> None:
-        """`positions`: of the prompt and all drafts together. Raises `Unsupported` for what it does not load."""
+        """Load a model. `positions` counts the prompt and all drafts together. Raises `Unsupported`."""
         self.library = _load_library()
-        self.library.llama_log_set(silence, None)
-        with TemporaryDirectory(ignore_cleanup_errors=True) as made:
-            path = Path(made) / "model.gguf"
+        self.library.llama_log_set(_ignore_log, None)
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder_name:
+            path = Path(folder_name) / "model.gguf"
             self.precision = write_gguf(folder, path)
             model = self.library.llama_model_load_from_file(
                 str(path).encode(), self.library.llama_model_default_params()
             )
         if not model:
-            raise Unsupported("does not load this model")
+            raise Unsupported("cannot load this model")
         context = self.library.llama_init_from_model(model, self.settings(rows, positions))
         self.context, self.size = context, max(positions, rows)
         self.batch: Any = self.library.llama_batch_init(self.size, 0, 1)
@@ -115,28 +117,29 @@ class LlamaCpp:
         weakref.finalize(self, _release, self.library, self.batch, context, model)
 
     def settings(self, rows: int, positions: int) -> OpaqueSettings:
-        """A context's settings: so many positions in one cache that all rows share, read in one batch."""
+        """Return the context settings: all rows share one cache of so many positions, read in one batch."""
         defaults: OpaqueSettings = self.library.llama_context_default_params()
         buffer = bytearray(bytes(defaults.bytes))
         if _SIZES.unpack_from(buffer) != DEFAULT_SIZES or bytes(buffer[FLAGS]) != _DEFAULT_FLAGS:
-            raise Unsupported(f"{version('xllamacpp')} has another layout of its settings")
+            raise Unsupported(f"{version('xllamacpp')} has an unknown layout of context settings")
         _SIZES.pack_into(buffer, 0, positions, max(positions, DEFAULT_SIZES[1]), DEFAULT_SIZES[2], rows)
-        buffer[UNIFIED] = 1
+        buffer[UNIFIED_CACHE] = 1
         return OpaqueSettings.from_buffer_copy(bytes(buffer))
 
     def __str__(self) -> str:
-        """What it is, for a report."""
+        """Describe library and weights, for a report."""
         kind = "single" if self.precision == "float32" else "half"
-        built = str(self.library.llama_print_system_info().decode())
-        has = ", ".join(name for name in ("AVX512", "AVX2", "NEON") if f"{name} = 1" in built)
-        return f"xllamacpp {version('xllamacpp')}, built for {has or 'any processor'}, weights in {kind} precision"
+        system_info = str(self.library.llama_print_system_info().decode())
+        extensions = ", ".join(name for name in ("AVX512", "AVX2", "NEON") if f"{name} = 1" in system_info)
+        build = f"xllamacpp {version('xllamacpp')}, built for {extensions or 'any processor'}"
+        return f"{build}, weights in {kind} precision"
 
     def prefill(self, prompt: Sequence[int], rows: int) -> Floats:
-        """Read a prompt with an empty cache, for so many rows; the logits [V] of its last position."""
+        """Read a prompt into an empty cache for so many rows. Return the logits [V] of its last position."""
         self.library.llama_memory_clear(self.memory, False)
         last = len(prompt) - 1
-        for place, token in enumerate(prompt):
-            self.put(place, token, place, 0, wanted=place == last)
+        for position, token in enumerate(prompt):
+            self.put(position, token, position, 0, logits=position == last)
         self.decode(len(prompt))
         for row in range(1, rows):
             self.library.llama_memory_seq_cp(self.memory, 0, row, -1, -1)
@@ -145,28 +148,28 @@ class LlamaCpp:
     def step(self, tokens: Ids, position: int) -> Floats:
         """Read one more token in each row, [k] -> logits [k, V]."""
         for row, token in enumerate(tokens.tolist()):
-            self.put(row, token, position, row, wanted=True)
+            self.put(row, token, position, row, logits=True)
         self.decode(len(tokens))
         return np.stack([self.logits(row) for row in range(len(tokens))])
 
-    def put(self, place: int, token: int, position: int, row: int, *, wanted: bool) -> None:
+    def put(self, slot: int, token: int, position: int, row: int, *, logits: bool) -> None:
         """Fill a slot of the batch."""
-        self.batch.token[place], self.batch.pos[place] = token, position
-        self.batch.n_seq_id[place], self.batch.logits[place] = 1, wanted
-        self.batch.seq_id[place][0] = row
+        self.batch.token[slot], self.batch.pos[slot] = token, position
+        self.batch.n_seq_id[slot], self.batch.logits[slot] = 1, logits
+        self.batch.seq_id[slot][0] = row
 
     def decode(self, size: int) -> None:
         """Read the first slots of the batch."""
         self.batch.n_tokens = size
         if status := self.library.llama_decode(self.context, self.batch):
-            raise RuntimeError(f"llama_decode ended with {status}")
+            raise RuntimeError(f"llama_decode failed with status {status}")
 
-    def logits(self, place: int) -> Floats:
-        """A view [V] that the next pass writes over."""
-        return np.ctypeslib.as_array(self.library.llama_get_logits_ith(self.context, place), (self.width,))
+    def logits(self, slot: int) -> Floats:
+        """Return a view [V] of a slot's logits, which the next pass overwrites."""
+        return np.ctypeslib.as_array(self.library.llama_get_logits_ith(self.context, slot), (self.width,))
 
     def drafts(self, prompt: Sequence[int], k: int, tokens: int, begun: Callable[[], Any]) -> Ids:
-        """The k likeliest first tokens, each continued greedily: [k, tokens]; `begun` hears of the first."""
+        """Continue the k likeliest first tokens greedily: [k, tokens]. `begun` is called after the first token."""
         steps = [top_tokens(self.prefill(prompt, k), k)]
         begun()
         for done in range(tokens - 1):
@@ -175,14 +178,14 @@ class LlamaCpp:
 
 
 def top_tokens(logits: Floats, k: int) -> Ids:
-    """The k likeliest tokens, best first. [V] -> [k]."""
+    """Return the k likeliest tokens, best first. [V] -> [k]."""
     top = np.argpartition(-logits, k)[:k]
     ordered: Ids = top[np.argsort(-logits[top])]
     return ordered
 
 
 def _release(library: Any, batch: LlamaBatch, context: int, model: int) -> None:
-    """Free everything."""
+    """Free the batch, the context and the model."""
     library.llama_batch_free(batch)
     library.llama_free(context)
     library.llama_model_free(model)

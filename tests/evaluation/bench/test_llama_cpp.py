@@ -97,7 +97,7 @@ def test_a_model_of_another_shape_is_left_out_with_the_reason(kind, changed, mes
 def test_a_library_whose_settings_lie_elsewhere_is_not_used(tmp_path, monkeypatch):
     network("llama", tmp_path)
     monkeypatch.setattr(llama_cpp, "DEFAULT_SIZES", (1, 2, 3, 4))
-    with pytest.raises(Unsupported, match="another layout"):
+    with pytest.raises(Unsupported, match="unknown layout"):
         LlamaCpp(tmp_path, rows=1, positions=16, threads=1)
 
 

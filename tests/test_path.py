@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from lsprotocol.types import TEXT_DOCUMENT_COMPLETION
 
 from spd_lsp.cli import main
 from spd_lsp.commands.wiring import load_completer
-from spd_lsp.completion.completer import Completer
+from spd_lsp.lsp import server
+from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import at, session
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
-MOST_FILES = 25  # of a completion, from the completer on
+SERVER = "spd_lsp/lsp/server.py"
+MOST_FILES = 33  # of a request, from its handler to the items
+MOST_AFTER_COMPLETER = 23  # of them, from the completer on
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -48,11 +54,11 @@ STAGES = {
 
 
 class Trace:
-    """The files whose functions run during one `Completer.complete`, and those that it calls itself."""
+    """The files whose functions run during one request, in the event loop and in the worker thread."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
-        self.calls: list[str] = []  # of the completer to other files, in order
+        self.calls: list[str] = []  # of `Completer.complete` to other files, in order
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or not frame.f_code.co_filename.startswith(PACKAGES):
@@ -60,9 +66,20 @@ class Trace:
         file = Path(frame.f_code.co_filename).relative_to(ROOT).as_posix()
         if file not in self.files:
             self.files.append(file)
+        if file == COMPLETER and frame.f_code.co_name == "complete":
+            self.calls.clear()
         caller = frame.f_back.f_code.co_filename if frame.f_back else ""
         if caller == str(ROOT / COMPLETER) and file != COMPLETER:
             self.calls.append(file)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what runs in this thread."""
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
 
 
 @pytest.fixture
@@ -76,17 +93,20 @@ async def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     assert built.exit_code == 0, built.output
 
     traces: list[Trace] = []
-    complete = Completer.complete
+    handler, options = server._FEATURES[TEXT_DOCUMENT_COMPLETION]
+    work = CompletionWorker.complete
 
-    def traced(*arguments: Any, **options: Any) -> Any:
+    async def traced_handler(ls: Any, params: Any) -> Any:
         traces.append(Trace())
-        sys.setprofile(traces[-1])
-        try:
-            return complete(*arguments, **options)
-        finally:
-            sys.setprofile(None)
+        with traces[-1].recording():
+            return await handler(ls, params)
 
-    monkeypatch.setattr(Completer, "complete", traced)
+    def traced_work(*arguments: Any) -> Any:
+        with traces[-1].recording():
+            return work(*arguments)
+
+    monkeypatch.setitem(server._FEATURES, TEXT_DOCUMENT_COMPLETION, (traced_handler, options))
+    monkeypatch.setattr(CompletionWorker, "complete", traced_work)
     async with session(load_completer, Settings(data_dir=str(data))) as editor:
         await editor.start()
         editor.open(SOURCE, uri=file.as_uri())
@@ -103,5 +123,6 @@ async def test_a_completion_passes_each_stage_once_in_order(trace: Trace) -> Non
 
 
 async def test_a_completion_opens_few_files(trace: Trace) -> None:
+    assert trace.files[0] == SERVER
     assert len(trace.files) <= MOST_FILES, "\n".join(trace.files)
-    assert trace.files[0] == COMPLETER
+    assert len(trace.files[trace.files.index(COMPLETER) :]) <= MOST_AFTER_COMPLETER

@@ -42,13 +42,14 @@ def complete(
     as_json: bool,
 ) -> None:
     """Print drafts at a position of a file. Lines and columns count from 1, as editors show them."""
+    from ngram_builders.sources.secret_files import is_secret
     from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.lsp.exclusions import exclusion_reason, language_id
 
     path, source, cursor = _read_position(position)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     language = language_id(path)
-    if reason := exclusion_reason(path, language, settings.disabled_languages):
+    if reason := exclusion_reason(language, settings.disabled_languages, may_hold_secrets=is_secret(path)):
         answer = CompletionResult([], reason=reason)
     else:
         completer = load_completer(settings, print_status, ngrams=ngrams)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import log_softmax, log_z, mask_disallowed, softmax, top, top_allowed
+from spd_lsp.models.logits import log_softmax, log_z, top, top_allowed
 from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
@@ -122,9 +122,9 @@ def mix_candidates(
     """
     tau = settings.temperature
     if logits.ndim == 1:
-        p = softmax(logits, tau)  # [V]
+        p = _softmax(logits, tau)  # [V]
         candidates, p_f = interpolation.mix_top(
-            histories, p if allowed is None else mask_disallowed(p, allowed), settings.candidates
+            histories, p if allowed is None else _mask_disallowed(p, allowed), settings.candidates
         )
         if allowed is not None:
             p_f = condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
@@ -165,3 +165,20 @@ def _sorted_union(parts: Sequence[Ids]) -> Ids:
     """Return the sorted union of several arrays: `np.unique` without its overhead."""
     ids = np.sort(np.concatenate(parts))
     return ids[np.concatenate(([True], ids[1:] != ids[:-1]))]
+
+
+def _softmax(logits: Floats, tau: float) -> Floats:
+    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
+    p = logits - logits.max()
+    if tau != 1:
+        p /= tau
+    np.exp(p, out=p)
+    p /= p.sum()
+    return np.asarray(p)
+
+
+def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
+    """Probabilities [V] with -1 for all tokens that are not allowed."""
+    kept = np.full_like(p, -1)
+    kept[allowed] = p[allowed]
+    return kept

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import re
 import time
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -84,6 +85,16 @@ class LspDocument(TextDocument):
         self._encoding = encoding
         self._text = source
         self._starts: list[int] | None = None
+
+    @cached_property
+    def file(self) -> Path | None:
+        """Its file, if it is one."""
+        return file_path(self.uri)
+
+    @cached_property
+    def may_hold_secrets(self) -> bool:
+        """Whether files of this name usually hold keys or passwords."""
+        return may_hold_secrets(self.uri)
 
     @property
     def is_open(self) -> bool:

@@ -1,6 +1,6 @@
 """Which documents get no completions: those in a disabled language, and files that may hold secrets.
 
-In: a file's name and its LSP language id. Out: the reason, or an empty string.
+In: a file's name or LSP language id. Out: the reason, or an empty string.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Collection
 from pathlib import PurePath
 
 from ngram_builders.sources.language_ids import language_of
-from ngram_builders.sources.secret_files import is_secret
 
 # Language ids of files that are never indexed as source, by extension or by name.
 _NON_SOURCE_IDS = {
@@ -29,8 +28,8 @@ def language_id(path: PurePath) -> str | None:
     return language_of(path) or _NON_SOURCE_IDS.get(path.suffix.lower()[1:] or path.name.lower())
 
 
-def exclusion_reason(path: PurePath, language: str | None, disabled: Collection[str]) -> str:
+def exclusion_reason(language: str | None, disabled: Collection[str], *, may_hold_secrets: bool) -> str:
     """Why a file gets no completions, or an empty string."""
     if language in disabled:
         return f"completions are off for {language}"
-    return "this file may hold secrets" if is_secret(path) else ""
+    return "this file may hold secrets" if may_hold_secrets else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.lsp.completion_items import CursorLine
-from spd_lsp.lsp.documents import LspDocument, file_path, may_hold_secrets
+from spd_lsp.lsp.documents import LspDocument
 from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def request_at(document: LspDocument, cursor: int, *, explicit: bool) -> Complet
     source = document.source
     if not source.isascii():
         source = source.encode("utf-8", "replace").decode()
-    uri, language = document.uri, document.language_id or None
-    return CompletionRequest(source, cursor, language, file_path(uri), uri, explicit)
+    return CompletionRequest(source, cursor, document.language_id or None, document.file, document.uri, explicit)
 
 
 def with_selected(
@@ -92,12 +90,5 @@ def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
 def indexable(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
     """The open documents whose n-grams may be counted, as they are now."""
     for document in documents:
-        path, is_secret = _path_and_secrecy(document.uri)
-        if not is_secret and document.language_id not in disabled_languages:
-            yield OpenDocument(document.uri, path, document.language_id or None, document.source)
-
-
-@lru_cache(1000)
-def _path_and_secrecy(uri: str) -> tuple[Path | None, bool]:
-    """A document's file, and whether it may hold secrets. Cached: every request needs it of all documents."""
-    return file_path(uri), may_hold_secrets(uri)
+        if not document.may_hold_secrets and document.language_id not in disabled_languages:
+            yield OpenDocument(document.uri, document.file, document.language_id or None, document.source)

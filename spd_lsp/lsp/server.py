@@ -21,7 +21,7 @@ from pygls.lsp.server import LanguageServer
 from spd_lsp import __version__
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.documents import LspDocument, LspWorkspace, uri_path
+from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.exclusions import exclusion_reason
 from spd_lsp.lsp.idle_worker import IdleWorker
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
@@ -111,9 +111,9 @@ class SpdServer(LanguageServer):
             return "the document is not open"
         if not self.settings.enabled:
             return OFF
-        path, disabled = uri_path(document.uri), self.settings.disabled_languages
+        language, disabled = document.language_id, self.settings.disabled_languages
         error = self.status.message if self.status.kind == "error" else ""
-        return exclusion_reason(path, document.language_id, disabled) or error
+        return exclusion_reason(language, disabled, may_hold_secrets=document.may_hold_secrets) or error
 
     def typed_through(self, request: CompletionRequest) -> list[Completion]:
         """What remains of the last result if the user typed along with its best draft; no model is run."""

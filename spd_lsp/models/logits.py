@@ -18,23 +18,6 @@ def log_softmax(x: Floats) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-def softmax(logits: Floats, tau: float) -> Floats:
-    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
-    p = logits - logits.max()
-    if tau != 1:
-        p /= tau
-    np.exp(p, out=p)
-    p /= p.sum()
-    return np.asarray(p)
-
-
-def mask_disallowed(p: Floats, allowed: Ids) -> Floats:
-    """Probabilities [V] with -1 for all tokens that are not allowed."""
-    kept = np.full_like(p, -1)
-    kept[allowed] = p[allowed]
-    return kept
-
-
 def log_z(logits: Floats, tau: float) -> float:
     """The logarithm of sum_x exp(logit_x / tau), summed in the logits' own precision. [V] -> one number."""
     peak = logits.max()

@@ -10,7 +10,7 @@ import pytest
 from ngram_builders.sources import secret_files
 from ngram_builders.sources.discovery import skip_reason, survey
 from ngram_builders.sources.secret_files import USER_LIST, is_secret, user_globs
-from spd_lsp.lsp.exclusions import exclusion_reason
+from spd_lsp.lsp.documents import may_hold_secrets
 
 HELD = """
 .env .env.local prod.env .envrc server.pem Server.KEY tls.cert tls.crt store.p12 apple.p8 vault.kdbx id_rsa
@@ -39,13 +39,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_files_that_hold_secrets_are_known_wherever_they_lie(name: str, own: Path) -> None:
     for place in (PurePath(name), PurePath("/home/me/app") / name):
         assert is_secret(place)
-        assert exclusion_reason(place, None, ()) == "this file may hold secrets"
+        assert may_hold_secrets(f"untitled:{place.as_posix()}")
 
 
 @pytest.mark.parametrize("name", FREE.split())
 def test_ordinary_files_are_not_taken_for_them(name: str, own: Path) -> None:
     assert not is_secret(PurePath("/home/me/app") / name)
-    assert not exclusion_reason(PurePath("/home/me/app") / name, None, ())
+    assert not may_hold_secrets(f"file:///home/me/app/{name}")
 
 
 def test_a_person_s_own_list_adds_and_takes_back_for_builds_and_editors(own: Path, tmp_path: Path) -> None:
@@ -60,9 +60,8 @@ def test_a_person_s_own_list_adds_and_takes_back_for_builds_and_editors(own: Pat
         == skip_reason(root / ".aws" / "tool.py", root)
         == "secret"
     )
-    assert exclusion_reason(root / "clients_eu.py", "python", ()) and not exclusion_reason(
-        root / "credentials.py", "python", ()
-    )
+    assert may_hold_secrets((root / "clients_eu.py").as_uri())
+    assert not may_hold_secrets((root / "credentials.py").as_uri())
 
 
 def test_a_repository_cannot_take_anything_back(own: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_hole_of_several_lines_asks_for_a_block_and_one_within_a_line_for_its_
 
 def test_a_block_is_answered_with_lines(runner: ArmRunner) -> None:
     request = runner.request("def f(a):\n\n    return a\n", 10, "python", "    ")
-    assert (request.place.shape, request.place.indent) == ("block", "    ")
+    assert (request.texts.context.shape, request.texts.context.indent) == ("block", "    ")
 
 
 def test_the_missing_line_solves_its_task(task: InfillingTask) -> None:

@@ -38,7 +38,7 @@ class Fixed:
     def __init__(self, mixture):
         self.mixture = mixture
 
-    def serving(self, file, language):
+    def mixture_for(self, file, language):
         return self.mixture
 
 

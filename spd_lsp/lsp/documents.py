@@ -58,14 +58,9 @@ def file_path(uri: str) -> Path | None:
     return Path(path) if path and "\0" not in path else None
 
 
-def uri_path(uri: str) -> PurePosixPath:
-    """The path in a URI of any scheme. Example: `untitled:a%20b.py` -> `a b.py`."""
-    return PurePosixPath(unquote(urlsplit(uri).path))
-
-
 def may_hold_secrets(uri: str) -> bool:
     """Whether files of this name usually hold keys or passwords. Example: `file:///app/.env.local` -> True."""
-    return is_secret(uri_path(uri))
+    return is_secret(PurePosixPath(unquote(urlsplit(uri).path)))
 
 
 def _document_key(uri: str) -> str:

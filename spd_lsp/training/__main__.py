@@ -31,10 +31,10 @@ from spd_lsp.training.train import RATE, Plan, Progress
 STARTER = Path(__file__).parents[1] / "starter"
 TOKENS = 150_000_000
 DECAY = 15_000_000  # tokens
-LINES = 25  # steps between lines of a log
+STEPS_PER_LOG_LINE = 25  # steps between lines of a log
 
 
-class Steps(click.Group):
+class RecipeGroup(click.Group):
     """Commands whose errors a person can mend end as one sentence and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -45,7 +45,7 @@ class Steps(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-def chosen(command: Callable[..., None]) -> Callable[..., None]:
+def common_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options of every step."""
     seed = click.option("--seed", default=0, show_default=True, help="Decides order, gaps and first weights.")
     work = click.option(
@@ -57,14 +57,14 @@ def chosen(command: Callable[..., None]) -> Callable[..., None]:
     return work(seed(command))
 
 
-def budget(command: Callable[..., None]) -> Callable[..., None]:
+def budget_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options of training."""
     threads = click.option("--threads", default=1, show_default=True, help="Processor threads.")
     tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
     return tokens(threads(command))
 
 
-def beginning(command: Callable[..., None]) -> Callable[..., None]:
+def start_options(command: Callable[..., None]) -> Callable[..., None]:
     """What a run begins with and how fast it learns."""
     model = click.option(
         "--from",
@@ -77,14 +77,14 @@ def beginning(command: Callable[..., None]) -> Callable[..., None]:
     return model(layers(rate(command)))
 
 
-def falling(command: Callable[..., None]) -> Callable[..., None]:
+def decay_option(command: Callable[..., None]) -> Callable[..., None]:
     """How long the rate falls at the end."""
     return click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")(
         command
     )
 
 
-def spelling(command: Callable[..., None]) -> Callable[..., None]:
+def tokenizer_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options of the tokenizer; every later step uses the one that lies in the work folder."""
     size = click.option("--vocabulary", default=VOCABULARY, show_default=True, help="Tokens it may have.")
     merges = click.option(
@@ -97,14 +97,14 @@ def spelling(command: Callable[..., None]) -> Callable[..., None]:
     return size(merges(command))
 
 
-def target(command: Callable[..., None]) -> Callable[..., None]:
+def out_option(command: Callable[..., None]) -> Callable[..., None]:
     """Where the finished model goes."""
     kind = click.Path(file_okay=False, path_type=Path)
     return click.option("--out", type=kind, default=STARTER, help="The exported folder.")(command)
 
 
 @contextmanager
-def following(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progress, float], None]]:
+def show_progress(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progress, float], None]]:
     """A progress bar, or lines where nobody watches; what is yielded hears of every step and its loss."""
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -117,10 +117,10 @@ def following(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progres
             first = progress.tokens if first < 0 else first
             losses.append(loss)
             speed = (progress.tokens - first) / (time.process_time() - began)
-            mean = sum(losses[-LINES:]) / len(losses[-LINES:])
+            mean = sum(losses[-STEPS_PER_LOG_LINE:]) / len(losses[-STEPS_PER_LOG_LINE:])
             text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens a processor second"
             bars.update(bar, completed=progress.share(plan) if plan else 0, description=text)
-            if not out.is_terminal and progress.step % LINES == 0:
+            if not out.is_terminal and progress.step % STEPS_PER_LOG_LINE == 0:
                 out.print(
                     f"{datetime.now(timezone.utc):%m-%d %H:%M:%S} step {progress.step}: {text}", soft_wrap=True
                 )
@@ -128,7 +128,7 @@ def following(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progres
         yield report
 
 
-def stopping() -> Callable[[Progress], bool]:
+def stop_on_signal() -> Callable[[Progress], bool]:
     """What becomes true when the process is asked to end: the step is finished and a checkpoint left."""
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -136,14 +136,14 @@ def stopping() -> Callable[[Progress], bool]:
     return lambda progress: asked.is_set()
 
 
-@click.group(cls=Steps, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=RecipeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def main() -> None:
     """Make the starter model from its sources."""
     guard_output()
 
 
 @contextmanager
-def gathering(listing: Path, more: int = 0) -> Iterator[Callable[[Source], None]]:
+def show_packages(listing: Path, more: int = 0) -> Iterator[Callable[[Source], None]]:
     """A progress bar over the packages of a list; what is yielded hears of each."""
     with Bars(console=console()) as bars:
         bar = bars.add_task("corpus", total=sum(map(len, read_listing(listing).values())) + more)
@@ -157,25 +157,25 @@ def gathering(listing: Path, more: int = 0) -> Iterator[Callable[[Source], None]
 
 
 @main.command()
-@chosen
+@common_options
 def corpus(work: Path, seed: int) -> None:
     """Fetch the packages of corpus.txt and keep their sources."""
     make = Recipe(work=work, seed=seed)
-    with gathering(make.listing, more=1) as report:
+    with show_packages(make.listing, more=1) as report:
         recipe.make_corpus(make, report)
 
 
 @main.command()
-@chosen
+@common_options
 def judged(work: Path, seed: int) -> None:
     """Fetch the packages of judged.txt, which nothing is learnt from: `spd-lsp eval quality` judges on them."""
-    with gathering(recipe.JUDGED) as report:
+    with show_packages(recipe.JUDGED) as report:
         recipe.make_judged(Recipe(work=work, seed=seed), report)
 
 
 @main.command()
-@chosen
-@spelling
+@common_options
+@tokenizer_options
 def tokenizer(work: Path, seed: int, vocabulary: int, merges: str) -> None:
     """Learn the tokenizer."""
     with console().status("learning the tokenizer"):
@@ -183,7 +183,7 @@ def tokenizer(work: Path, seed: int, vocabulary: int, merges: str) -> None:
 
 
 @main.command()
-@chosen
+@common_options
 @click.option(
     "--source-bytes", default=recipe.ROWS_BYTES, show_default=True, help="How much source text to learn from."
 )
@@ -194,7 +194,7 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
 
 
 @main.command()
-@chosen
+@common_options
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
     """Say how short the tokenizer writes the Python files of some folders, and what cursors keep out of reach."""
@@ -209,9 +209,9 @@ def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
 
 
 @main.command()
-@chosen
-@budget
-@beginning
+@common_options
+@budget_options
+@start_options
 @click.option("--batch", default=8, show_default=True, help="Rows a step; fewer make more of a short run.")
 def train(
     work: Path,
@@ -228,24 +228,24 @@ def train(
     make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch)
     if start:
         recipe.make_start(make, start, layers)
-    with following("train", plan) as report:
-        recipe.make_weights(make, plan, report, stopping())
+    with show_progress("train", plan) as report:
+        recipe.make_weights(make, plan, report, stop_on_signal())
 
 
 @main.command()
-@chosen
-@falling
+@common_options
+@decay_option
 @click.option("--threads", default=1, show_default=True, help="Processor threads.")
 def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
     """Go on from the last checkpoint of `train`, beside it, while the rate falls to 0: the best comes out."""
     torch.set_num_threads(threads)
-    with following("decay") as report:
-        recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stopping())
+    with show_progress("decay") as report:
+        recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stop_on_signal())
 
 
 @main.command()
-@chosen
-@budget
+@common_options
+@budget_options
 @click.option("--kind", type=click.Choice(list(recipe.PHASES)), default="superposed", show_default=True)
 @click.option("--start", type=click.Path(exists=True, file_okay=False, path_type=Path), default=STARTER)
 @click.option("--rate", default=recipe.SMALL_RATE, show_default=True, help="Highest learning rate of matrices.")
@@ -265,13 +265,13 @@ def phase(
     """Go on from an exported model, on plain inputs or on superposed ones."""
     torch.set_num_threads(threads)
     plan = recipe.phase_plan(tokens, seed, rate, decay_from)
-    with following(kind, plan) as report:
-        recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report, stopping())
+    with show_progress(kind, plan) as report:
+        recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report, stop_on_signal())
 
 
 @main.command()
-@chosen
-@target
+@common_options
+@out_option
 @click.option("--kind", type=click.Choice(["decay", "run", *recipe.PHASES]), default="decay", show_default=True)
 def export(work: Path, seed: int, out: Path, kind: str = "decay") -> None:
     """Write the last checkpoint as a Hugging Face folder with its model card."""
@@ -283,20 +283,20 @@ def export(work: Path, seed: int, out: Path, kind: str = "decay") -> None:
 
 
 @main.command()
-@chosen
+@common_options
 @click.argument("models", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
     """Say how well exported models predict the files held out, in bits a byte: they may have other tokenizers."""
     torch.set_num_threads(1)
     for model in models:
         for language, found in recipe.compare(Recipe(work=work, seed=seed), model).items():
-            said = f"{found.bits_a_byte:.4f} bits a byte, {found.nats_a_token:.4f} nats a token"
+            said = f"{found.bits_per_byte:.4f} bits a byte, {found.nats_per_token:.4f} nats a token"
             console().print(f"{model} {language}: {said}, {found.bytes:,} bytes", soft_wrap=True)
 
 
 @main.command()
-@chosen
-@target
+@common_options
+@out_option
 def ngrams(work: Path, seed: int, out: Path) -> None:
     """Write the built-in n-gram domains of the corpus beside the model, one for each language."""
 
@@ -312,29 +312,29 @@ def ngrams(work: Path, seed: int, out: Path) -> None:
 
 
 @main.command()
-@chosen
+@common_options
 @click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
 def pack(work: Path, seed: int, archive: Path) -> None:
     """Write the run's weights, plan and tokenizer into one file, to go on elsewhere."""
-    size = handover.pack(work, archive)
+    size = handover.pack_run(work, archive)
     console().print(f"{archive}: {size / 2**20:.1f} MiB", soft_wrap=True)
 
 
 @main.command()
-@chosen
+@common_options
 @click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def unpack(work: Path, seed: int, archive: Path) -> None:
     """Take a run over from the file that `pack` wrote; then come `corpus`, `rows` and `train`."""
-    handover.unpack(archive, work)
+    handover.unpack_run(archive, work)
 
 
 @main.command(name="all")
-@chosen
-@spelling
-@budget
-@beginning
-@falling
-@target
+@common_options
+@tokenizer_options
+@budget_options
+@start_options
+@decay_option
+@out_option
 @click.pass_context
 def run_all(
     ctx: click.Context,

@@ -22,8 +22,8 @@ from torch.optim import Optimizer
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-NAME = "checkpoint.safetensors"
-SMALL = "weights.safetensors"  # gone on from where the exact one is missing
+FULL_FILE = "checkpoint.safetensors"
+WEIGHTS_FILE = "weights.safetensors"  # gone on from where the exact one is missing
 
 
 def save(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer], progress: DataclassInstance) -> None:
@@ -32,9 +32,9 @@ def save(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer], pr
     for kind, optimiser in optimisers.items():
         for place, state in optimiser.state_dict()["state"].items():
             tensors |= {f"{kind}/{place}/{name}": value for name, value in state.items()}
-    _write(folder / NAME, tensors, progress)
-    weights = {name: coarse(tensor) for name, tensor in tensors.items() if name.startswith("model/")}
-    _write(folder / SMALL, weights, progress)
+    _write(folder / FULL_FILE, tensors, progress)
+    weights = {name: round_weights(tensor) for name, tensor in tensors.items() if name.startswith("model/")}
+    _write(folder / WEIGHTS_FILE, weights, progress)
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], progress: DataclassInstance) -> None:
@@ -49,7 +49,7 @@ def _write(path: Path, tensors: Mapping[str, Tensor], progress: DataclassInstanc
     beside.replace(path)
 
 
-def coarse(tensor: Tensor) -> Tensor:
+def round_weights(tensor: Tensor) -> Tensor:
     """The nearest float16 with eight significant bits; the three bits that are then zero pack to nothing."""
     bits = tensor.half().view(torch.int16)
     return ((bits + 4) & -8).view(torch.float16)
@@ -57,10 +57,10 @@ def coarse(tensor: Tensor) -> Tensor:
 
 def load(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer]) -> dict[str, Any]:
     """Fill model and optimisers from the checkpoint, if there is one, and return its progress."""
-    exact = (folder / NAME).exists()
-    if not exact and not (folder / SMALL).exists():
+    exact = (folder / FULL_FILE).exists()
+    if not exact and not (folder / WEIGHTS_FILE).exists():
         return {}
-    with safe_open(folder / (NAME if exact else SMALL), framework="pt") as stored:
+    with safe_open(folder / (FULL_FILE if exact else WEIGHTS_FILE), framework="pt") as stored:
         tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
         progress: dict[str, Any] = json.loads(stored.metadata()["progress"])
     for name, parameter in model.named_parameters():
@@ -72,7 +72,7 @@ def load(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer]) ->
     return progress
 
 
-def progress(folder: Path) -> dict[str, Any]:
+def read_progress(folder: Path) -> dict[str, Any]:
     """How far the checkpoint in a folder has come; without one, there is none."""
     return load(folder, nn.Module(), {})
 

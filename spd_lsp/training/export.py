@@ -19,8 +19,8 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from spd_lsp.models.recording import record as record_decoder
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import LANGUAGES
-from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_of
-from spd_lsp.training.validation import KINDS, Measure, measure
+from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_kind
+from spd_lsp.training.validation import KINDS, HeldOutLoss, measure_held_out
 
 _CARD = Path(__file__).with_name("card.md")
 
@@ -40,17 +40,17 @@ def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[s
     return progress
 
 
-def measure_exported(out: Path, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, Measure]]:
+def measure_exported(out: Path, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, HeldOutLoss]]:
     """Validation loss of the stored weights, as a user's machine will read them, by language and kind of row."""
     model = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32)
     languages = [language for language in LANGUAGES if (held_out / language).is_dir()]
     return {
-        language: {kind: measure(model, held_out / language, kind, tokenizer) for kind in KINDS}
+        language: {kind: measure_held_out(model, held_out / language, kind, tokenizer) for kind in KINDS}
         for language in languages
     }
 
 
-def eight_bits(weight: Tensor) -> Tensor:
+def round_to_int8(weight: Tensor) -> Tensor:
     """The nearest multiples of each row's largest entry / 127; norms stay as they are."""
     if weight.ndim < 2:
         return weight
@@ -61,7 +61,7 @@ def eight_bits(weight: Tensor) -> Tensor:
 _STORED: dict[str, Callable[[Tensor], Tensor]] = {
     "float32": Tensor.float,
     "float16": Tensor.half,
-    "int8, a scale a row": eight_bits,
+    "int8, a scale a row": round_to_int8,
 }
 
 
@@ -72,14 +72,14 @@ def measure_storage(config: LlamaConfig, run: Path, rows: Path, tokenizer: Token
         checkpoint.load(run, model, {})
         for parameter in model.parameters():
             parameter.data.copy_(narrow(parameter.data))
-        found[name] = round(measure(model, rows, "plain", tokenizer).nats_a_token, 4)
+        found[name] = round(measure_held_out(model, rows, "plain", tokenizer).nats_per_token, 4)
     return found
 
 
-def record(
+def collect_facts(
     plan: Mapping[str, Any],
     progress: Mapping[str, Any],
-    measures: Mapping[str, Mapping[str, Measure]],
+    measures: Mapping[str, Mapping[str, HeldOutLoss]],
     storage: Mapping[str, float],
     sources: Sequence[Mapping[str, Any]],
     tokenizer: Tokenizer,
@@ -100,16 +100,16 @@ def record(
         },
         "validation": losses,
         "storage": dict(storage),
-        "tokenizer": {"vocabulary": tokenizer.get_vocab_size(), "merges": merges_of(tokenizer)},
+        "tokenizer": {"vocabulary": tokenizer.get_vocab_size(), "merges": merges_kind(tokenizer)},
         "sources": list(sources),
     }
 
 
-def _loss_of(found: Measure) -> dict[str, float]:
+def _loss_of(found: HeldOutLoss) -> dict[str, float]:
     """A measured loss, for machines."""
     return {
-        "nats_per_token": round(found.nats_a_token, 4),
-        "bits_per_byte": round(found.bits_a_byte, 4),
+        "nats_per_token": round(found.nats_per_token, 4),
+        "bits_per_byte": round(found.bits_per_byte, 4),
         "tokens": found.tokens,
         "bytes": found.bytes,
     }
@@ -121,10 +121,10 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     card = _CARD.read_text(encoding="utf-8").format(
         shape=facts["shape"],
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
-        tokenizer=_spelling(facts["tokenizer"]),
-        tokens=f"{_in_all(facts, 'before', 'tokens') / 1e6:.1f}",
+        tokenizer=_describe_tokenizer(facts["tokenizer"]),
+        tokens=f"{_total(facts, 'before', 'tokens') / 1e6:.1f}",
         commands=commands(facts),
-        hours=f"{_in_all(facts, 'before_seconds', 'seconds') / 3600:.1f}",
+        hours=f"{_total(facts, 'before_seconds', 'seconds') / 3600:.1f}",
         remark=facts["plan"].get("remark", ""),
         losses="\n".join(_loss_line(language, kinds) for language, kinds in facts["validation"].items()),
         storage="\n".join(_storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
@@ -133,7 +133,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
 
-def _in_all(facts: Mapping[str, Any], *parts: str) -> float:
+def _total(facts: Mapping[str, Any], *parts: str) -> float:
     """The sum of some of a run's numbers; those of what came before it may be missing."""
     return float(sum(facts["progress"].get(part, 0) for part in parts))
 
@@ -141,7 +141,7 @@ def _in_all(facts: Mapping[str, Any], *parts: str) -> float:
 def commands(facts: Mapping[str, Any]) -> str:
     """How to make the model; a phase after the run works in a second folder, MORE, with rows of its own."""
     step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
-    whole = f"{step} all --work DIR{_chosen_spelling(facts['tokenizer'])}"
+    whole = f"{step} all --work DIR{_tokenizer_options(facts['tokenizer'])}"
     if (phase := plan.get("phase", "run")) in ("run", "decay"):
         stable = progress["tokens"] - plan.get("decay", 0)
         whole += _start_options(facts) if "before" in progress else ""
@@ -165,13 +165,13 @@ def _start_options(facts: Mapping[str, Any]) -> str:
     return f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
 
 
-def _spelling(found: Mapping[str, Any]) -> str:
+def _describe_tokenizer(found: Mapping[str, Any]) -> str:
     """The tokenizer, in words."""
     reach = {"words": "none crosses a word", "lines": "some join words across single blanks"}[found["merges"]]
     return f"{found['vocabulary']:,} tokens; no token holds text before a newline, {reach}"
 
 
-def _chosen_spelling(found: Mapping[str, Any]) -> str:
+def _tokenizer_options(found: Mapping[str, Any]) -> str:
     """The options of a tokenizer that is not the usual one."""
     size = "" if found["vocabulary"] == VOCABULARY else f" --vocabulary {found['vocabulary']}"
     return size + ("" if found["merges"] == MERGES[0] else f" --merges {found['merges']}")

@@ -52,12 +52,12 @@ def measure_reach(
         if rest and text[start:at].strip():
             near = text.rfind("\n", 0, max(0, start - _NEAR)) + 1
             count = found["after a blank" if text[at - 1] == " " else "elsewhere"]
-            count[0] += not leads_on(text[near:at], rest, tokens)
+            count[0] += not is_reachable(text[near:at], rest, tokens)
             count[1] += 1
     return {where: (missed, all_) for where, (missed, all_) in found.items()}
 
 
-def leads_on(before: str, rest: str, tokens: ModelTokenizer) -> bool:
+def is_reachable(before: str, rest: str, tokens: ModelTokenizer) -> bool:
     """Whether some token that may come first is what is written there."""
     _, healed, allowed = tokens.heal(tokens.encode(before))
     written = healed + rest.encode()

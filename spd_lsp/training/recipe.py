@@ -1,10 +1,10 @@
-"""The steps of the recipe over one work folder: each reads what the one before left there and is done only once.
+"""The steps of the recipe in one work folder: each reads the results of the step before, and runs only once.
 
 corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder -> a phase, superposed/ or longer/ -> again
 
 A run may start from an exported model of another tokenizer: run/start/ then holds it with its new embedding.
 
-The run's rate stays high, so that it can always go on; what is exported comes from a decay of its last checkpoint.
+The learning rate of a run stays constant, so it can always be continued; exported is a decay of its end.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
-from spd_lsp.training.export import export, measure_exported, measure_storage, record, write_card
+from spd_lsp.training.export import collect_facts, export, measure_exported, measure_storage, write_card
 from spd_lsp.training.ngrams import encode_packages, write_domain
-from spd_lsp.training.rows import read, read_learnt, write_held_out, write_learnt
-from spd_lsp.training.selection import Selection, is_held_out, select
+from spd_lsp.training.rows import read_texts, read_training_texts, write_held_out_rows, write_training_rows
+from spd_lsp.training.selection import Selection, is_held_out, select_files
 from spd_lsp.training.superposed import superposed_loss
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
 from spd_lsp.training.train import (
     EMBEDDING_SHARE,
-    SHAPE,
+    STARTER_SHAPE,
+    ModelShape,
     Objective,
     Plan,
     Progress,
-    Shape,
-    opened,
+    load_exported,
     plain_loss,
     starter_config,
     train,
 )
 from spd_lsp.training.transfer import add_layers, transfer_vocabulary
-from spd_lsp.training.validation import Measure, measure_texts
+from spd_lsp.training.validation import HeldOutLoss, measure_texts
 
 LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
 JUDGED = LISTING.with_name("judged.txt")
-_START = "run/start"  # the model that a run begins with, unless it begins with nothing
+_START = "run/start"  # the model that a run starts from, if any
 _LENGTH = 1_024
-_TOKENIZER_BYTES = 60_000_000  # of source text the merges are learnt from
+_TOKENIZER_BYTES = 60_000_000  # of source text that the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
 _HELD_OUT_OTHERS = 30  # of each other language
 PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
 Report = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
-SMALL_RATE = 0.006  # of matrices, for weights that have learnt before
+SMALL_RATE = 0.006  # of matrices, for trained weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A work folder and the settings that its contents follow from."""
+    """A work folder, and the settings that determine its contents."""
 
     work: Path
     listing: Path = LISTING
@@ -74,48 +74,48 @@ class Recipe:
     length: int = _LENGTH
     tokenizer_bytes: int = _TOKENIZER_BYTES
     rows_bytes: int = ROWS_BYTES
-    shape: Shape = SHAPE
+    shape: ModelShape = STARTER_SHAPE
 
     def config(self) -> LlamaConfig:
-        """The shape of the run, once it began from a model; else the recipe's own, of the tokenizer's size."""
+        """Return the configuration of the model that the run started from, else the recipe's own."""
         tokens = open_tokenizer(self.needed("tokenizer/tokenizer.json", "tokenizer").parent)
-        if (begun := self.work / _START / "config.json").exists():
-            return LlamaConfig.from_json_file(begun)
+        if (start := self.work / _START / "config.json").exists():
+            return LlamaConfig.from_json_file(start)
         return starter_config(tokens.get_vocab_size(), self.length, self.shape)
 
     def needed(self, name: str, step: str) -> Path:
-        """A file that an earlier step left behind."""
+        """Return a file that an earlier step has written."""
         if not (path := self.work / name).exists():
             raise UserError(
-                f"expected {path} from an earlier step, found nothing; "
+                f"{path} does not exist; an earlier step writes it: "
                 f"run: python -m spd_lsp.training {step} --work {self.work}"
             )
         return path
 
     def selection(self, size: int) -> dict[str, Selection]:
-        """The files of about so many bytes, by language, evenly over its packages."""
-        return select(self.needed("corpus/sources.json", "corpus").parent, size, self.seed)
+        """Select files of about so many bytes, by language, evenly over its packages."""
+        return select_files(self.needed("corpus/sources.json", "corpus").parent, size, self.seed)
 
     def held_out(self, chosen: Mapping[str, Selection]) -> dict[str, list[Path]]:
-        """Those of the files held out that are measured on, by language."""
-        most = dict.fromkeys(chosen, _HELD_OUT_OTHERS) | {"python": _HELD_OUT_FILES}
-        return {language: files.held_out[: most[language]] for language, files in chosen.items()}
+        """Return the held-out files used to measure the loss, by language."""
+        limits = dict.fromkeys(chosen, _HELD_OUT_OTHERS) | {"python": _HELD_OUT_FILES}
+        return {language: files.held_out[: limits[language]] for language, files in chosen.items()}
 
 
 def never(progress: Progress) -> bool:
-    """Nobody stops the run."""
+    """The default `stop`: run to the end of the budget."""
     return False
 
 
 def make_corpus(recipe: Recipe, report: Callable[[Source], None]) -> None:
-    """Fetch and unpack the packages; `report` hears of each."""
+    """Fetch and unpack the packages; `report` is called for each."""
     if not (recipe.work / "corpus" / "sources.json").exists():
         for source in gather(recipe.listing, recipe.work / "archives", recipe.work / "corpus"):
             report(source)
 
 
 def make_judged(recipe: Recipe, report: Callable[[Source], None]) -> None:
-    """Fetch and unpack what the model is judged on and never learns from, beside the corpus."""
+    """Fetch and unpack the evaluation packages, which the model never learns from."""
     if not (recipe.work / "judged" / "sources.json").exists():
         for source in gather(JUDGED, recipe.work / "archives", recipe.work / "judged", library=False):
             report(source)
@@ -126,12 +126,12 @@ def make_tokenizer(recipe: Recipe) -> None:
     folder = recipe.work / "tokenizer"
     if not (folder / "tokenizer_config.json").exists():
         chosen = recipe.selection(recipe.tokenizer_bytes).values()
-        texts = read(path for language in chosen for package in language.learnt for path in package)
+        texts = read_texts(path for language in chosen for package in language.learnt for path in package)
         save_tokenizer(learn_tokenizer(texts, recipe.vocabulary, recipe.merges), folder, recipe.length)
 
 
 def make_rows(recipe: Recipe) -> None:
-    """Encode the files to learn from and those to measure on."""
+    """Encode the training files and the held-out ones."""
     folder = recipe.work / "rows"
     if (folder / "learnt.ids.npy").exists():
         return
@@ -139,81 +139,87 @@ def make_rows(recipe: Recipe) -> None:
     chosen = recipe.selection(recipe.rows_bytes)
     folder.mkdir(parents=True, exist_ok=True)
     for language, held_out in recipe.held_out(chosen).items():
-        write_held_out(read(held_out), tokens, recipe.length, recipe.seed, folder / "held_out" / language)
-    learnt = [read_learnt(chain.from_iterable(files.learnt)) for files in chosen.values()]
-    counts = write_learnt(learnt, tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
+        write_held_out_rows(
+            read_texts(held_out), tokens, recipe.length, recipe.seed, folder / "held_out" / language
+        )
+    learnt = [read_training_texts(chain.from_iterable(files.learnt)) for files in chosen.values()]
+    counts = write_training_rows(learnt, tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
     facts = {"source_bytes": recipe.rows_bytes, "rows": dict(zip(chosen, counts, strict=True))}
     (folder / "rows.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
 def make_start(recipe: Recipe, model: Path, layers: int = 0) -> None:
-    """Begin the run with an exported model of another tokenizer, with layers added up to `layers`; done once."""
+    """Start the run from an exported model with another tokenizer, adding layers up to `layers`."""
     run = recipe.work / "run"
     if (run / "start.json").exists():
         return
     if (run / "plan.json").exists():
-        raise UserError(f"the run in {run} began without a model; leave out --from or name another work folder")
+        raise UserError(
+            f"the run in {run} was started without a model; leave out --from or name another work folder"
+        )
     past = _so_far(_recorded(model)["progress"])
-    teacher, tokens = opened(model), recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
-    least = teacher.config.num_hidden_layers
-    if 0 < layers < least:
-        raise UserError(f"{model} has {least} layers and cannot lose any; give --layers {least} or more")
+    teacher, tokens = load_exported(model), recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
+    layers_now = teacher.config.num_hidden_layers
+    if 0 < layers < layers_now:
+        raise UserError(
+            f"{model} has {layers_now} layers and cannot lose any; set --layers to {layers_now} or more"
+        )
     student = transfer_vocabulary(teacher, open_tokenizer(model), open_tokenizer(tokens))
-    add_layers(student, layers or least).save_pretrained(recipe.work / _START)
+    add_layers(student, layers or layers_now).save_pretrained(recipe.work / _START)
     (run / "start.json").write_text(json.dumps(past), encoding="utf-8")
 
 
 def make_weights(recipe: Recipe, plan: Plan, report: Report, stop: Stop = never) -> None:
-    """Train until the plan's budget is spent or someone stops it, going on from the last checkpoint."""
+    """Train until the plan's budget is spent or `stop` is true, resuming from the last checkpoint."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
-    keep_plan(recipe.work / "run", plan)
+    record_plan(recipe.work / "run", plan)
     start = recipe.work / _START
-    known = start if (start / "model.safetensors").exists() else None
-    train(recipe.config(), learnt, plan, recipe.work / "run", report, start=known, stop=stop)
+    start_model = start if (start / "model.safetensors").exists() else None
+    train(recipe.config(), learnt, plan, recipe.work / "run", report, start=start_model, stop=stop)
 
 
 def make_decay(recipe: Recipe, tokens: int, report: Report, stop: Stop = never) -> None:
-    """Go on from the run's last checkpoint in a folder of its own, the rate falling to 0 over so many tokens.
+    """Continue the run's last checkpoint in a separate folder, with the rate falling to 0 over so many tokens.
 
-    One that was interrupted is gone on with. The run stays as it is and can be gone on with, too.
+    An interrupted decay is resumed. The run itself is unchanged and can be continued later.
     """
     folder, run = recipe.work / "decay", recipe.work / "run"
     if not (folder / "plan.json").exists():
         plan = Plan(**json.loads(recipe.needed("run/plan.json", "train").read_text(encoding="utf-8")))
-        spent = checkpoint.progress(run)["tokens"]
+        spent = checkpoint.read_progress(run)["tokens"]
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (checkpoint.NAME, checkpoint.SMALL, "start.json"):
+        for name in (checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE, "start.json"):
             if (run / name).exists():
                 shutil.copyfile(run / name, folder / name)
-        keep_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
+        record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
     plan = Plan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     train(recipe.config(), learnt, plan, folder, report, stop=stop)
 
 
 def make_phase(recipe: Recipe, phase: str, start: Path, plan: Plan, report: Report, stop: Stop = never) -> None:
-    """Go on from the exported model in start, on rows behind those it has seen; `longer` is more of the same."""
+    """Continue training an exported model on rows it has not seen; `longer` keeps the same objective."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     seen = _so_far(_recorded(start)["progress"])
     plan = replace(plan, first_row=int(seen["before"]) // recipe.length)
-    keep_plan(recipe.work / phase, plan)
+    record_plan(recipe.work / phase, plan)
     (recipe.work / phase / "start.json").write_text(json.dumps(seen), encoding="utf-8")
     objective = PHASES[phase]
     train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=objective, stop=stop)
 
 
 def _recorded(model: Path) -> dict[str, Any]:
-    """What the recipe noted of a model that it exported."""
+    """Return the record of a model that this recipe exported."""
     if not (facts := model / "training.json").exists():
         raise UserError(
-            f"expected a model that this recipe exported in {model}, found no training.json; name another"
+            f"{model} has no training.json, so it is not a model that this recipe exported; choose another one"
         )
     recorded: dict[str, Any] = json.loads(facts.read_text(encoding="utf-8"))
     return recorded
 
 
 def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
-    """What an exported model has seen, as what came before a phase that goes on from it: tokens and seconds."""
+    """Return the tokens and seconds of a model's whole training, as the past of a phase that continues it."""
     return {
         "before": progress.get("before", 0) + progress["tokens"],
         "before_seconds": progress.get("before_seconds", 0) + progress["seconds"],
@@ -221,7 +227,7 @@ def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
 
 
 def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> Plan:
-    """How a run learns, at a rate that stays."""
+    """Return the plan of a run with a constant rate."""
     return Plan(
         tokens=tokens,
         seed=seed,
@@ -232,7 +238,7 @@ def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> Plan:
 
 
 def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> Plan:
-    """How a phase goes on from an exported model."""
+    """Return the plan of a phase that continues an exported model."""
     return Plan(
         tokens=tokens,
         seed=seed,
@@ -243,27 +249,27 @@ def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> Plan:
     )
 
 
-def keep_plan(folder: Path, plan: Plan) -> None:
-    """Note the plan of a new run; a run that was begun with another one is not mixed with this.
+def record_plan(folder: Path, plan: Plan) -> None:
+    """Store the plan of a new run; an existing run must have the same one.
 
     A run whose rate never falls may be given more tokens.
     """
     path = folder / "plan.json"
     if path.exists():
-        begun = Plan(**json.loads(path.read_text(encoding="utf-8")))
-        if begun != plan and (plan.decay or replace(begun, tokens=plan.tokens) != plan):
+        stored = Plan(**json.loads(path.read_text(encoding="utf-8")))
+        if stored != plan and (plan.decay or replace(stored, tokens=plan.tokens) != plan):
             raise UserError(
-                f"expected the settings that the run in {folder} was begun with (see plan.json), found others; "
-                "give the same ones to go on, or name another work folder"
+                f"the run in {folder} was started with other settings (see plan.json); "
+                "use the same ones to continue it, or another work folder"
             )
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(plan), indent=1), encoding="utf-8")
 
 
 def make_starter(recipe: Recipe, out: Path, phase: str = "decay") -> dict[str, Any]:
-    """Export a phase's last checkpoint, measure it as stored, write its card; what the card says is returned."""
+    """Export a phase's last checkpoint, measure the stored weights and write the card. Return the card's facts."""
     run = recipe.needed(
-        f"{phase}/{checkpoint.NAME}", {"run": "train", "decay": "decay"}.get(phase, "phase")
+        f"{phase}/{checkpoint.FULL_FILE}", {"run": "train", "decay": "decay"}.get(phase, "phase")
     ).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
@@ -273,25 +279,25 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "decay") -> dict[str, A
     storage = measure_storage(recipe.config(), run, rows / "held_out" / "python", tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
-    if (begun := run / "start.json").exists():
-        progress |= json.loads(begun.read_text(encoding="utf-8"))
+    if (past := run / "start.json").exists():
+        progress |= json.loads(past.read_text(encoding="utf-8"))
     plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {"phase": phase}
-    facts = record(plan, progress, measures, storage, sources, tokenizer, recipe.config())
+    facts = collect_facts(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)
     return facts
 
 
-def compare(recipe: Recipe, folder: Path) -> dict[str, Measure]:
-    """How well an exported model of whatever tokenizer predicts the files held out, by language."""
-    model, tokenizer = opened(folder), open_tokenizer(folder)
+def compare(recipe: Recipe, folder: Path) -> dict[str, HeldOutLoss]:
+    """Measure an exported model, with any tokenizer, on the held-out files, by language."""
+    model, tokenizer = load_exported(folder), open_tokenizer(folder)
     return {
-        language: measure_texts(model, read(held_out), tokenizer, recipe.length)
+        language: measure_texts(model, read_texts(held_out), tokenizer, recipe.length)
         for language, held_out in recipe.held_out(recipe.selection(recipe.rows_bytes)).items()
     }
 
 
 def make_ngrams(recipe: Recipe, out: Path, report: Callable[[str, TableSummary], None]) -> None:
-    """Write a built-in domain for each language beside the model: all of its corpus but the files held out."""
+    """Write a built-in domain for each language beside the model, without the held-out files."""
     corpus = recipe.needed("corpus/sources.json", "corpus").parent
     tokens = ModelTokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     out.mkdir(parents=True, exist_ok=True)
@@ -300,6 +306,6 @@ def make_ngrams(recipe: Recipe, out: Path, report: Callable[[str, TableSummary],
 
 
 def _learnable(folder: Path, tokens: ModelTokenizer) -> list[list[U16]]:
-    """The files of a language's packages as ids, without those held out."""
+    """Encode the files of a language's packages, without the held-out ones."""
     packages = sorted(path for path in folder.iterdir() if path.is_dir())
     return encode_packages(packages, lambda path: not is_held_out(path, folder), tokens)

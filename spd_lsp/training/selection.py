@@ -26,24 +26,24 @@ class Selection:
     held_out: list[Path]
 
 
-def select(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
+def select_files(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
     """Choose files of about budget bytes in all, by language. The same seed gives the same files."""
     languages = [language for language in LANGUAGES if (corpus / language).is_dir()]
     whole = sum(_LANGUAGE_SHARES[language] for language in languages)
     return {
-        language: select_language(corpus / language, int(budget * _LANGUAGE_SHARES[language] / whole), seed)
+        language: select_language_files(corpus / language, int(budget * _LANGUAGE_SHARES[language] / whole), seed)
         for language in languages
     }
 
 
-def select_language(folder: Path, budget: int, seed: int) -> Selection:
+def select_language_files(folder: Path, budget: int, seed: int) -> Selection:
     """Choose files of about budget bytes of one language, evenly over its packages."""
     rng = random.Random(seed)
     packages = [_files_of(package) for package in sorted(path for path in folder.iterdir() if path.is_dir())]
     held_out = [path for paths in packages for path in paths if is_held_out(path, folder)]
     learnable = [[path for path in paths if not is_held_out(path, folder)] for paths in packages]
     cap = even_share([sum(path.stat().st_size for path in paths) for paths in learnable], budget)
-    learnt = [sorted(take(paths, cap, rng)) for paths in learnable]
+    learnt = [sorted(_sample_files(paths, cap, rng)) for paths in learnable]
     rng.shuffle(learnt)
     random.Random(seed).shuffle(held_out)  # in the same order, whatever the budget
     return Selection(learnt, held_out)
@@ -71,7 +71,7 @@ def even_share(sizes: Sequence[int], budget: int) -> int:
     return max(sizes, default=0)
 
 
-def take(paths: Sequence[Path], cap: int, rng: random.Random) -> list[Path]:
+def _sample_files(paths: Sequence[Path], cap: int, rng: random.Random) -> list[Path]:
     """Files in a random order until the cap in bytes is reached."""
     taken: list[Path] = []
     total = 0

@@ -1,15 +1,15 @@
-"""The last phase: learning to read superposed inputs. A row of token ids goes in, a loss comes out.
+"""The last phase of training: learn to read superposed inputs. In: a row of token ids. Out: a loss.
 
 The decoder reads a plain prompt and then positions that mix its drafts' last tokens, x~ = sum_i gamma_i z_i;
-their keys and values stay in the cache (Shen et al. 2024, section 3.1). So it is here: a row is read as it is, and
-spans of it are read once more as mixtures, each after the plain tokens before it and blind to the other spans. The
+their keys and values stay in the cache (Shen et al. 2024, section 3.1). Here too, a row is read unchanged, and
+spans of it are read again as mixtures, each after the plain tokens before it and without seeing other spans. The
 target is the next token of the text, after plain tokens and after mixtures alike.
 
 A mixture holds the token of the text and the model's likeliest others there. Weights gamma ~ Dirichlet(c p + e),
 p the model's probabilities, e 1 for the token of the text and 0 for others, make that token i with probability
-gamma_i for whoever sees the mixture (the Dirichlet's posterior). So what predicts best is the marginal
-sum_i gamma_i p(x | z_i), and the weights say more than the model knew: they are worth reading. A large c leaves
-the model's own probabilities; with c = 0 the mixture is the token of the text alone.
+gamma_i given the mixture (the Dirichlet's posterior). So the best prediction is the marginal
+sum_i gamma_i p(x | z_i), and the weights carry information that the model did not have. With a large c they are
+the model's own probabilities; with c = 0 the mixture is only the token of the text.
 
 Legend: L tokens of a row, S superposed positions of all its spans, K tokens in a mixture, D width, V vocabulary.
 """
@@ -28,64 +28,71 @@ from torch import Tensor
 from transformers import DynamicCache, LlamaForCausalLM
 
 from spd_lsp.training.loss import CHUNK, ChunkedLoss
-from spd_lsp.training.train import Plan, weigh
+from spd_lsp.training.train import Plan, token_weights
 
-LONGEST = 12  # positions of a span; the paper finds superposition near linear for about ten
-_APART = 12  # most plain positions between two spans
-MOST = 8  # tokens in a mixture; the fewest is 2
-_TRUST = (0.5, 16.0)  # bounds of c: from mixtures that nearly give the token away to the model's own probabilities
-SHARE = 0.5  # of the loss that superposed positions bear
+MAX_SPAN_LENGTH = 12  # positions of a span; the paper finds superposition near linear for about ten
+_MAX_SPAN_GAP = 12  # maximum of plain positions between two spans
+MAX_MIXED_TOKENS = 8  # tokens in a mixture; the minimum is 2
+_CONCENTRATION_BOUNDS = (
+    0.5,
+    16.0,
+)  # of c: from mixtures that nearly reveal the token to the model's own probabilities
+SUPERPOSED_SHARE = 0.5  # of the loss, for superposed positions
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Which places of a row are read again as mixtures, and what kind of mixture each span has; all [S]."""
+    """The positions of a row that are read again as mixtures, and the parameters of the mixtures; all [S]."""
 
     places: Tensor
-    starts: Tensor  # the first place of the span that each belongs to
+    starts: Tensor  # the first position of each one's span
     sizes: Tensor  # tokens in a mixture
-    trust: Tensor  # c
+    concentration: Tensor  # c
 
 
 def draw_spans(length: int, rng: np.random.Generator) -> Spans:
-    """Spans of 1 to LONGEST places, about half of L tokens; a token stands before and after each place."""
-    found = list(_bounds(length, rng))
-    counts = torch.tensor([end - start for start, end in found])
+    """Draw spans of 1 to MAX_SPAN_LENGTH positions, about half of L tokens, never the first or last token."""
+    bounds = list(_draw_bounds(length, rng))
+    counts = torch.tensor([end - start for start, end in bounds])
     drawn = (
-        torch.tensor([start for start, _ in found]),
-        torch.from_numpy(rng.integers(2, MOST + 1, len(found))),
-        torch.from_numpy(np.exp(rng.uniform(math.log(_TRUST[0]), math.log(_TRUST[1]), len(found)))),
+        torch.tensor([start for start, _ in bounds]),
+        torch.from_numpy(rng.integers(2, MAX_MIXED_TOKENS + 1, len(bounds))),
+        torch.from_numpy(
+            np.exp(
+                rng.uniform(math.log(_CONCENTRATION_BOUNDS[0]), math.log(_CONCENTRATION_BOUNDS[1]), len(bounds))
+            )
+        ),
     )
-    places = torch.cat([torch.arange(start, end) for start, end in found])
+    places = torch.cat([torch.arange(start, end) for start, end in bounds])
     return Spans(places, *(column.repeat_interleave(counts) for column in drawn))
 
 
-def _bounds(length: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """First place of each span and the place after its last, with up to APART plain places between spans."""
-    start = int(rng.integers(1, _APART + 1))
+def _draw_bounds(length: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the spans, with up to _MAX_SPAN_GAP plain positions between them."""
+    start = int(rng.integers(1, _MAX_SPAN_GAP + 1))
     while start < length - 1:
-        end = min(start + int(rng.integers(1, LONGEST + 1)), length - 1)
+        end = min(start + int(rng.integers(1, MAX_SPAN_LENGTH + 1)), length - 1)
         yield start, end
-        start = end + int(rng.integers(1, _APART + 1))
+        start = end + int(rng.integers(1, _MAX_SPAN_GAP + 1))
 
 
-def _likeliest(states: Tensor, embedding: Tensor, actual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The MOST likeliest tokens after states [S, D] and their logits, [S, K]; and the actual ones', [S, 1]."""
-    found = []
-    for part, wanted in zip(torch.split(states, CHUNK), torch.split(actual, CHUNK), strict=True):
+def _top_tokens(states: Tensor, embedding: Tensor, actual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the top tokens after states [S, D] and their logits, [S, K], and the logits of the actual, [S, 1]."""
+    parts = []
+    for part, targets in zip(torch.split(states, CHUNK), torch.split(actual, CHUNK), strict=True):
         logits = part.to(embedding.dtype) @ embedding.T  # [C, V]
-        best = logits.topk(MOST, dim=-1)
-        found.append((best.indices, best.values.float(), logits.gather(1, wanted[:, None]).float()))
-    ids, values, own = (torch.cat(column) for column in zip(*found, strict=True))
+        best = logits.topk(MAX_MIXED_TOKENS, dim=-1)
+        parts.append((best.indices, best.values.float(), logits.gather(1, targets[:, None]).float()))
+    ids, values, own = (torch.cat(column) for column in zip(*parts, strict=True))
     return ids, values, own
 
 
-def mix(
+def sample_mixtures(
     ids: Tensor, logits: Tensor, actual: Tensor, own: Tensor, spans: Spans, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Tokens of each mixture and their weights gamma, both [S, K]; what a mixture does not hold weighs 0.
+    """Return the tokens of each mixture and their weights gamma, both [S, K]; unused columns weigh 0.
 
-    The actual tokens [S] with their logits own [S, 1] take the last place where the likeliest leave them out.
+    The actual tokens [S], with their logits own [S, 1], replace the last of the likeliest if missing.
     """
     columns = torch.arange(ids.shape[1])
     held = columns < spans.sizes[:, None]  # [S, K]
@@ -93,22 +100,22 @@ def mix(
     last = absent & (columns == spans.sizes[:, None] - 1)
     ids = torch.where(last, actual[:, None], ids)
     p = torch.where(held, torch.where(last, own, logits), -torch.inf).softmax(dim=-1)
-    alpha = spans.trust[:, None] * p + ((ids == actual[:, None]) & held)
+    alpha = spans.concentration[:, None] * p + ((ids == actual[:, None]) & held)
     drawn = torch.from_numpy(rng.standard_gamma(alpha.double().numpy())) * held
     return ids, (drawn / drawn.sum(dim=-1, keepdim=True)).float()
 
 
-def visible(length: int, spans: Spans) -> Tensor:
-    """What each superposed position sees, [S, L + S]: the plain places before its span, and the span so far."""
+def span_mask(length: int, spans: Spans) -> Tensor:
+    """Return what each superposed position attends to, [S, L + S]: the row before its span, the span so far."""
     plain = torch.arange(length) < spans.starts[:, None]
     same = spans.starts[:, None] == spans.starts
     return torch.cat([plain, same & (spans.places <= spans.places[:, None])], dim=1)
 
 
 def read_mixtures(model: LlamaForCausalLM, cache: Any, spans: Spans, ids: Tensor, weights: Tensor) -> Tensor:
-    """Read spans as mixtures, ids and weights [S, K], after the cache of their row: the last states, [S, D]."""
+    """Read spans as mixtures, ids and weights [S, K], after the cache of their row. -> the last states, [S, D]."""
     mixed = (weights[..., None] * model.model.embed_tokens(ids)).sum(dim=1)  # [S, D] x~ = sum_i gamma_i z_i
-    mask = visible(cache.get_seq_length(), spans)
+    mask = span_mask(cache.get_seq_length(), spans)
     states: Tensor = model.model(
         inputs_embeds=mixed[None],
         position_ids=spans.places[None],
@@ -121,14 +128,14 @@ def read_mixtures(model: LlamaForCausalLM, cache: Any, spans: Spans, ids: Tensor
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A row read as it is, and its spans read as mixtures."""
+    """The states of a row, and of its spans read as mixtures."""
 
     plain: Tensor  # [L, D] the last states
     mixed: Tensor  # [S, D]
     spans: Spans
 
 
-def read(model: LlamaForCausalLM, row: Tensor, low: torch.dtype, rng: np.random.Generator) -> Reading:
+def _read_row(model: LlamaForCausalLM, row: Tensor, low: torch.dtype, rng: np.random.Generator) -> Reading:
     """Read a row [1, L] and spans of it, matrices in precision low; the same rng state gives the same mixtures."""
     spans, cache = draw_spans(row.shape[1], rng), DynamicCache()
     actual = row[0, spans.places]
@@ -137,18 +144,20 @@ def read(model: LlamaForCausalLM, row: Tensor, low: torch.dtype, rng: np.random.
         plain = out.last_hidden_state[0]  # [L, D]
         with torch.no_grad():
             embedding = model.model.embed_tokens.weight.to(low)
-            ids, logits, own = _likeliest(plain[spans.places - 1].to(low), embedding, actual)
-            ids, weights = mix(ids, logits, actual, own, spans, rng)
+            ids, logits, own = _top_tokens(plain[spans.places - 1].to(low), embedding, actual)
+            ids, weights = sample_mixtures(ids, logits, actual, own, spans, rng)
         mixed = read_mixtures(model, cache, spans, ids, weights)
     return Reading(plain, mixed, spans)
 
 
 def superposed_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> Tensor:
-    """Mean loss of a row [1, L] in nats a token: SHARE of it after mixtures, the rest after plain tokens."""
+    """Return the mean loss of a row [1, L] in nats, SUPERPOSED_SHARE of it after mixtures."""
     low: torch.dtype = getattr(torch, plan.low)
-    reading = read(model, row, low, np.random.default_rng([plan.seed, step, int(row.sum())]))
-    weights, after = weigh(row, plan.end_weight)[0], reading.spans.places + 1
-    shares = torch.cat([_even(weights[1:]) * (1 - SHARE), _even(weights[after]) * SHARE])
+    reading = _read_row(model, row, low, np.random.default_rng([plan.seed, step, int(row.sum())]))
+    weights, after = token_weights(row, plan.end_weight)[0], reading.spans.places + 1
+    shares = torch.cat(
+        [_normalise(weights[1:]) * (1 - SUPERPOSED_SHARE), _normalise(weights[after]) * SUPERPOSED_SHARE]
+    )
     states = torch.cat([reading.plain[:-1], reading.mixed])
     targets = torch.cat([row[0, 1:], row[0, after]])
     loss: Tensor = ChunkedLoss.apply(  # type: ignore[no-untyped-call]
@@ -157,21 +166,21 @@ def superposed_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int)
     return loss
 
 
-def _even(weights: Tensor) -> Tensor:
-    """Weights as shares of their sum."""
+def _normalise(weights: Tensor) -> Tensor:
+    """Scale weights to a sum of 1."""
     return weights / weights.sum()
 
 
 def measure_superposed(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], seed: int = 0) -> tuple[float, float]:
-    """Nats a token after mixtures, and of the same tokens after the plain text, over rows [N, L]."""
-    found = []
+    """Return nats per token after mixtures, and after plain text for the same tokens, over rows [N, L]."""
+    losses = []
     with torch.inference_mode():
         for number, row in enumerate(torch.from_numpy(ids.astype(np.int64))):
-            reading = read(model, row[None], torch.float32, np.random.default_rng([seed, number]))
+            reading = _read_row(model, row[None], torch.float32, np.random.default_rng([seed, number]))
             places = reading.spans.places
             states = torch.stack([reading.mixed, reading.plain[places]])  # [2, S, D]
             logits = states @ model.model.embed_tokens.weight.T  # [2, S, V]
-            wanted = row[places + 1].expand(2, -1)
-            found.append(torch.nn.functional.cross_entropy(logits.transpose(1, 2), wanted, reduction="none"))
-    mixed, plain = torch.cat(found, dim=1).mean(dim=1).tolist()
+            targets = row[places + 1].expand(2, -1)
+            losses.append(torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none"))
+    mixed, plain = torch.cat(losses, dim=1).mean(dim=1).tolist()
     return mixed, plain

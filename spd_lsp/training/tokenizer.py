@@ -50,13 +50,13 @@ def learn_tokenizer(texts: Iterable[str], vocabulary: int = VOCABULARY, merges: 
     whole ones across single blanks, but no number and no end of a line.
     """
     if merges == "words":
-        return learn_words(texts, vocabulary)
+        return learn_word_merges(texts, vocabulary)
     kept = list(texts)  # read twice
     joining = vocabulary // JOINING
-    return _join_words(learn_words(kept, vocabulary - joining), kept, joining)
+    return _join_words(learn_word_merges(kept, vocabulary - joining), kept, joining)
 
 
-def learn_words(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+def learn_word_merges(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A tokenizer whose merges stay inside of words and runs of punctuation."""
     tokenizer = _blank_tokenizer()
     trainer = trainers.BpeTrainer(
@@ -81,7 +81,7 @@ def _join_words(words: Tokenizer, texts: Iterable[str], joining: int) -> Tokeniz
         max_token_length=PHRASE,
         show_progress=False,
     )
-    whole = whole_words(words)
+    whole = whole_word_ids(words)
     second.train_from_iterator((_spelt(text, words, whole) for text in texts), trainer)
     rules = json.loads(words.to_str())
     vocabulary: dict[str, int] = rules["model"]["vocab"]
@@ -98,7 +98,7 @@ def _letter(place: int) -> str:
     return chr(0xF0000 + place)
 
 
-def whole_words(words: Tokenizer) -> frozenset[int]:
+def whole_word_ids(words: Tokenizer) -> frozenset[int]:
     """The tokens that are a word or a run of punctuation, with or without a blank before it."""
     texts = {place: words.decode([place]).removeprefix(" ") for place in words.get_vocab().values()}
     return frozenset(
@@ -145,7 +145,7 @@ def open_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def merges_of(tokenizer: Tokenizer) -> str:
+def merges_kind(tokenizer: Tokenizer) -> str:
     """What the merges of a tokenizer of this recipe stay inside of."""
     found = json.loads(tokenizer.to_str())["pre_tokenizer"]
     return next(name for name in MERGES if json.loads(_blank_tokenizer(name).to_str())["pre_tokenizer"] == found)

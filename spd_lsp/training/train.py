@@ -61,7 +61,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class ModelShape:
     """The size of a model: width, width of the feed-forward, layers and heads."""
 
     width: int = 256
@@ -70,10 +70,10 @@ class Shape:
     heads: int = 4
 
 
-SHAPE = Shape()
+STARTER_SHAPE = ModelShape()
 
 
-def starter_config(vocabulary: int, length: int, shape: Shape = SHAPE) -> LlamaConfig:
+def starter_config(vocabulary: int, length: int, shape: ModelShape = STARTER_SHAPE) -> LlamaConfig:
     """The shape of the starter model: 9.0 million parameters with 16,384 tokens."""
     return LlamaConfig(
         vocab_size=vocabulary,
@@ -93,19 +93,19 @@ def starter_config(vocabulary: int, length: int, shape: Shape = SHAPE) -> LlamaC
     )
 
 
-def build(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
+def create_model(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
     """A fresh model; the same seed gives the same weights."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(config)
 
 
-def opened(folder: Path) -> LlamaForCausalLM:
+def load_exported(folder: Path) -> LlamaForCausalLM:
     """An exported model, ready to learn on."""
     model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model
 
 
-def optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
+def create_optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
     """Muon for the hidden matrices, AdamW for the embedding and the norms."""
     hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
     norms = [p for p in model.parameters() if p.ndim == 1]
@@ -132,9 +132,9 @@ def rate(progress: Progress, plan: Plan) -> float:
     return min(rise, (plan.tokens - progress.tokens) / plan.decay) if plan.decay else rise
 
 
-def _set_rates(found: dict[str, Optimizer], factor: float) -> None:
+def _set_rates(optimisers: dict[str, Optimizer], factor: float) -> None:
     """Scale every group's learning rate from the one it began with."""
-    for optimiser in found.values():
+    for optimiser in optimisers.values():
         for group in optimiser.param_groups:
             group.setdefault("initial_lr", group["lr"])
             group["lr"] = group["initial_lr"] * factor
@@ -146,7 +146,7 @@ def batch(rows: U16, step: int, size: int, first: int = 0) -> Tensor:
     return torch.from_numpy(rows[places].astype(np.int64))
 
 
-def weigh(ids: Tensor, end_weight: float) -> Tensor:
+def token_weights(ids: Tensor, end_weight: float) -> Tensor:
     """How much each token counts, [B, L]: the end of a gap more, everything else 1."""
     places = torch.arange(ids.shape[1]).expand_as(ids)
     opened = torch.where(ids == PREFIX_ID, places, -1).cummax(dim=1).values
@@ -160,12 +160,12 @@ def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> T
     low: torch.dtype = getattr(torch, plan.low)
     with torch.autocast(row.device.type, low, enabled=low != torch.float32):
         hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
-    return next_token_loss(hidden, model.model.embed_tokens.weight, row, weigh(row, plan.end_weight), low)
+    return next_token_loss(hidden, model.model.embed_tokens.weight, row, token_weights(row, plan.end_weight), low)
 
 
 def _take_step(
     model: LlamaForCausalLM,
-    found: dict[str, Optimizer],
+    optimisers: dict[str, Optimizer],
     ids: Tensor,
     plan: Plan,
     objective: Objective = plain_loss,
@@ -178,7 +178,7 @@ def _take_step(
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
-    for optimiser in found.values():
+    for optimiser in optimisers.values():
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
     return total
@@ -200,14 +200,14 @@ def train(
     Without one it begins with the exported model in `start`, or with fresh weights. `report` hears of every step
     and its loss. When `stop` says so after a step, a checkpoint is left and the run can be gone on with.
     """
-    model = opened(start) if start else build(config, plan.seed)
-    found = optimisers(model, plan)
-    progress = Progress(**checkpoint.load(folder, model, found))
+    model = load_exported(start) if start else create_model(config, plan.seed)
+    optimisers = create_optimisers(model, plan)
+    progress = Progress(**checkpoint.load(folder, model, optimisers))
     began, saved = time.process_time() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0:
-        _set_rates(found, rate(progress, plan))
+        _set_rates(optimisers, rate(progress, plan))
         ids = batch(rows, progress.step, plan.rows_a_step, plan.first_row)
-        loss = _take_step(model, found, ids, plan, objective, progress.step)
+        loss = _take_step(model, optimisers, ids, plan, objective, progress.step)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
         progress.seconds = time.process_time() - began
@@ -215,7 +215,7 @@ def train(
         if stop(progress):
             break
         if time.monotonic() - saved > 60 * plan.checkpoint_minutes:
-            checkpoint.save(folder, model, found, progress)
+            checkpoint.save(folder, model, optimisers, progress)
             saved = time.monotonic()
-    checkpoint.save(folder, model, found, progress)
+    checkpoint.save(folder, model, optimisers, progress)
     return model

@@ -27,7 +27,7 @@ KINDS = ("plain", "gaps")  # the held-out rows, by file name
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class HeldOutLoss:
     """Loss over so many tokens that stand for so many bytes."""
 
     nats: float
@@ -35,17 +35,17 @@ class Measure:
     bytes: int
 
     @property
-    def nats_a_token(self) -> float:
+    def nats_per_token(self) -> float:
         """Mean loss of a token."""
         return self.nats / self.tokens
 
     @property
-    def bits_a_byte(self) -> float:
+    def bits_per_byte(self) -> float:
         """Mean loss of a byte of source. Example: 2.77 nats for 4 bytes are 1 bit a byte."""
         return self.nats / math.log(2) / self.bytes
 
 
-def widths(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
+def bytes_per_token(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     """How many bytes each id stands for, [V]; special tokens stand for none."""
     width = np.zeros(tokenizer.get_vocab_size(), dtype=np.int64)
     for piece, place in tokenizer.get_vocab().items():
@@ -53,14 +53,16 @@ def widths(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     return width
 
 
-def measure(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, most: int = 0) -> Measure:
-    """Loss of a model on the held-out rows of one kind, or on the first `most` of them."""
-    ids = np.load(folder / f"{kind}.ids.npy")[: most or None]
-    counted = np.load(folder / f"{kind}.measured.npy")[: most or None]
-    return _measure_rows(model, ids, counted, tokenizer)
+def measure_held_out(
+    model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, max_rows: int = 0
+) -> HeldOutLoss:
+    """Loss of a model on the held-out rows of one kind, or on the first `max_rows` of them."""
+    ids = np.load(folder / f"{kind}.ids.npy")[: max_rows or None]
+    measured = np.load(folder / f"{kind}.measured.npy")[: max_rows or None]
+    return _measure_rows(model, ids, measured, tokenizer)
 
 
-def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Measure:
+def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> HeldOutLoss:
     """Loss of a model on texts end to end, in rows of its own tokens: models of other tokens compare by byte."""
     stream = array("H", chain.from_iterable(plain_document(text, tokenizer).ids for text in texts))
     ids = np.array([row.ids for row in plain_rows(stream, length)], dtype=np.uint16)
@@ -68,16 +70,16 @@ def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Toke
 
 
 def _measure_rows(
-    model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], counted: npt.NDArray[np.bool_], tokenizer: Tokenizer
-) -> Measure:
+    model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], measured: npt.NDArray[np.bool_], tokenizer: Tokenizer
+) -> HeldOutLoss:
     """Loss of a model on those tokens of rows [N, L] that count."""
-    width = widths(tokenizer)
+    width = bytes_per_token(tokenizer)
     nats, tokens, size = 0.0, 0, 0
-    for losses, row, wanted in zip(_token_losses(model, ids), ids, counted, strict=True):
-        nats += float(losses[torch.from_numpy(wanted[1:])].sum())
-        tokens += int(wanted[1:].sum())
-        size += int(width[row[1:][wanted[1:]]].sum())
-    return Measure(nats, tokens, size)
+    for losses, row, measured_here in zip(_token_losses(model, ids), ids, measured, strict=True):
+        nats += float(losses[torch.from_numpy(measured_here[1:])].sum())
+        tokens += int(measured_here[1:].sum())
+        size += int(width[row[1:][measured_here[1:]]].sum())
+    return HeldOutLoss(nats, tokens, size)
 
 
 def _token_losses(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16]) -> Iterator[Tensor]:

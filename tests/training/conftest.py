@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaConfig
 
 from spd_lsp.training.tokenizer import learn_tokenizer, open_tokenizer, save_tokenizer
-from spd_lsp.training.train import Shape, starter_config
+from spd_lsp.training.train import ModelShape, starter_config
 
 VOCABULARY = 320
 LENGTH = 48
@@ -39,7 +39,7 @@ def tokenizer(tokenizer_folder: Path) -> Tokenizer:
 @pytest.fixture
 def config() -> LlamaConfig:
     torch.set_num_threads(1)
-    return starter_config(VOCABULARY, LENGTH, Shape(width=16, inner=24, layers=4, heads=4))
+    return starter_config(VOCABULARY, LENGTH, ModelShape(width=16, inner=24, layers=4, heads=4))
 
 
 @pytest.fixture

@@ -13,32 +13,34 @@ def content(lines: list[str]) -> bytes:
 
 def test_an_equal_file_is_a_duplicate_however_short() -> None:
     copies = Copies()
-    assert copies.refuse(b"x = 1\n") == ""
-    assert copies.refuse(b"x = 1\n") == "duplicate"
+    assert copies.skip_reason(b"x = 1\n") == ""
+    assert copies.skip_reason(b"x = 1\n") == "duplicate"
 
 
 def test_a_file_with_a_few_other_lines_is_a_near_copy() -> None:
     copies = Copies()
-    assert copies.refuse(content(TEXT)) == ""
-    assert copies.refuse(content(["another_line = something_else()", *TEXT[2:]])) == "near duplicate"
-    assert copies.refuse(content(TEXT[5:30])) == "near duplicate"
+    assert copies.skip_reason(content(TEXT)) == ""
+    assert copies.skip_reason(content(["another_line = something_else()", *TEXT[2:]])) == "near duplicate"
+    assert copies.skip_reason(content(TEXT[5:30])) == "near duplicate"
 
 
 def test_half_of_a_file_in_common_is_no_copy() -> None:
     copies = Copies()
-    copies.refuse(content(TEXT))
-    assert copies.refuse(content([*TEXT[:20], *(f"other_{n} = something_else({n})" for n in range(20))])) == ""
+    copies.skip_reason(content(TEXT))
+    assert (
+        copies.skip_reason(content([*TEXT[:20], *(f"other_{n} = something_else({n})" for n in range(20))])) == ""
+    )
 
 
 def test_lines_of_many_files_make_no_copy() -> None:
     """Common lines stand everywhere; a copy is of one file."""
     copies = Copies()
     for start in range(0, 40, 8):
-        copies.refuse(content(TEXT[start : start + 8]))
-    assert copies.refuse(content(TEXT)) == ""
+        copies.skip_reason(content(TEXT[start : start + 8]))
+    assert copies.skip_reason(content(TEXT)) == ""
 
 
 def test_short_files_are_compared_only_whole() -> None:
     copies = Copies()
-    copies.refuse(content(TEXT))
-    assert copies.refuse(content(TEXT[:5])) == ""
+    copies.skip_reason(content(TEXT))
+    assert copies.skip_reason(content(TEXT[:5])) == ""

@@ -104,7 +104,7 @@ def test_what_is_kept_aside_for_judging_is_not_learnt_from() -> None:
 
 def test_a_list_that_names_an_unknown_language_is_refused(tmp_path: Path) -> None:
     (tmp_path / "listing.txt").write_text("[cobol]\nsome==1\n")
-    with pytest.raises(UserError, match=r"expected one of python.*found \[cobol\]"):
+    with pytest.raises(UserError, match=r"unknown language \[cobol\].*known are python"):
         read_listing(tmp_path / "listing.txt")
 
 
@@ -119,18 +119,18 @@ def test_folders_are_named_for_packages(requirement: str, name: str) -> None:
 def test_a_package_that_cannot_be_fetched_is_said_in_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('ERROR: No matching distribution found for kept==1.0')"]
     with pytest.raises(UserError, match=r"No matching distribution found for kept==1\.0.*run this again"):
-        package.fetched(command, "kept==1.0", tmp_path, "*.whl", "pip")
+        package.fetch_archives(command, "kept==1.0", tmp_path, "*.whl", "pip")
 
 
 def test_a_program_that_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"of kept@1, found none \(npm exited 127: not installed\)"):
-        package.fetched(["no-such-program"], "kept@1", tmp_path, "*.tgz", "npm")
+    with pytest.raises(UserError, match=r"no archive of kept@1: npm exited with status 127 \(not installed\)"):
+        package.fetch_archives(["no-such-program"], "kept@1", tmp_path, "*.tgz", "npm")
 
 
 def test_an_archive_that_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = make_wheel(tmp_path, "kept", {})
     monkeypatch.setattr(package.subprocess, "run", None)
-    assert wheels.download("kept==1.0", tmp_path) == wheel
+    assert wheels.download_wheel("kept==1.0", tmp_path) == wheel
 
 
 def test_a_debian_package_is_read_like_a_tar_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,5 +138,5 @@ def test_a_debian_package_is_read_like_a_tar_archive(tmp_path: Path, monkeypatch
     tar = make_tar(tmp_path / "a.tar", {"./usr/share/doc/a/copyright": "free", "./usr/share/a.rs": "fn f() {}\n"})
     done = subprocess.CompletedProcess([], 0, tar.read_bytes(), b"")
     monkeypatch.setattr(package.subprocess, "run", lambda *given, **options: done)
-    found = package.unpacked(tmp_path / "a.deb", lambda name: name.endswith(".rs"))
+    found = package.read_archive(tmp_path / "a.deb", lambda name: name.endswith(".rs"))
     assert found == [("share/a.rs", b"fn f() {}\n")]

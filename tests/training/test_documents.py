@@ -22,9 +22,9 @@ from spd_lsp.training.documents import (
     rest_of_bracket,
     rest_of_line,
     some_lines,
-    stretches,
+    split_text,
+    strip_copyright,
     with_gaps,
-    without_rights,
 )
 
 TEXTS = st.text(alphabet="ab \n\té=()", max_size=300)
@@ -39,7 +39,7 @@ def test_the_three_parts_of_a_gap_are_the_text(text: str, seed: int) -> None:
 
 @given(text=TEXTS, seed=SEEDS)
 def test_stretches_are_the_text(text: str, seed: int) -> None:
-    assert "".join(stretches(text * 20, random.Random(seed))) == text * 20
+    assert "".join(split_text(text * 20, random.Random(seed))) == text * 20
 
 
 @given(text=TEXTS, seed=SEEDS)
@@ -107,7 +107,7 @@ def test_a_document_fits_and_keeps_the_text_next_to_the_gap(
 def test_every_stretch_of_a_file_gives_one_document(tokenizer: Tokenizer, sources: list[str]) -> None:
     text = max(sources, key=len)
     found = list(with_gaps(text, tokenizer, 1024, random.Random(3)))
-    assert len(found) == len(list(stretches(text, random.Random(3)))) or len(found) > 3
+    assert len(found) == len(list(split_text(text, random.Random(3)))) or len(found) > 3
     assert all(document.ids[0] == SUFFIX_ID for document in found)
 
 
@@ -135,7 +135,7 @@ def test_a_text_without_code_can_be_cut_too(tokenizer: Tokenizer, text: str) -> 
     ],
 )
 def test_only_comments_about_rights_at_the_head_are_not_learnt(text: str, learnt: str) -> None:
-    assert without_rights(text) == learnt
+    assert strip_copyright(text) == learnt
 
 
 @given(text=TEXTS, seed=SEEDS)

@@ -12,12 +12,19 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from spd_lsp.training.export import eight_bits, export, measure_exported, measure_storage, record, write_card
-from spd_lsp.training.rows import write_held_out
+from spd_lsp.training.export import (
+    collect_facts,
+    export,
+    measure_exported,
+    measure_storage,
+    round_to_int8,
+    write_card,
+)
+from spd_lsp.training.rows import write_held_out_rows
 from spd_lsp.training.train import Plan, train
-from spd_lsp.training.validation import Measure
+from spd_lsp.training.validation import HeldOutLoss
 
-KINDS = {"plain": Measure(nats=30.0, tokens=10, bytes=40), "gaps": Measure(nats=20.0, tokens=10, bytes=30)}
+KINDS = {"plain": HeldOutLoss(nats=30.0, tokens=10, bytes=40), "gaps": HeldOutLoss(nats=20.0, tokens=10, bytes=30)}
 LOSSES = {"python": KINDS, "rust": KINDS}
 
 
@@ -53,24 +60,24 @@ def test_the_stored_weights_are_measured(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "python"
-    write_held_out(sources, tokenizer, 300, 0, folder)
+    write_held_out_rows(sources, tokenizer, 300, 0, folder)
     for kind in ("plain", "gaps"):
         for part in ("ids", "measured"):
             path = folder / f"{kind}.{part}.npy"
             np.save(path, np.load(path)[:2, -48:])
     losses = measure_exported(exported[0], tmp_path, tokenizer)
     assert [*losses] == ["python"]
-    assert losses["python"]["plain"].nats_a_token == pytest.approx(np.log(320), rel=0.2)
+    assert losses["python"]["plain"].nats_per_token == pytest.approx(np.log(320), rel=0.2)
     storage = measure_storage(config, tmp_path / "run", folder, tokenizer)
-    assert storage["float16"] == pytest.approx(losses["python"]["plain"].nats_a_token, abs=1e-4)
+    assert storage["float16"] == pytest.approx(losses["python"]["plain"].nats_per_token, abs=1e-4)
     assert storage["int8, a scale a row"] == pytest.approx(storage["float32"], abs=0.01)
 
 
 def test_eight_bits_are_off_by_half_a_step_of_their_row_at_most() -> None:
     weight = torch.randn(7, 40) * torch.logspace(-3, 2, 7)[:, None]
     steps = weight.abs().amax(dim=1, keepdim=True) / 127
-    assert ((eight_bits(weight) - weight).abs() <= 0.5001 * steps).all()
-    assert torch.equal(eight_bits(weight[0]), weight[0])
+    assert ((round_to_int8(weight) - weight).abs() <= 0.5001 * steps).all()
+    assert torch.equal(round_to_int8(weight[0]), weight[0])
 
 
 def test_the_card_names_every_source_and_the_losses(
@@ -80,7 +87,7 @@ def test_the_card_names_every_source_and_the_losses(
     config: LlamaConfig,
 ) -> None:
     out, progress = exported
-    facts = record({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest, tokenizer, config)
+    facts = collect_facts({"seed": 0}, progress, LOSSES, {"float16": 3.0}, manifest, tokenizer, config)
     write_card(out, facts)
     card = (out / "MODEL_CARD.md").read_text()
     assert f"| python | kept | 1.0 | MIT | 3 files, 1.5 MB | `{'ab' * 32}` |" in card

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.training.corpus.filters import is_table, refuse, tidy
+from spd_lsp.training.corpus.filters import is_table, normalise_text, skip_reason
 from tests.training.archives import CODE
 
 SCRIPT = "export function add(a, b) {\n  return a + b;\n}\n"
@@ -37,11 +37,11 @@ SCRIPT = "export function add(a, b) {\n  return a + b;\n}\n"
     ],
 )
 def test_files_are_left_out_for_a_reason(name: str, content: str, reason: str) -> None:
-    assert refuse(name, content.encode()) == reason
+    assert skip_reason(name, content.encode()) == reason
 
 
 def test_what_is_not_utf8_is_left_out() -> None:
-    assert refuse("a.py", b"# caf\xe9\n") == "not UTF-8"
+    assert skip_reason("a.py", b"# caf\xe9\n") == "not UTF-8"
 
 
 def test_docstrings_are_no_tables() -> None:
@@ -50,4 +50,4 @@ def test_docstrings_are_no_tables() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_every_line_ends_in_a_newline_alone(end: bytes) -> None:
-    assert tidy(b"\xef\xbb\xbfa" + end + b"b" + end) == b"a\nb\n"
+    assert normalise_text(b"\xef\xbb\xbfa" + end + b"b" + end) == b"a\nb\n"

@@ -14,8 +14,8 @@ from transformers import LlamaConfig
 
 from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint
-from spd_lsp.training.handover import pack, unpack
-from spd_lsp.training.recipe import keep_plan
+from spd_lsp.training.handover import pack_run, unpack_run
+from spd_lsp.training.recipe import record_plan
 from spd_lsp.training.train import Plan, train
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
@@ -27,7 +27,7 @@ def work(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> Path:
     """A work folder after two of four steps."""
     work = tmp_path / "work"
     train(config, ROWS, PLAN, work / "run", stop=lambda progress: progress.step == 2)
-    keep_plan(work / "run", PLAN)
+    record_plan(work / "run", PLAN)
     (work / "tokenizer").symlink_to(tokenizer_folder)
     (work / "corpus").mkdir()
     (work / "corpus" / "sources.json").write_text("[]")
@@ -35,9 +35,9 @@ def work(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> Path:
 
 
 def test_a_packed_run_goes_on_elsewhere(work: Path, config: LlamaConfig, tmp_path: Path) -> None:
-    size = pack(work, tmp_path / "run.tar.xz")
-    assert size == (tmp_path / "run.tar.xz").stat().st_size < (work / "run" / checkpoint.NAME).stat().st_size
-    unpack(tmp_path / "run.tar.xz", tmp_path / "there")
+    size = pack_run(work, tmp_path / "run.tar.xz")
+    assert size == (tmp_path / "run.tar.xz").stat().st_size < (work / "run" / checkpoint.FULL_FILE).stat().st_size
+    unpack_run(tmp_path / "run.tar.xz", tmp_path / "there")
     there = tmp_path / "there"
     assert (there / "tokenizer" / "tokenizer.json").read_bytes() == (
         work / "tokenizer/tokenizer.json"
@@ -51,24 +51,24 @@ def test_a_packed_run_goes_on_elsewhere(work: Path, config: LlamaConfig, tmp_pat
 
 def test_weights_travel_with_eight_significant_bits() -> None:
     weights = torch.randn(1000) * torch.logspace(-3, 1, 1000)
-    assert torch.allclose(checkpoint.coarse(weights).float(), weights, rtol=2**-8 + 2**-11, atol=1e-6)
+    assert torch.allclose(checkpoint.round_weights(weights).float(), weights, rtol=2**-8 + 2**-11, atol=1e-6)
 
 
 def test_a_run_is_not_put_upon_another(work: Path, tmp_path: Path) -> None:
-    pack(work, tmp_path / "run.tar.xz")
+    pack_run(work, tmp_path / "run.tar.xz")
     with pytest.raises(UserError, match="found one"):
-        unpack(tmp_path / "run.tar.xz", work)
+        unpack_run(tmp_path / "run.tar.xz", work)
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"expected run/weights\.safetensors in .*training train --work"):
-        pack(tmp_path, tmp_path / "run.tar.xz")
+        pack_run(tmp_path, tmp_path / "run.tar.xz")
 
 
 @pytest.mark.parametrize("kind", ["cut", "other", "text"])
 def test_another_file_is_refused_in_one_sentence(work: Path, tmp_path: Path, kind: str) -> None:
     archive = tmp_path / "run.tar.xz"
-    pack(work, archive)
+    pack_run(work, archive)
     if kind == "cut":
         archive.write_bytes(archive.read_bytes()[:2000])
     elif kind == "text":
@@ -77,5 +77,5 @@ def test_another_file_is_refused_in_one_sentence(work: Path, tmp_path: Path, kin
         with tarfile.open(archive, "w:xz") as packed:
             packed.add(work / "run" / "plan.json", "../plan.json")
     with pytest.raises(UserError, match="expected a run that `pack` wrote"):
-        unpack(archive, tmp_path / "there")
+        unpack_run(archive, tmp_path / "there")
     assert not (tmp_path / "plan.json").exists()

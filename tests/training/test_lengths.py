@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.training.lengths import Lengths, leads_on, measure_lengths, measure_reach
+from spd_lsp.training.lengths import Lengths, is_reachable, measure_lengths, measure_reach
 from spd_lsp.training.tokenizer import learn_tokenizer, save_tokenizer
 
 CODE = "value = self.size\n" * 50
@@ -25,9 +25,9 @@ def test_bytes_lines_and_tokens_are_counted(tokenizer_folder: Path) -> None:
 def test_a_token_that_joins_words_keeps_others_out_of_reach(tmp_path: Path) -> None:
     words, lines = (tokens_of(tmp_path, merges) for merges in ("words", "lines"))
     assert lines.count("value = self.size") < words.count("value = self.size")
-    assert leads_on("value = ", "other", words)
-    assert leads_on("value = ", "self.size", lines)
-    assert not leads_on("value = ", "other", lines)
+    assert is_reachable("value = ", "other", words)
+    assert is_reachable("value = ", "self.size", lines)
+    assert not is_reachable("value = ", "other", lines)
 
 
 def test_what_was_learnt_is_in_reach(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.training.corpus.npm import describe, source_files, written
+from spd_lsp.training.corpus.npm import describe_archive, select_sources, source_files
 from tests.training.archives import make_tar
 
 
@@ -29,7 +29,7 @@ from tests.training.archives import make_tar
     ],
 )
 def test_sources_are_told_from_builds_by_their_names(names: list[str], kept: list[str]) -> None:
-    assert written(names) == kept
+    assert select_sources(names) == kept
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_sources_are_told_from_builds_by_their_names(names: list[str], kept: lis
 )
 def test_a_licence_is_read_in_every_form(tmp_path: Path, stated: str, licence: str) -> None:
     facts = f'{{"name": "a", "version": "1", {stated}}}'
-    assert describe(make_tar(tmp_path / "a.tgz", {"package/package.json": facts})).licence == licence
+    assert describe_archive(make_tar(tmp_path / "a.tgz", {"package/package.json": facts})).licence == licence
 
 
 def test_files_come_sorted_and_without_the_archive_s_folder(tmp_path: Path) -> None:

@@ -15,11 +15,10 @@ from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, recipe, selection
 from spd_lsp.training.__main__ import main
 from spd_lsp.training.corpus.gather import LANGUAGES
-from spd_lsp.training.handover import pack, unpack
+from spd_lsp.training.handover import pack_run, unpack_run
 from spd_lsp.training.recipe import (
     Recipe,
     compare,
-    keep_plan,
     make_decay,
     make_ngrams,
     make_phase,
@@ -29,10 +28,11 @@ from spd_lsp.training.recipe import (
     make_tokenizer,
     make_weights,
     never,
+    record_plan,
 )
-from spd_lsp.training.train import Plan, Progress, Shape
+from spd_lsp.training.train import ModelShape, Plan, Progress
 
-TINY = Shape(width=16, inner=24, layers=2, heads=2)
+TINY = ModelShape(width=16, inner=24, layers=2, heads=2)
 
 
 def ignore(progress: Progress, loss: float) -> None:
@@ -131,10 +131,10 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(work: Path, 
         "--vocabulary 400 --from START --layers 3 --rate 0.02 --tokens 1200"
         in (tmp_path / "out" / "MODEL_CARD.md").read_text()
     )
-    weights, wanted = (load_file(one.work / "run" / checkpoint.NAME) for one in (parts, whole))
+    weights, wanted = (load_file(one.work / "run" / checkpoint.FULL_FILE) for one in (parts, whole))
     assert all(torch.equal(weights[name], tensor) for name, tensor in wanted.items())
-    pack(parts.work, tmp_path / "run.tar.xz")
-    unpack(tmp_path / "run.tar.xz", tmp_path / "there")
+    pack_run(parts.work, tmp_path / "run.tar.xz")
+    unpack_run(tmp_path / "run.tar.xz", tmp_path / "there")
     assert Recipe(work=tmp_path / "there").config().num_hidden_layers == 3
 
 
@@ -195,19 +195,19 @@ def test_a_missing_step_is_named_in_one_line(tmp_path: Path, step: str, before: 
 
 
 def test_a_run_is_not_gone_on_with_other_settings(tmp_path: Path) -> None:
-    keep_plan(tmp_path, Plan(tokens=10))
-    keep_plan(tmp_path, Plan(tokens=10))
+    record_plan(tmp_path, Plan(tokens=10))
+    record_plan(tmp_path, Plan(tokens=10))
     with pytest.raises(UserError, match=r"plan\.json"):
-        keep_plan(tmp_path, Plan(tokens=10, matrix_rate=0.1))
+        record_plan(tmp_path, Plan(tokens=10, matrix_rate=0.1))
 
 
 def test_a_run_whose_rate_stays_may_be_given_more_tokens(tmp_path: Path) -> None:
-    keep_plan(tmp_path, Plan(tokens=10))
-    keep_plan(tmp_path, Plan(tokens=20))
+    record_plan(tmp_path, Plan(tokens=10))
+    record_plan(tmp_path, Plan(tokens=20))
     assert json.loads((tmp_path / "plan.json").read_text())["tokens"] == 20
-    keep_plan(tmp_path / "falling", Plan(tokens=10, decay=5))
+    record_plan(tmp_path / "falling", Plan(tokens=10, decay=5))
     with pytest.raises(UserError, match=r"plan\.json"):
-        keep_plan(tmp_path / "falling", Plan(tokens=20, decay=5))
+        record_plan(tmp_path / "falling", Plan(tokens=20, decay=5))
 
 
 def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) ->
     make_tokenizer(make)
     make_rows(make)
     make_weights(make, Plan(tokens=1200, rows_a_step=2, low="float32"), ignore)
-    before = (work / "run" / checkpoint.NAME).read_bytes()
+    before = (work / "run" / checkpoint.FULL_FILE).read_bytes()
     steps: list[int] = []
 
     def interrupt(progress: Progress, loss: float) -> None:
@@ -227,7 +227,7 @@ def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) ->
         make_decay(make, 1200, interrupt)
     make_decay(make, 9999, lambda progress, loss: steps.append(progress.step))
     assert steps == [3, 3, 4]
-    assert (work / "run" / checkpoint.NAME).read_bytes() == before
+    assert (work / "run" / checkpoint.FULL_FILE).read_bytes() == before
 
 
 def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

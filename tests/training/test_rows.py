@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import TrainingDocument
-from spd_lsp.training.rows import arrange, encode, gap_rows, read, read_learnt, write_held_out, write_learnt
+from spd_lsp.training.rows import (
+    arrange,
+    encode,
+    gap_rows,
+    read_texts,
+    read_training_texts,
+    write_held_out_rows,
+    write_training_rows,
+)
 
 DOCUMENTS = st.lists(
     st.integers(1, 12).flatmap(
@@ -50,7 +58,7 @@ def test_the_same_texts_and_seed_give_the_same_bytes(
 ) -> None:
     paths = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
     for path, seed in zip(paths, (1, 1, 2), strict=True):
-        assert len(write_learnt([sources * 3, sources], tokenizer, 1024, seed, path)) == 2
+        assert len(write_training_rows([sources * 3, sources], tokenizer, 1024, seed, path)) == 2
     first, second, third = (path.read_bytes() for path in paths)
     assert first == second != third
     assert np.load(paths[0], mmap_mode="r").dtype == np.uint16
@@ -59,7 +67,7 @@ def test_the_same_texts_and_seed_give_the_same_bytes(
 def test_held_out_rows_come_with_what_is_measured(
     tokenizer: Tokenizer, sources: list[str], tmp_path: Path
 ) -> None:
-    write_held_out(sources * 3, tokenizer, 1024, 0, tmp_path)
+    write_held_out_rows(sources * 3, tokenizer, 1024, 0, tmp_path)
     for kind in ("plain", "gaps"):
         assert np.load(tmp_path / f"{kind}.ids.npy").shape == np.load(tmp_path / f"{kind}.measured.npy").shape
 
@@ -74,5 +82,5 @@ def test_gaps_of_a_row_are_of_neighbours(tokenizer: Tokenizer, sources: list[str
 
 def test_comments_about_rights_are_not_learnt_again_with_every_file(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("# Copyright 2020 Someone\n# All rights reserved.\n\nx = 1\n")
-    assert list(read_learnt([tmp_path / "a.py"])) == ["x = 1\n"]
-    assert next(read([tmp_path / "a.py"])).startswith("# Copyright")
+    assert list(read_training_texts([tmp_path / "a.py"])) == ["x = 1\n"]
+    assert next(read_texts([tmp_path / "a.py"])).startswith("# Copyright")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.training.selection import even_share, is_held_out, select, select_language
+from spd_lsp.training.selection import even_share, is_held_out, select_files, select_language_files
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def test_the_cap_spends_the_budget_as_far_as_there_is_text(sizes: list[int], bud
 
 
 def test_a_giant_does_not_crowd_out_a_dwarf(corpus: Path) -> None:
-    giant, dwarf = sorted(select_language(corpus / "python", 5_000, seed=0).learnt, key=len, reverse=True)
+    giant, dwarf = sorted(select_language_files(corpus / "python", 5_000, seed=0).learnt, key=len, reverse=True)
     assert len(dwarf) == 5
     assert 35 <= len(giant) <= 50
 
 
 def test_languages_give_their_shares_of_what_there_is(corpus: Path) -> None:
-    chosen = select(corpus, 16_000, seed=0)
+    chosen = select_files(corpus, 16_000, seed=0)
     sizes = {language: sum(map(len, files.learnt)) for language, files in chosen.items()}
     assert list(chosen) == ["python", "typescript", "go"]
     assert sizes["python"] == pytest.approx(100, abs=3)
@@ -45,26 +45,26 @@ def test_languages_give_their_shares_of_what_there_is(corpus: Path) -> None:
 
 
 def test_files_come_package_by_package_neighbours_side_by_side(corpus: Path) -> None:
-    for package in select_language(corpus / "python", 10**9, seed=0).learnt:
+    for package in select_language_files(corpus / "python", 10**9, seed=0).learnt:
         assert package == sorted(package)
         assert len({path.parent for path in package}) == 1
 
 
 def test_the_same_seed_gives_the_same_files(corpus: Path) -> None:
-    assert select(corpus, 5_000, seed=1) == select(corpus, 5_000, seed=1)
-    assert select(corpus, 5_000, seed=1) != select(corpus, 5_000, seed=2)
+    assert select_files(corpus, 5_000, seed=1) == select_files(corpus, 5_000, seed=1)
+    assert select_files(corpus, 5_000, seed=1) != select_files(corpus, 5_000, seed=2)
 
 
 def test_no_run_learns_what_any_run_holds_out(corpus: Path) -> None:
     folder = corpus / "python"
-    everything = select_language(folder, 10**9, seed=0)
-    other = select_language(folder, 10**9, seed=7)
+    everything = select_language_files(folder, 10**9, seed=0)
+    other = select_language_files(folder, 10**9, seed=7)
     assert {path for package in everything.learnt for path in package}.isdisjoint(other.held_out)
     assert set(everything.held_out) == set(other.held_out) != set()
     assert all(is_held_out(path, folder) for path in everything.held_out)
 
 
 def test_the_same_files_are_measured_on_whatever_is_learnt(corpus: Path) -> None:
-    little, much = (select_language(corpus / "python", budget, seed=0) for budget in (5_000, 10**9))
+    little, much = (select_language_files(corpus / "python", budget, seed=0) for budget in (5_000, 10**9))
     assert little.held_out == much.held_out
     assert little.learnt != much.learnt

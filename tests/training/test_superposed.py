@@ -13,17 +13,17 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.training.loss import next_token_loss
 from spd_lsp.training.superposed import (
-    LONGEST,
-    MOST,
+    MAX_MIXED_TOKENS,
+    MAX_SPAN_LENGTH,
     Spans,
     draw_spans,
     measure_superposed,
-    mix,
     read_mixtures,
+    sample_mixtures,
+    span_mask,
     superposed_loss,
-    visible,
 )
-from spd_lsp.training.train import Plan, build, train
+from spd_lsp.training.train import Plan, create_model, train
 
 ROWS = np.random.default_rng(0).integers(5, 320, size=(4, 48)).astype(np.uint16)
 PLAN = Plan(tokens=40 * 2 * 48, rows_a_step=2, warm_up=96, decay=3000, embedding_rate=0.02, low="float32")
@@ -31,13 +31,13 @@ SPANS = Spans(
     places=torch.tensor([3, 4, 5, 20, 21]),
     starts=torch.tensor([3, 3, 3, 20, 20]),
     sizes=torch.tensor([2, 2, 2, 4, 4]),
-    trust=torch.tensor([1.0, 1.0, 1.0, 4.0, 4.0]),
+    concentration=torch.tensor([1.0, 1.0, 1.0, 4.0, 4.0]),
 )
 
 
 @pytest.fixture
 def model(config: LlamaConfig) -> LlamaForCausalLM:
-    return build(config, 0)
+    return create_model(config, 0)
 
 
 def row(number: int = 0) -> torch.Tensor:
@@ -51,9 +51,9 @@ def test_spans_are_apart_and_have_a_token_before_and_after(length: int, seed: in
     assert places.min() >= 1
     assert places.max() <= length - 2
     assert (np.diff(places) >= 1).all()
-    assert ((places - starts < LONGEST) & (places >= starts)).all()
+    assert ((places - starts < MAX_SPAN_LENGTH) & (places >= starts)).all()
     assert (np.diff(places)[np.diff(starts) > 0] > 1).all()
-    assert ((spans.sizes >= 2) & (spans.sizes <= MOST)).all()
+    assert ((spans.sizes >= 2) & (spans.sizes <= MAX_MIXED_TOKENS)).all()
 
 
 def test_mixtures_of_one_token_read_as_the_plain_text_does(model: LlamaForCausalLM) -> None:
@@ -82,7 +82,7 @@ def test_a_span_is_read_as_the_decoder_reads_its_drafts(model: LlamaForCausalLM)
 
 
 def test_a_position_sees_the_text_before_its_span_and_the_span_so_far() -> None:
-    seen = visible(24, SPANS)
+    seen = span_mask(24, SPANS)
     assert seen[2].nonzero().flatten().tolist() == [0, 1, 2, 24, 25, 26]
     assert seen[3].nonzero().flatten().tolist() == [*range(20), 27]
 
@@ -90,7 +90,9 @@ def test_a_position_sees_the_text_before_its_span_and_the_span_so_far() -> None:
 def test_a_mixture_holds_the_token_of_the_text_and_as_many_others_as_it_should() -> None:
     ids, logits = torch.arange(10, 18).expand(5, 8), torch.linspace(2, 0, 8).expand(5, 8)
     actual = torch.tensor([10, 99, 11, 99, 12])
-    mixed, weights = mix(ids, logits, actual, torch.full((5, 1), -3.0), SPANS, np.random.default_rng(0))
+    mixed, weights = sample_mixtures(
+        ids, logits, actual, torch.full((5, 1), -3.0), SPANS, np.random.default_rng(0)
+    )
     assert torch.allclose(weights.sum(dim=1), torch.ones(5))
     for at in range(5):
         size = int(SPANS.sizes[at])
@@ -101,15 +103,15 @@ def test_a_mixture_holds_the_token_of_the_text_and_as_many_others_as_it_should()
     assert mixed[1, :2].tolist() == [10, 99]
 
 
-@pytest.mark.parametrize("trust", [0.5, 4.0])
-def test_a_weight_is_the_probability_that_the_text_holds_the_token(trust: float) -> None:
+@pytest.mark.parametrize("concentration", [0.5, 4.0])
+def test_a_weight_is_the_probability_that_the_text_holds_the_token(concentration: float) -> None:
     """Of many texts that follow p: what weighs gamma stands there so often."""
     many, rng = 40_000, np.random.default_rng(0)
     logits = torch.tensor([1.0, 0.2, -0.5, -1.0])
     p = logits.softmax(-1).numpy()
     actual = torch.from_numpy(rng.choice(4, size=many, p=p))
-    spans = Spans(*(torch.full((many,), value) for value in (1, 1, 4, trust)))
-    ids, weights = mix(
+    spans = Spans(*(torch.full((many,), value) for value in (1, 1, 4, concentration)))
+    ids, weights = sample_mixtures(
         torch.arange(4).expand(many, 4), logits.expand(many, 4), actual, torch.zeros(many, 1), spans, rng
     )
     there = (ids == actual[:, None]).numpy()
@@ -138,7 +140,7 @@ def test_gradients_reach_every_parameter_and_point_downhill(model: LlamaForCausa
 def test_what_superposed_positions_do_not_bear_is_the_plain_loss(
     model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spd_lsp.training.superposed.SHARE", 0.0)
+    monkeypatch.setattr("spd_lsp.training.superposed.SUPERPOSED_SHARE", 0.0)
     states = model.model(input_ids=row()).last_hidden_state
     plain = next_token_loss(states, model.model.embed_tokens.weight, row(), torch.ones(1, 48), torch.float32)
     assert superposed_loss(model, row(), PLAN, 0).item() == pytest.approx(plain.item(), rel=1e-5)

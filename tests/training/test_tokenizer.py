@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from spd_lsp.training.tokenizer import MERGES, SPECIAL, learn_tokenizer, learn_words, merges_of, whole_words
+from spd_lsp.training.tokenizer import (
+    MERGES,
+    SPECIAL,
+    learn_tokenizer,
+    learn_word_merges,
+    merges_kind,
+    whole_word_ids,
+)
 
 PIECES = st.sampled_from(
     ["\n", "\r\n", "    ", "\t", " ", "x", "été", "_", "1234", "<|endoftext|>", "😀", "'", "\x00"]
@@ -78,8 +85,8 @@ def test_merges_across_blanks_join_words_and_never_numbers(joining: Tokenizer) -
 
 def test_joined_tokens_are_made_of_whole_words(sources: list[str], joining: Tokenizer) -> None:
     """The second round begins with the tokens of the first and adds nothing that begins inside a word."""
-    words = learn_words(sources, 900)
-    whole = {words.id_to_token(place) for place in whole_words(words)}
+    words = learn_word_merges(sources, 900)
+    whole = {words.id_to_token(place) for place in whole_word_ids(words)}
     assert all(joining.token_to_id(token) == place for token, place in words.get_vocab().items())
     for token in joining.get_vocab().keys() - words.get_vocab().keys():
         pieces = [token[a:b] for a, b in zip([0, *cuts(token)], [*cuts(token), len(token)], strict=True)]
@@ -103,7 +110,7 @@ def wordlike(sign: str) -> bool:
 
 @pytest.mark.parametrize("merges", MERGES)
 def test_a_tokenizer_says_what_its_merges_stay_inside_of(sources: list[str], merges: str) -> None:
-    assert merges_of(learn_tokenizer(sources, 400, merges)) == merges
+    assert merges_kind(learn_tokenizer(sources, 400, merges)) == merges
     assert learn_tokenizer(sources, 400, merges).to_str() == learn_tokenizer(sources, 400, merges).to_str()
 
 

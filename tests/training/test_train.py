@@ -12,7 +12,16 @@ import torch
 from transformers import LlamaConfig
 
 from spd_lsp.training import checkpoint
-from spd_lsp.training.train import Plan, Progress, batch, build, optimisers, rate, train, weigh
+from spd_lsp.training.train import (
+    Plan,
+    Progress,
+    batch,
+    create_model,
+    create_optimisers,
+    rate,
+    token_weights,
+    train,
+)
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
 PLAN = Plan(tokens=6 * 2 * 48, rows_a_step=2, warm_up=96, decay=400, low="float32")
@@ -41,7 +50,7 @@ def test_a_finished_run_is_left_as_it_is(config: LlamaConfig, tmp_path: Path) ->
 
 
 def test_another_seed_gives_other_weights(config: LlamaConfig) -> None:
-    first, again, other = (build(config, seed).model.embed_tokens.weight for seed in (0, 0, 1))
+    first, again, other = (create_model(config, seed).model.embed_tokens.weight for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -56,18 +65,20 @@ def test_the_loss_falls_on_rows_seen_often(config: LlamaConfig, tmp_path: Path) 
 
 def test_a_checkpoint_brings_back_weights_optimisers_and_progress(config: LlamaConfig, tmp_path: Path) -> None:
     model = train(config, ROWS, PLAN, tmp_path, stop=after(2))
-    fresh = build(config, seed=9)
-    found = optimisers(fresh, PLAN)
-    progress = checkpoint.load(tmp_path, fresh, found)
+    fresh = create_model(config, seed=9)
+    optimisers = create_optimisers(fresh, PLAN)
+    progress = checkpoint.load(tmp_path, fresh, optimisers)
     assert (progress["step"], progress["tokens"]) == (2, 2 * 2 * 48)
     assert all(torch.equal(p, fresh.get_parameter(name)) for name, p in model.named_parameters())
-    assert all(optimiser.state_dict()["state"] for optimiser in found.values())
-    assert {path.name for path in tmp_path.iterdir()} == {checkpoint.NAME, checkpoint.SMALL}
+    assert all(optimiser.state_dict()["state"] for optimiser in optimisers.values())
+    assert {path.name for path in tmp_path.iterdir()} == {checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE}
 
 
 def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig) -> None:
-    model = build(config, 0)
-    given = [id(p) for o in optimisers(model, PLAN).values() for group in o.param_groups for p in group["params"]]
+    model = create_model(config, 0)
+    given = [
+        id(p) for o in create_optimisers(model, PLAN).values() for group in o.param_groups for p in group["params"]
+    ]
     assert sorted(given) == sorted(id(parameter) for parameter in model.parameters())
 
 
@@ -92,11 +103,11 @@ def test_a_run_without_its_optimisers_memory_begins_small_again() -> None:
 def test_a_run_goes_on_from_weights_alone(config: LlamaConfig, tmp_path: Path) -> None:
     """What another machine is sent: a fifth of the bytes, the same place in the rows."""
     there = train(config, ROWS, PLAN, tmp_path, stop=after(2))
-    exact = tmp_path / checkpoint.NAME
-    assert (tmp_path / checkpoint.SMALL).stat().st_size < exact.stat().st_size / 2
+    exact = tmp_path / checkpoint.FULL_FILE
+    assert (tmp_path / checkpoint.WEIGHTS_FILE).stat().st_size < exact.stat().st_size / 2
     exact.unlink()
-    fresh = build(config, seed=9)
-    progress = checkpoint.load(tmp_path, fresh, optimisers(fresh, PLAN))
+    fresh = create_model(config, seed=9)
+    progress = checkpoint.load(tmp_path, fresh, create_optimisers(fresh, PLAN))
     assert (progress["step"], progress["resumed"]) == (2, 2)
     for name, parameter in there.named_parameters():
         assert torch.allclose(parameter, fresh.get_parameter(name), rtol=5e-3, atol=1e-6), name
@@ -128,4 +139,4 @@ def test_only_the_ends_of_gaps_weigh_more() -> None:
     ids = torch.tensor([[9, 0, 1, 8, 2, 8, 9, 0, 9, 0], [8, 9, 2, 0, 1, 2, 0, 0, 9, 9]])
     wanted = torch.ones(2, 10)
     wanted[0, 7] = wanted[1, 3] = wanted[1, 6] = 4.0
-    assert torch.equal(weigh(ids, 4.0), wanted)
+    assert torch.equal(token_weights(ids, 4.0), wanted)

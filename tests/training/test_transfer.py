@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.training.tokenizer import SPECIAL, learn_tokenizer
-from spd_lsp.training.train import build, next_token_loss
+from spd_lsp.training.train import create_model, next_token_loss
 from spd_lsp.training.transfer import add_layers, spell_tokens, transfer_vocabulary
 
 IDS = torch.arange(40)[None] * 7 % 320
@@ -16,7 +16,7 @@ IDS = torch.arange(40)[None] * 7 % 320
 
 @pytest.fixture
 def model(config: LlamaConfig) -> LlamaForCausalLM:
-    return build(config, seed=3)
+    return create_model(config, seed=3)
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import LlamaConfig
 
-from spd_lsp.training.train import build
-from spd_lsp.training.validation import Measure, measure, measure_texts, widths
+from spd_lsp.training.train import create_model
+from spd_lsp.training.validation import HeldOutLoss, bytes_per_token, measure_held_out, measure_texts
 
 
 @given(text=st.text())
 def test_the_widths_of_a_text_add_up_to_its_bytes(tokenizer: Tokenizer, text: str) -> None:
-    assert widths(tokenizer)[tokenizer.encode(text).ids].sum() == len(text.encode())
+    assert bytes_per_token(tokenizer)[tokenizer.encode(text).ids].sum() == len(text.encode())
 
 
 def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenize
     counted = np.random.default_rng(1).random((3, 20)) < 0.4
     np.save(tmp_path / "gaps.ids.npy", ids)
     np.save(tmp_path / "gaps.measured.npy", counted)
-    model = build(config, 0)
+    model = create_model(config, 0)
 
     nats = tokens = size = 0.0
     for row, wanted in zip(ids, counted, strict=True):
@@ -37,18 +37,18 @@ def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenize
             if wanted[place]:
                 nats -= float(logprobs[place - 1, int(row[place])])
                 tokens += 1
-                size += widths(tokenizer)[row[place]]
+                size += bytes_per_token(tokenizer)[row[place]]
 
-    found = measure(model, tmp_path, "gaps", tokenizer)
+    found = measure_held_out(model, tmp_path, "gaps", tokenizer)
     assert (found.tokens, found.bytes) == (tokens, size)
     assert found.nats == pytest.approx(nats, rel=1e-4)
-    assert measure(model, tmp_path, "gaps", tokenizer, most=1).tokens == counted[0, 1:].sum()
+    assert measure_held_out(model, tmp_path, "gaps", tokenizer, max_rows=1).tokens == counted[0, 1:].sum()
 
 
 def test_losses_are_said_a_token_and_a_byte() -> None:
-    loss = Measure(nats=8 * math.log(2), tokens=4, bytes=16)
-    assert loss.nats_a_token == pytest.approx(2 * math.log(2))
-    assert loss.bits_a_byte == pytest.approx(0.5)
+    loss = HeldOutLoss(nats=8 * math.log(2), tokens=4, bytes=16)
+    assert loss.nats_per_token == pytest.approx(2 * math.log(2))
+    assert loss.bits_per_byte == pytest.approx(0.5)
 
 
 def test_texts_are_measured_end_to_end_every_token_but_the_first_of_a_row(
@@ -56,7 +56,7 @@ def test_texts_are_measured_end_to_end_every_token_but_the_first_of_a_row(
 ) -> None:
     texts = ["x = 1\n" * 40, "y = 2\n" * 40]
     tokens = sum(len(tokenizer.encode(text).ids) + 1 for text in texts)
-    found = measure_texts(build(config, 0), texts, tokenizer, 48)
+    found = measure_texts(create_model(config, 0), texts, tokenizer, 48)
     assert found.tokens == tokens // 48 * 47
-    assert found.nats_a_token == pytest.approx(math.log(320), abs=0.3)
+    assert found.nats_per_token == pytest.approx(math.log(320), abs=0.3)
     assert 0 < found.bytes < sum(map(len, texts))

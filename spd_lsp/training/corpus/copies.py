@@ -1,7 +1,7 @@
-"""Exact and near copies: files go in one after the other; whether an earlier one is much the same comes out.
+"""Detect exact and near copies among files that are added one after the other.
 
-A near copy is a file nine tenths of whose telling lines first stood in one and the same file. Lines are remembered
-as numbers, and only the first file that had them, so a corpus of 250 MB takes about a minute and half a gigabyte.
+A near copy is a file nine tenths of whose long lines first occurred in one other file. Lines are stored as hashes,
+with the first file that contained them, so a corpus of 250 MB takes about a minute and half a gigabyte.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-_TELLING = 12  # characters: shorter lines stand everywhere
-_FEWEST = 8  # telling lines: a file of fewer is no copy of anything but an equal file
-_ALIKE = 0.9
+_MIN_LINE_LENGTH = 12  # characters: shorter lines occur everywhere
+_MIN_LINES = 8  # long lines: files with fewer can only be exact copies
+_MIN_SHARED = 0.9  # of the long lines
 
 
 class Copies:
-    """What has been seen."""
+    """The files added so far."""
 
     def __init__(self) -> None:
         self._files: set[bytes] = set()
         self._first: dict[int, int] = {}  # a line's hash -> the first file that had it
 
-    def refuse(self, content: bytes) -> str:
-        """Why a file is left out; one that is kept is remembered."""
+    def skip_reason(self, content: bytes) -> str:
+        """Return why to skip a file, or add it and return an empty string."""
         digest = hashlib.sha256(content).digest()
         if digest in self._files:
             return "duplicate"
-        lines = _telling_lines(content)
+        lines = _hash_long_lines(content)
         shared = Counter(self._first[line] for line in lines if line in self._first)
-        if len(lines) >= _FEWEST and shared and shared.most_common(1)[0][1] >= _ALIKE * len(lines):
+        if len(lines) >= _MIN_LINES and shared and shared.most_common(1)[0][1] >= _MIN_SHARED * len(lines):
             return "near duplicate"
         for line in lines:
             self._first.setdefault(line, len(self._files))
@@ -36,11 +36,11 @@ class Copies:
         return ""
 
 
-def _telling_lines(content: bytes) -> set[int]:
-    """The distinct lines that say something, as numbers that are the same in every run."""
+def _hash_long_lines(content: bytes) -> set[int]:
+    """Return hashes of the distinct long lines, the same in every run."""
     lines = {line.strip() for line in content.split(b"\n")}
     return {
         int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little")
         for line in lines
-        if len(line) >= _TELLING
+        if len(line) >= _MIN_LINE_LENGTH
     }

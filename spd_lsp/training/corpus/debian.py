@@ -1,8 +1,8 @@
 """Debian source packages: a requirement goes in, upstream's files of one language and their licences come out.
 
-Debian says of every file what licence it has (debian/copyright, https://www.debian.org/doc/packaging-manuals/
-copyright-format/1.0/), so files under another licence than a permissive one are left out one by one. A package
-that does not say it in that form gives nothing. Nothing is built or run.
+Debian states the licence of every file (debian/copyright, https://www.debian.org/doc/packaging-manuals/
+copyright-format/1.0/), so files without a permissive licence are skipped one by one. A package whose
+copyright file has another format yields nothing. Nothing is built or run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from spd_lsp.training.corpus.licences import is_wholly_permissive
-from spd_lsp.training.corpus.package import Package, Source, fetched, unpacked
+from spd_lsp.training.corpus.package import Package, Source, fetch_archives, read_archive
 
 SUFFIXES = {
     "go": (".go",),
@@ -30,13 +30,13 @@ _NAMED = re.compile(r"^(?P<field>[\w-]+):[ \t]*(?P<value>.*(?:\n[ \t].*)*)", re.
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Files, as patterns of their names, and the licence they are under."""
+    """Files, as patterns of their names, and their licence."""
 
     patterns: tuple[str, ...]
     licence: str
 
     def covers(self, name: str) -> bool:
-        """Whether a file is one of them; `*` stands for slashes too, and names may lie deeper here."""
+        """Whether a file matches; `*` matches slashes too, and a name may have more folders in front."""
         return any(
             fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"*/{pattern}")
             for pattern in self.patterns
@@ -44,15 +44,15 @@ class Grant:
 
 
 def open_debian(requirement: str, archives: Path, language: str) -> Package:
-    """A package, fetched unless it is there: binary where it is named `...-dev`, else its source package."""
+    """Open a package, fetching it if necessary: binary if it is named `...-dev`, else its source package."""
     into = archives / requirement
     if requirement.partition("=")[0].endswith("-dev"):
-        archive = described = fetched(
+        archive = described = fetch_archives(
             ["apt-get", "download", "-qq", requirement], requirement, into, "*.deb", "apt-get"
         )[0]
     else:
         command = ["apt-get", "source", "-qq", "--download-only", requirement]
-        described = fetched(command, requirement, into, "*.debian.tar.*", "apt-get with deb-src lines")[0]
+        described = fetch_archives(command, requirement, into, "*.debian.tar.*", "apt-get with deb-src lines")[0]
         archive = min(into.glob("*.orig.tar.*[z2]"))
     grants = read_grants(_copyright_of(described))
     name, version = requirement.split("=")
@@ -68,13 +68,13 @@ def open_debian(requirement: str, archives: Path, language: str) -> Package:
 
 
 def _copyright_of(archive: Path) -> str:
-    """What Debian writes about a package's licences."""
-    found = unpacked(archive, lambda name: PurePosixPath(name).name == "copyright")
-    return found[0][1].decode("utf-8", "replace") if found else ""
+    """Return Debian's copyright file of a package."""
+    files = read_archive(archive, lambda name: PurePosixPath(name).name == "copyright")
+    return files[0][1].decode("utf-8", "replace") if files else ""
 
 
 def read_grants(text: str) -> list[Grant]:
-    """The licence of each group of files, in order: the last that covers a file holds. Nothing of other forms."""
+    """Return the licences of groups of files; the last one that covers a file applies. Empty for other formats."""
     if not _MACHINE_READABLE.search(text):
         return []
     stanzas = [{m["field"].lower(): m["value"] for m in _NAMED.finditer(part)} for part in _STANZA.split(text)]
@@ -86,11 +86,11 @@ def read_grants(text: str) -> list[Grant]:
 
 
 def _permitted_files(archive: Path, suffixes: tuple[str, ...], grants: list[Grant]) -> list[tuple[str, bytes]]:
-    """Upstream's files with one of the suffixes whose licence is permissive, in a stable order."""
-    return unpacked(archive, lambda name: name.endswith(suffixes) and is_permitted(name, grants))
+    """Return upstream's permissively licensed files with one of the suffixes, in a stable order."""
+    return read_archive(archive, lambda name: name.endswith(suffixes) and is_permitted(name, grants))
 
 
 def is_permitted(name: str, grants: list[Grant]) -> bool:
-    """Whether the licence that holds for a file is permissive."""
-    held = next((grant.licence for grant in reversed(grants) if grant.covers(name)), "")
-    return is_wholly_permissive(held)
+    """Whether the licence that applies to a file is permissive."""
+    licence = next((grant.licence for grant in reversed(grants) if grant.covers(name)), "")
+    return is_wholly_permissive(licence)

@@ -1,8 +1,7 @@
 """npm packages: a requirement goes in, the package's description and its sources come out. Nothing of it is run.
 
-Most packages ship what a compiler or bundler made, some the sources beside it. Folders that are named for builds
-are left out, and JavaScript where the TypeScript that it came from stands beside it. What a file itself gives away
-is the filters' matter.
+Most packages contain compiled or bundled code, some also its sources. Folders with names of build outputs are
+skipped, and JavaScript if its TypeScript is there too. The content of files is left to the filters.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from spd_lsp.training.corpus.package import Package, Source, fetched, unpacked
+from spd_lsp.training.corpus.package import Package, Source, fetch_archives, read_archive
 
 _TYPESCRIPT = (".ts", ".tsx", ".mts")
 _JAVASCRIPT = (".js", ".mjs", ".jsx")
@@ -25,16 +24,16 @@ _BUILT = frozenset(
 
 
 def open_npm(requirement: str, archives: Path) -> Package:
-    """A package's archive, fetched unless it is there."""
+    """Open a package, fetching it if necessary."""
     into = archives / requirement.replace("/", "+")
     command = ["npm", "pack", "--silent", "--ignore-scripts", requirement]
-    archive = fetched(command, requirement, into, "*.tgz", "npm")[0]
-    return Package(describe(archive), lambda: source_files(archive))
+    archive = fetch_archives(command, requirement, into, "*.tgz", "npm")[0]
+    return Package(describe_archive(archive), lambda: source_files(archive))
 
 
-def describe(archive: Path) -> Source:
-    """Name, version, licence and checksum of a package, from its own package.json."""
-    facts = json.loads(unpacked(archive, "package.json".__eq__)[0][1])
+def describe_archive(archive: Path) -> Source:
+    """Return name, version, licence and checksum of a package, from its own package.json."""
+    facts = json.loads(read_archive(archive, "package.json".__eq__)[0][1])
     return Source(
         name=str(facts["name"]),
         version=str(facts["version"]),
@@ -46,20 +45,20 @@ def describe(archive: Path) -> Source:
 
 
 def _licence_of(facts: dict[str, Any]) -> str:
-    """The licence as package.json states it, in the new form or one of the old ones."""
+    """Return the licence as package.json states it, in the new form or one of the old ones."""
     stated = facts.get("license") or facts.get("licenses") or ""
     parts = stated if isinstance(stated, list) else [stated]
     return " OR ".join(str(part.get("type", "") if isinstance(part, dict) else part) for part in parts)
 
 
 def source_files(archive: Path) -> list[tuple[str, bytes]]:
-    """The sources that a person wrote, as far as names tell, in a stable order."""
-    found = dict(unpacked(archive, lambda name: name.endswith(_TYPESCRIPT + _JAVASCRIPT)))
-    return [(name, found[name]) for name in written(list(found))]
+    """Return the handwritten sources, judging by their names, in a stable order."""
+    contents = dict(read_archive(archive, lambda name: name.endswith(_TYPESCRIPT + _JAVASCRIPT)))
+    return [(name, contents[name]) for name in select_sources(list(contents))]
 
 
-def written(names: Sequence[str]) -> list[str]:
-    """TypeScript of `src` folders, else what there is more of: other TypeScript, or JavaScript, of `src` first."""
+def select_sources(names: Sequence[str]) -> list[str]:
+    """Select TypeScript in `src` folders, else the more numerous of other TypeScript and JavaScript."""
     kept = [name for name in names if not _BUILT.intersection(folders(name)) and ".min." not in name]
     typescript = [name for name in kept if name.endswith(_TYPESCRIPT) and not name.endswith(_DECLARATIONS)]
     javascript = [name for name in kept if name.endswith(_JAVASCRIPT)]
@@ -67,10 +66,10 @@ def written(names: Sequence[str]) -> list[str]:
 
 
 def _in_src(names: Sequence[str]) -> list[str]:
-    """Those that lie in a folder `src`, at any depth."""
+    """Return the names inside a folder `src`, at any depth."""
     return [name for name in names if "src" in folders(name)]
 
 
 def folders(name: str) -> tuple[str, ...]:
-    """The folders a file lies in."""
+    """Return the folders that contain a file."""
     return PurePosixPath(name).parts[:-1]

@@ -1,4 +1,4 @@
-"""What every kind of package comes to: a description of where it is from, and its files."""
+"""The common form of packages: a description of their origin, and their files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Files = Iterable[tuple[str, bytes]]  # names with slashes, in a stable order
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """One package as it was used: where it came from and how much of it was kept."""
+    """The origin of a package, and how much of it was kept."""
 
     name: str
     version: str
@@ -28,7 +28,7 @@ class Source:
     files: int = 0
     bytes: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    skipped: str = ""  # why the whole package was left out
+    skipped: str = ""  # why the whole package was skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,22 @@ class Package:
     read: Callable[[], Files]
 
 
-def fetched(command: Sequence[str], requirement: str, into: Path, pattern: str, program: str) -> list[Path]:
-    """The archives of a package: those that are there already, else what the command leaves in `into`."""
+def fetch_archives(command: Sequence[str], requirement: str, into: Path, pattern: str, program: str) -> list[Path]:
+    """Return the archives of a package in `into`; run the command to fetch them if there are none."""
     into.mkdir(parents=True, exist_ok=True)
-    if not (found := sorted(into.glob(pattern))):
-        status, said = run(command, into)
-        found = sorted(into.glob(pattern))
-        if status or not found:
+    if not (archives := sorted(into.glob(pattern))):
+        status, message = _run_program(command, into)
+        archives = sorted(into.glob(pattern))
+        if status or not archives:
             raise UserError(
-                f"expected an archive of {requirement}, found none ({program} exited {status}: {said}); "
+                f"no archive of {requirement}: {program} exited with status {status} ({message}); "
                 f"check the network and that {program} works, then run this again"
             )
-    return found
+    return archives
 
 
-def run(command: Sequence[str], folder: Path) -> tuple[int, str]:
-    """The exit status of a command that works in a folder, and what it said last."""
+def _run_program(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Run a command in a folder. Return its exit status and the last line of its errors."""
     program = command[0] if Path(command[0]).is_absolute() else programs.find_program(command[0])
     if not program:
         return 127, "not installed"
@@ -65,25 +65,25 @@ def run(command: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def last_line(text: str) -> str:
-    """What a program said last."""
+    """Return the last line that is not blank."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
 
 
-def unpacked(archive: Path, wanted: Callable[[str], bool]) -> list[tuple[str, bytes]]:
-    """The wanted files of a tar archive or a Debian package, sorted by their names below its one folder."""
-    found = []
-    with _opened(archive) as opened:
+def read_archive(archive: Path, wanted: Callable[[str], bool]) -> list[tuple[str, bytes]]:
+    """Return the wanted files of a tar archive or Debian package, sorted, without the name of its top folder."""
+    files = []
+    with _open_archive(archive) as opened:
         for member in opened:
             name = member.name.removeprefix("./").partition("/")[2]
             if member.isfile() and wanted(name) and (file := opened.extractfile(member)):
-                found.append((name, file.read()))
-    return sorted(found)
+                files.append((name, file.read()))
+    return sorted(files)
 
 
-def _opened(archive: Path) -> tarfile.TarFile:
-    """An archive to be read front to back: going back in a compressed one is slow."""
+def _open_archive(archive: Path) -> tarfile.TarFile:
+    """Open an archive as a stream: seeking backwards in a compressed one is slow."""
     if archive.suffix != ".deb":
         return tarfile.open(archive, "r|*")
     command = [programs.find_program("dpkg-deb") or "/usr/bin/dpkg-deb", "--fsys-tarfile", str(archive.absolute())]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=programs.AWAY)
-    return tarfile.open(fileobj=io.BytesIO(done.stdout))
+    finished = subprocess.run(command, capture_output=True, check=True, cwd=programs.AWAY)
+    return tarfile.open(fileobj=io.BytesIO(finished.stdout))

@@ -13,29 +13,29 @@ from pathlib import Path, PurePosixPath
 
 from ngram_builders import programs
 from spd_lsp.training.corpus.licences import granted
-from spd_lsp.training.corpus.package import Package, Source, fetched
+from spd_lsp.training.corpus.package import Package, Source, fetch_archives
 
 STANDARD_LIBRARY = "python-stdlib"
-_LEFT_OUT_OF_LIB = frozenset({"site-packages", "test"})
+_SKIPPED_IN_LIBRARY = frozenset({"site-packages", "test"})
 
 
 def open_wheel(requirement: str, archives: Path) -> Package:
-    """A package's wheel, fetched unless it is there."""
-    wheel = download(requirement, archives)
-    return Package(describe(wheel), lambda: _wheel_files(wheel))
+    """Open a package's wheel, fetching it if necessary."""
+    wheel = download_wheel(requirement, archives)
+    return Package(describe_wheel(wheel), lambda: _wheel_files(wheel))
 
 
-def download(requirement: str, folder: Path, python: str = "3.13") -> Path:
+def download_wheel(requirement: str, folder: Path, python: str = "3.13") -> Path:
     """Fetch one wheel without its dependencies, or return the one fetched before. Nothing is built or run."""
-    into = folder / requirement  # with its version: another pin is another archive
+    into = folder / requirement  # includes the version, so another pin is another folder
     platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "any")
     command = programs.python("pip", "download", "--quiet", "--no-deps", "--only-binary=:all:")
     command += ["--python-version", python, *(f"--platform={p}" for p in platforms), "--dest", ".", requirement]
-    return fetched(command, requirement, into, "*.whl", "pip")[0]
+    return fetch_archives(command, requirement, into, "*.whl", "pip")[0]
 
 
-def describe(wheel: Path) -> Source:
-    """Name, version, licence and checksum of a wheel, from its own metadata."""
+def describe_wheel(wheel: Path) -> Source:
+    """Return name, version, licence and checksum of a wheel, from its own metadata."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1)
         metadata = email.parser.Parser().parsestr(archive.read(name).decode("utf-8"))
@@ -50,7 +50,7 @@ def describe(wheel: Path) -> Source:
 
 
 def licence_of(metadata: email.message.Message) -> str:
-    """The licence as the package states it: expression, else classifiers, else the first line of the text."""
+    """Return the licence that the package states: expression, else classifiers, else the text's first line."""
     if expression := metadata["License-Expression"]:
         return str(expression)
     classifiers = [str(c) for c in metadata.get_all("Classifier", []) if str(c).startswith("License ::")]
@@ -60,7 +60,7 @@ def licence_of(metadata: email.message.Message) -> str:
 
 
 def _licence_granted(archive: zipfile.ZipFile) -> str:
-    """The licence that a wheel's licence file grants, when the metadata names none."""
+    """Return the licence that a wheel's licence file grants, if the metadata names none."""
     names = (name for name in archive.namelist() if ".dist-info/" in name and "LICEN" in name.upper())
     for name in names:
         if licence := granted(archive.read(name).decode("utf-8", "replace")):
@@ -69,7 +69,7 @@ def _licence_granted(archive: zipfile.ZipFile) -> str:
 
 
 def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
-    """The Python files of a wheel, in a stable order."""
+    """Yield the Python files of a wheel, in a stable order."""
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
             if name.endswith(".py"):
@@ -77,7 +77,7 @@ def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def standard_library() -> Package:
-    """The interpreter's own library; its checksum covers every file's name and content, in order."""
+    """Return the interpreter's standard library; its checksum covers every file's name and content, in order."""
     lib = Path(sysconfig.get_path("stdlib"))
     digest = hashlib.sha256()
     for name, content in _library_files(lib):
@@ -93,8 +93,8 @@ def standard_library() -> Package:
 
 
 def _library_files(lib: Path) -> Iterator[tuple[str, bytes]]:
-    """The interpreter's own modules, without what was installed beside them and without its tests."""
+    """Yield the modules of the standard library, without installed packages and tests."""
     for path in sorted(lib.rglob("*.py")):
         name = path.relative_to(lib)
-        if name.parts[0] not in _LEFT_OUT_OF_LIB:
+        if name.parts[0] not in _SKIPPED_IN_LIBRARY:
             yield name.as_posix(), path.read_bytes()

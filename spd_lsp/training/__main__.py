@@ -35,10 +35,10 @@ STEPS_PER_LOG_LINE = 25  # steps between lines of a log
 
 
 class RecipeGroup(click.Group):
-    """Commands whose errors a person can mend end as one sentence and exit status 1."""
+    """Commands that report a user error in one sentence and exit with status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; say what went wrong in one line."""
+        """Run the command; turn a `UserError` into one line."""
         try:
             return super().invoke(ctx)
         except UserError as error:
@@ -46,8 +46,8 @@ class RecipeGroup(click.Group):
 
 
 def common_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of every step."""
-    seed = click.option("--seed", default=0, show_default=True, help="Decides order, gaps and first weights.")
+    """Add the options of every step."""
+    seed = click.option("--seed", default=0, show_default=True, help="Determines order, gaps and initial weights.")
     work = click.option(
         "--work",
         required=True,
@@ -58,54 +58,54 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def budget_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of training."""
+    """Add the options of training."""
     threads = click.option("--threads", default=1, show_default=True, help="Processor threads.")
     tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
     return tokens(threads(command))
 
 
 def start_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What a run begins with and how fast it learns."""
+    """Add the options of a run's start and learning rate."""
     model = click.option(
         "--from",
         "start",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Begin with this exported model, which may have another tokenizer, not with nothing.",
+        help="Start from this exported model, which may have another tokenizer.",
     )
-    layers = click.option("--layers", default=0, help="Layers that this model is given, if more than it has.")
+    layers = click.option("--layers", default=0, help="Number of layers to extend this model to.")
     rate = click.option("--rate", default=RATE, show_default=True, help="Highest learning rate of matrices.")
     return model(layers(rate(command)))
 
 
 def decay_option(command: Callable[..., None]) -> Callable[..., None]:
-    """How long the rate falls at the end."""
+    """Add the length of the decay."""
     return click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")(
         command
     )
 
 
 def tokenizer_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of the tokenizer; every later step uses the one that lies in the work folder."""
-    size = click.option("--vocabulary", default=VOCABULARY, show_default=True, help="Tokens it may have.")
+    """Add the options of the tokenizer; later steps use the one in the work folder."""
+    size = click.option("--vocabulary", default=VOCABULARY, show_default=True, help="Maximum number of tokens.")
     merges = click.option(
         "--merges",
         type=click.Choice(MERGES),
         default=MERGES[0],
         show_default=True,
-        help="Whether tokens stay inside of words, or go across the blanks of a line.",
+        help="Whether tokens stay within words or may join words of a line.",
     )
     return size(merges(command))
 
 
 def out_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Where the finished model goes."""
+    """Add the output folder of the model."""
     kind = click.Path(file_okay=False, path_type=Path)
     return click.option("--out", type=kind, default=STARTER, help="The exported folder.")(command)
 
 
 @contextmanager
 def show_progress(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progress, float], None]]:
-    """A progress bar, or lines where nobody watches; what is yielded hears of every step and its loss."""
+    """Show a progress bar, or lines without a terminal; yield the callback for each step and its loss."""
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Bars(*columns, console=out, disable=not out.is_terminal) as bars:
@@ -118,7 +118,7 @@ def show_progress(name: str, plan: Plan | None = None) -> Iterator[Callable[[Pro
             losses.append(loss)
             speed = (progress.tokens - first) / (time.process_time() - began)
             mean = sum(losses[-STEPS_PER_LOG_LINE:]) / len(losses[-STEPS_PER_LOG_LINE:])
-            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens a processor second"
+            text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens per CPU second"
             bars.update(bar, completed=progress.share(plan) if plan else 0, description=text)
             if not out.is_terminal and progress.step % STEPS_PER_LOG_LINE == 0:
                 out.print(
@@ -129,11 +129,11 @@ def show_progress(name: str, plan: Plan | None = None) -> Iterator[Callable[[Pro
 
 
 def stop_on_signal() -> Callable[[Progress], bool]:
-    """What becomes true when the process is asked to end: the step is finished and a checkpoint left."""
-    asked = threading.Event()
+    """Return a condition that is true after SIGTERM or SIGINT, so that the run saves a checkpoint and ends."""
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: asked.set())
-    return lambda progress: asked.is_set()
+        signal.signal(number, lambda number, frame: stopped.set())
+    return lambda progress: stopped.is_set()
 
 
 @click.group(cls=RecipeGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -144,13 +144,13 @@ def main() -> None:
 
 @contextmanager
 def show_packages(listing: Path, more: int = 0) -> Iterator[Callable[[Source], None]]:
-    """A progress bar over the packages of a list; what is yielded hears of each."""
+    """Show a progress bar over the packages of a list; yield the callback for each package."""
     with Bars(console=console()) as bars:
         bar = bars.add_task("corpus", total=sum(map(len, read_listing(listing).values())) + more)
 
         def report(source: Source) -> None:
-            said = source.skipped or f"{source.files} files, {source.bytes / 1e6:.1f} MB"
-            bars.console.print(f"{source.language}: {source.name} {source.version}: {said}", soft_wrap=True)
+            result = source.skipped or f"{source.files} files, {source.bytes / 1e6:.1f} MB"
+            bars.console.print(f"{source.language}: {source.name} {source.version}: {result}", soft_wrap=True)
             bars.advance(bar)
 
         yield report
@@ -168,7 +168,7 @@ def corpus(work: Path, seed: int) -> None:
 @main.command()
 @common_options
 def judged(work: Path, seed: int) -> None:
-    """Fetch the packages of judged.txt, which nothing is learnt from: `spd-lsp eval quality` judges on them."""
+    """Fetch the packages of judged.txt, which `spd-lsp eval quality` measures on; nothing is learnt from them."""
     with show_packages(recipe.JUDGED) as report:
         recipe.make_judged(Recipe(work=work, seed=seed), report)
 
@@ -197,7 +197,7 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
 @common_options
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
-    """Say how short the tokenizer writes the Python files of some folders, and what cursors keep out of reach."""
+    """Measure how many tokens Python files need, and which lines cursors put out of reach."""
     tokens = ModelTokenizer(Recipe(work=work, seed=seed).needed("tokenizer/tokenizer.json", "tokenizer").parent)
     paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
     texts = [path.read_bytes().decode("utf-8", errors="replace") for path in paths]
@@ -212,7 +212,9 @@ def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
 @common_options
 @budget_options
 @start_options
-@click.option("--batch", default=8, show_default=True, help="Rows a step; fewer make more of a short run.")
+@click.option(
+    "--batch", default=8, show_default=True, help="Rows per step; fewer rows give a short run more steps."
+)
 def train(
     work: Path,
     seed: int,
@@ -223,7 +225,7 @@ def train(
     rate: float = RATE,
     batch: int = 8,
 ) -> None:
-    """Train at a steady rate, or go on training, with more tokens if you like."""
+    """Train at a constant rate, or resume training, possibly with more tokens."""
     torch.set_num_threads(threads)
     make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch)
     if start:
@@ -237,7 +239,7 @@ def train(
 @decay_option
 @click.option("--threads", default=1, show_default=True, help="Processor threads.")
 def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
-    """Go on from the last checkpoint of `train`, beside it, while the rate falls to 0: the best comes out."""
+    """Continue from the last checkpoint of `train` with the rate falling to 0, which gives the best model."""
     torch.set_num_threads(threads)
     with show_progress("decay") as report:
         recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stop_on_signal())
@@ -262,7 +264,7 @@ def phase(
     rate: float,
     decay_from: float,
 ) -> None:
-    """Go on from an exported model, on plain inputs or on superposed ones."""
+    """Continue training an exported model, on plain or superposed inputs."""
     torch.set_num_threads(threads)
     plan = recipe.phase_plan(tokens, seed, rate, decay_from)
     with show_progress(kind, plan) as report:
@@ -286,7 +288,7 @@ def export(work: Path, seed: int, out: Path, kind: str = "decay") -> None:
 @common_options
 @click.argument("models", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
-    """Say how well exported models predict the files held out, in bits a byte: they may have other tokenizers."""
+    """Compare exported models, whose tokenizers may differ, by bits per byte of held-out files."""
     torch.set_num_threads(1)
     for model in models:
         for language, found in recipe.compare(Recipe(work=work, seed=seed), model).items():
@@ -315,7 +317,7 @@ def ngrams(work: Path, seed: int, out: Path) -> None:
 @common_options
 @click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
 def pack(work: Path, seed: int, archive: Path) -> None:
-    """Write the run's weights, plan and tokenizer into one file, to go on elsewhere."""
+    """Write the run's weights, plan and tokenizer into one file, to continue it elsewhere."""
     size = handover.pack_run(work, archive)
     console().print(f"{archive}: {size / 2**20:.1f} MiB", soft_wrap=True)
 
@@ -324,7 +326,7 @@ def pack(work: Path, seed: int, archive: Path) -> None:
 @common_options
 @click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def unpack(work: Path, seed: int, archive: Path) -> None:
-    """Take a run over from the file that `pack` wrote; then come `corpus`, `rows` and `train`."""
+    """Unpack a run that `pack` wrote; then run `corpus`, `rows` and `train`."""
     handover.unpack_run(archive, work)
 
 
@@ -348,7 +350,7 @@ def run_all(
     threads: int,
     **options: Any,
 ) -> None:
-    """Every step in order; what is there already is not made again."""
+    """Run every step in order, except those already done."""
     ctx.invoke(corpus, work=work, seed=seed)
     ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary, merges=merges)
     ctx.invoke(rows, work=work, seed=seed)

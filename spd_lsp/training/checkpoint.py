@@ -1,8 +1,8 @@
-"""Checkpoints of a training run: model, optimisers and progress go in, two safetensors files come out, and back.
+"""Save and load checkpoints of a training run: model, optimisers and progress, in two safetensors files.
 
-One is exact. The other is a fifth of its size, for another machine: weights of eight significant bits, which packs
-well, and nothing of the optimisers, whose memory is some twenty steps long. A file is written beside the old one
-and then takes its place, so an interrupted save loses nothing.
+One is exact. The other is a fifth of its size, for another machine: weights with eight significant bits, which
+compress well, without optimiser state, which about twenty steps restore. A file is written beside the old one and
+then replaces it, so an interrupted save loses nothing.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 FULL_FILE = "checkpoint.safetensors"
-WEIGHTS_FILE = "weights.safetensors"  # gone on from where the exact one is missing
+WEIGHTS_FILE = "weights.safetensors"  # used if the exact one is missing
 
 
 def save(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer], progress: DataclassInstance) -> None:
     """Write everything a resumed run needs."""
     tensors = {f"model/{name}": parameter.detach() for name, parameter in model.named_parameters()}
     for kind, optimiser in optimisers.items():
-        for place, state in optimiser.state_dict()["state"].items():
-            tensors |= {f"{kind}/{place}/{name}": value for name, value in state.items()}
+        for index, state in optimiser.state_dict()["state"].items():
+            tensors |= {f"{kind}/{index}/{name}": value for name, value in state.items()}
     _write(folder / FULL_FILE, tensors, progress)
     weights = {name: round_weights(tensor) for name, tensor in tensors.items() if name.startswith("model/")}
     _write(folder / WEIGHTS_FILE, weights, progress)
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], progress: DataclassInstance) -> None:
-    """Put a file in its place at once."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.new")
+    temporary = path.with_name(f"{path.name}.new")
     save_file(
         {name: tensor.contiguous() for name, tensor in tensors.items()},
-        beside,
+        temporary,
         metadata={"progress": json.dumps(asdict(progress))},
     )
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def round_weights(tensor: Tensor) -> Tensor:
-    """The nearest float16 with eight significant bits; the three bits that are then zero pack to nothing."""
+    """Round to float16 with eight significant bits; the three zero bits compress to nothing."""
     bits = tensor.half().view(torch.int16)
     return ((bits + 4) & -8).view(torch.float16)
 
@@ -73,14 +73,14 @@ def load(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer]) ->
 
 
 def read_progress(folder: Path) -> dict[str, Any]:
-    """How far the checkpoint in a folder has come; without one, there is none."""
+    """Return the progress of the checkpoint in a folder, empty without one."""
     return load(folder, nn.Module(), {})
 
 
 def _restore(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser its state back; names are kind/place/name."""
+    """Restore the state of an optimiser; names are kind/index/name."""
     state: dict[int, dict[str, Tensor]] = {}
     for path, tensor in tensors.items():
-        _, place, name = path.split("/")
-        state.setdefault(int(place), {})[name] = tensor
+        _, index, name = path.split("/")
+        state.setdefault(int(index), {})[name] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,6 +1,6 @@
-"""The finished starter: a checkpoint, a tokenizer and the manifest go in, a Hugging Face folder comes out.
+"""Export the starter: from a checkpoint, a tokenizer and the manifest to a Hugging Face folder.
 
-Weights are stored as float16. The model card says what they were made from and how well they do, and nothing more.
+Weights are stored as float16. The model card states their sources and their losses, and nothing more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CARD = Path(__file__).with_name("card.md")
 
 
 def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
-    """Write the last checkpoint and the tokenizer to out; its progress and size are returned."""
+    """Write the last checkpoint and the tokenizer to `out`. Return its progress and size."""
     model = LlamaForCausalLM(config)
     progress = checkpoint.load(run, model, {})
     progress["parameters"] = sum(parameter.numel() for parameter in model.parameters())
@@ -41,7 +41,7 @@ def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[s
 
 
 def measure_exported(out: Path, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, HeldOutLoss]]:
-    """Validation loss of the stored weights, as a user's machine will read them, by language and kind of row."""
+    """Measure the held-out loss of the stored weights, by language and kind of row."""
     model = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32)
     languages = [language for language in LANGUAGES if (held_out / language).is_dir()]
     return {
@@ -51,7 +51,7 @@ def measure_exported(out: Path, held_out: Path, tokenizer: Tokenizer) -> dict[st
 
 
 def round_to_int8(weight: Tensor) -> Tensor:
-    """The nearest multiples of each row's largest entry / 127; norms stay as they are."""
+    """Round each row to multiples of its largest entry / 127; vectors are returned unchanged."""
     if weight.ndim < 2:
         return weight
     scale = (weight.abs().amax(dim=1, keepdim=True) / 127).clamp(min=1e-12)  # [O, 1]
@@ -66,14 +66,14 @@ _STORED: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def measure_storage(config: LlamaConfig, run: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, float]:
-    """What narrower weights cost: nats a token of plain code by how the last checkpoint is stored."""
-    model, found = LlamaForCausalLM(config), {}
+    """Measure the cost of lower precision: nats per token of plain code, by storage format of the weights."""
+    model, losses = LlamaForCausalLM(config), {}
     for name, narrow in _STORED.items():
         checkpoint.load(run, model, {})
         for parameter in model.parameters():
             parameter.data.copy_(narrow(parameter.data))
-        found[name] = round(measure_held_out(model, rows, "plain", tokenizer).nats_per_token, 4)
-    return found
+        losses[name] = round(measure_held_out(model, rows, "plain", tokenizer).nats_per_token, 4)
+    return losses
 
 
 def collect_facts(
@@ -85,7 +85,7 @@ def collect_facts(
     tokenizer: Tokenizer,
     config: LlamaConfig,
 ) -> dict[str, Any]:
-    """Everything the card says, for machines."""
+    """Return the facts of the card in machine-readable form."""
     losses = {
         language: {kind: _loss_of(found) for kind, found in kinds.items()} for language, kinds in measures.items()
     }
@@ -106,7 +106,7 @@ def collect_facts(
 
 
 def _loss_of(found: HeldOutLoss) -> dict[str, float]:
-    """A measured loss, for machines."""
+    """Return a measured loss in machine-readable form."""
     return {
         "nats_per_token": round(found.nats_per_token, 4),
         "bits_per_byte": round(found.bits_per_byte, 4),
@@ -116,7 +116,7 @@ def _loss_of(found: HeldOutLoss) -> dict[str, float]:
 
 
 def write_card(out: Path, facts: Mapping[str, Any]) -> None:
-    """Write MODEL_CARD.md and training.json; a `remark` in the run's plan.json is passed on to the card."""
+    """Write MODEL_CARD.md and training.json; a `remark` in the run's plan.json appears on the card."""
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     card = _CARD.read_text(encoding="utf-8").format(
         shape=facts["shape"],
@@ -134,12 +134,12 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _total(facts: Mapping[str, Any], *parts: str) -> float:
-    """The sum of some of a run's numbers; those of what came before it may be missing."""
+    """Add up some of a run's numbers; those of its past may be missing."""
     return float(sum(facts["progress"].get(part, 0) for part in parts))
 
 
 def commands(facts: Mapping[str, Any]) -> str:
-    """How to make the model; a phase after the run works in a second folder, MORE, with rows of its own."""
+    """Return the commands that make the model; a later phase uses a second folder, MORE, with its own rows."""
     step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
     whole = f"{step} all --work DIR{_tokenizer_options(facts['tokenizer'])}"
     if (phase := plan.get("phase", "run")) in ("run", "decay"):
@@ -161,36 +161,36 @@ def commands(facts: Mapping[str, Any]) -> str:
 
 
 def _start_options(facts: Mapping[str, Any]) -> str:
-    """The options of a run that started from a model."""
+    """Return the options of a run that started from a model."""
     return f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
 
 
 def _describe_tokenizer(found: Mapping[str, Any]) -> str:
-    """The tokenizer, in words."""
+    """Describe the tokenizer in words."""
     reach = {"words": "none crosses a word", "lines": "some join words across single blanks"}[found["merges"]]
     return f"{found['vocabulary']:,} tokens; no token holds text before a newline, {reach}"
 
 
 def _tokenizer_options(found: Mapping[str, Any]) -> str:
-    """The options of a tokenizer that is not the usual one."""
+    """Return the options of a tokenizer other than the default."""
     size = "" if found["vocabulary"] == VOCABULARY else f" --vocabulary {found['vocabulary']}"
     return size + ("" if found["merges"] == MERGES[0] else f" --merges {found['merges']}")
 
 
 def _loss_line(language: str, kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """A language's losses as a row of the card's table."""
+    """Format a language's losses as a row of the card's table."""
     losses = [f"{kinds[kind][unit]:.3f}" for kind in KINDS for unit in ("nats_per_token", "bits_per_byte")]
     return f"| {language} | {' | '.join(losses)} | {kinds['plain']['tokens']:,} |"
 
 
 def _storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
-    """One way to store the weights as a row of the card's table."""
+    """Format a storage format of the weights as a row of the card's table."""
     size = facts["progress"]["parameters"] * {"float32": 4, "float16": 2}.get(name, 1) / 2**20
     return f"| {name} | {size:.1f} | {nats:.4f} |"
 
 
 def _source_line(source: Mapping[str, Any]) -> str:
-    """One package as a row of the card's table."""
+    """Format a package as a row of the card's table."""
     used = source["skipped"] or f"{source['files']} files, {source['bytes'] / 1e6:.1f} MB"
     name = f"{source['language']} | {source['name']} | {source['version']} | {source['licence']}"
     return f"| {name} | {used} | `{source['sha256']}` |"

@@ -1,7 +1,7 @@
-"""Which corpus files are learnt from and which are held out: a corpus folder goes in, lists of paths come out.
+"""Select the corpus files to train on and to hold out.
 
-A run on a CPU sees a fraction of the corpus, so every language gives its share and, within it, every package about
-the same. It reads no texts.
+A run on a CPU uses a fraction of the corpus, so every language contributes its share and, within it, every package
+about the same. File contents are not read.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _LANGUAGE_SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Files of one language: to learn from, by package and in the order of their names, and only to measure on."""
+    """Files of one language: for training, by package and sorted by name, and held out."""
 
     learnt: list[list[Path]]
     held_out: list[Path]
 
 
 def select_files(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
-    """Choose files of about budget bytes in all, by language. The same seed gives the same files."""
+    """Select files of about `budget` bytes in total, by language. The same seed gives the same files."""
     languages = [language for language in LANGUAGES if (corpus / language).is_dir()]
-    whole = sum(_LANGUAGE_SHARES[language] for language in languages)
+    total = sum(_LANGUAGE_SHARES[language] for language in languages)
     return {
-        language: select_language_files(corpus / language, int(budget * _LANGUAGE_SHARES[language] / whole), seed)
+        language: select_language_files(corpus / language, int(budget * _LANGUAGE_SHARES[language] / total), seed)
         for language in languages
     }
 
 
 def select_language_files(folder: Path, budget: int, seed: int) -> Selection:
-    """Choose files of about budget bytes of one language, evenly over its packages."""
+    """Select files of about `budget` bytes of one language, evenly over its packages."""
     rng = random.Random(seed)
     packages = [_files_of(package) for package in sorted(path for path in folder.iterdir() if path.is_dir())]
     held_out = [path for paths in packages for path in paths if is_held_out(path, folder)]
@@ -45,12 +45,12 @@ def select_language_files(folder: Path, budget: int, seed: int) -> Selection:
     cap = even_share([sum(path.stat().st_size for path in paths) for paths in learnable], budget)
     learnt = [sorted(_sample_files(paths, cap, rng)) for paths in learnable]
     rng.shuffle(learnt)
-    random.Random(seed).shuffle(held_out)  # in the same order, whatever the budget
+    random.Random(seed).shuffle(held_out)  # independent of the budget
     return Selection(learnt, held_out)
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Every file below a folder, in the order of their names."""
+    """Return all files below a folder, sorted by name."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
@@ -61,7 +61,7 @@ def is_held_out(path: Path, folder: Path) -> bool:
 
 
 def even_share(sizes: Sequence[int], budget: int) -> int:
-    """The cap that makes sizes add up to budget. Example: 1, 5, 9 and 11 with budget 18 give 6: 1 + 5 + 6 + 6."""
+    """Return the cap that makes sizes add up to the budget. Example: 1, 5, 9, 11 and 18 give 6: 1 + 5 + 6 + 6."""
     rest = budget
     ordered = sorted(sizes)
     for left, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
@@ -72,7 +72,7 @@ def even_share(sizes: Sequence[int], budget: int) -> int:
 
 
 def _sample_files(paths: Sequence[Path], cap: int, rng: random.Random) -> list[Path]:
-    """Files in a random order until the cap in bytes is reached."""
+    """Sample files until the cap in bytes is reached."""
     taken: list[Path] = []
     total = 0
     for path in rng.sample(paths, len(paths)):

@@ -1,7 +1,7 @@
-"""The training loop: rows of token ids go in, a checkpoint folder comes out that a later call goes on from.
+"""The training loop. In: rows of token ids. Out: a checkpoint folder from which a later call resumes.
 
-Everything that happens at a step follows from its number, the seed and the budget, so a resumed run ends with
-the same weights as one that was never interrupted. It knows nothing of text.
+A step depends only on its number, the seed and the budget, so a resumed run ends with the same weights as one
+that was never interrupted. It knows nothing of text.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
-RATE = 0.02  # of matrices; embeddings and norms learn at EMBEDDING_SHARE of it
+RATE = 0.02  # learning rate of matrices; that of embeddings and norms is EMBEDDING_SHARE of it
 EMBEDDING_SHARE = 0.3
-_REFILL = 20  # steps: about as far as the optimisers remember
-Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # of a row, at a step: what is to fall
+_REFILL = 20  # steps: about the length of the optimisers' memory
+Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # the loss of a row at a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long and how fast to learn. Everything counts tokens, nothing the clock: a run may be paused at will."""
+    """The schedule of a run, in tokens and not in time, so a run may be paused at will."""
 
-    tokens: int  # the budget; a stable run (decay 0) may be given a larger one later
+    tokens: int  # the budget; a run without decay may be given a larger one later
     rows_a_step: int = 8
     matrix_rate: float = RATE
     embedding_rate: float = EMBEDDING_SHARE * RATE
-    warm_up: int = 200_000  # tokens until the rate is full
-    decay: int = 0  # the last so many tokens, over which the rate falls to 0
+    warm_up: int = 200_000  # tokens until the full rate
+    decay: int = 0  # number of last tokens, over which the rate falls to 0
     clip: float = 1.0
     seed: int = 0
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
     low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
     checkpoint_minutes: float = 10.0
-    first_row: int = 0  # rows before it were learnt from in an earlier phase
+    first_row: int = 0  # rows before it were used by an earlier phase
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands; it is all that has to be stored beside the tensors."""
+    """The progress of a run: all that has to be stored beside the tensors."""
 
     step: int = 0
     tokens: int = 0
-    seconds: float = 0.0  # processor time
-    resumed: int = 0  # the step at which it last began without the optimisers' memory, 0 if it never did
+    seconds: float = 0.0  # CPU time
+    resumed: int = 0  # the step of the last start without optimiser state, 0 if none
 
     def share(self, plan: Plan) -> float:
-        """How much of the budget is spent, 0 to 1."""
+        """Return the spent share of the budget, 0 to 1."""
         return min(1.0, self.tokens / plan.tokens)
 
 
@@ -74,7 +74,7 @@ STARTER_SHAPE = ModelShape()
 
 
 def starter_config(vocabulary: int, length: int, shape: ModelShape = STARTER_SHAPE) -> LlamaConfig:
-    """The shape of the starter model: 9.0 million parameters with 16,384 tokens."""
+    """Return the configuration of the starter model: 9.0 million parameters with 16,384 tokens."""
     return LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=shape.width,
@@ -94,19 +94,19 @@ def starter_config(vocabulary: int, length: int, shape: ModelShape = STARTER_SHA
 
 
 def create_model(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
-    """A fresh model; the same seed gives the same weights."""
+    """Return a model with random weights, which depend only on the seed."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(config)
 
 
 def load_exported(folder: Path) -> LlamaForCausalLM:
-    """An exported model, ready to learn on."""
+    """Load an exported model for further training."""
     model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model
 
 
 def create_optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
-    """Muon for the hidden matrices, AdamW for the embedding and the norms."""
+    """Create Muon for the hidden matrices, AdamW for the embedding and the norms."""
     hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
     norms = [p for p in model.parameters() if p.ndim == 1]
     embedding = [model.model.embed_tokens.weight]
@@ -122,9 +122,9 @@ def create_optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimize
 
 
 def rate(progress: Progress, plan: Plan) -> float:
-    """The learning rate's factor: up to 1, constant, then straight down to 0 over the last `decay` tokens.
+    """Return the factor of the learning rate: rising to 1, constant, then falling to 0 over `decay` tokens.
 
-    A run that goes on without its optimisers' memory begins small again, for the few steps that fill it.
+    A run that resumes without optimiser state starts with a low rate again, for a few steps.
     """
     rise = min(1.0, (progress.tokens + 1) / plan.warm_up) if plan.warm_up else 1.0
     if progress.resumed:
@@ -133,7 +133,7 @@ def rate(progress: Progress, plan: Plan) -> float:
 
 
 def _set_rates(optimisers: dict[str, Optimizer], factor: float) -> None:
-    """Scale every group's learning rate from the one it began with."""
+    """Scale the initial learning rate of every group."""
     for optimiser in optimisers.values():
         for group in optimiser.param_groups:
             group.setdefault("initial_lr", group["lr"])
@@ -141,22 +141,22 @@ def _set_rates(optimisers: dict[str, Optimizer], factor: float) -> None:
 
 
 def batch(rows: U16, step: int, size: int, first: int = 0) -> Tensor:
-    """The rows of a step, [size, L], step 0 from row `first` on; after the last row the first one follows."""
+    """Return the rows of a step, [size, L]. Step 0 begins at row `first`; the rows repeat."""
     places = np.arange(first + step * size, first + (step + 1) * size) % len(rows)
     return torch.from_numpy(rows[places].astype(np.int64))
 
 
 def token_weights(ids: Tensor, end_weight: float) -> Tensor:
-    """How much each token counts, [B, L]: the end of a gap more, everything else 1."""
-    places = torch.arange(ids.shape[1]).expand_as(ids)
-    opened = torch.where(ids == PREFIX_ID, places, -1).cummax(dim=1).values
-    ended = torch.where(ids == END_ID, places, -1).cummax(dim=1).values
-    before = torch.nn.functional.pad(ended, (1, 0), value=-1)[:, :-1]  # the last end left of each place
-    return torch.where((ids == END_ID) & (opened > before), end_weight, 1.0)
+    """Return the weight of each token in the loss, [B, L]: `end_weight` for the end of a gap, else 1."""
+    positions = torch.arange(ids.shape[1]).expand_as(ids)
+    last_prefix = torch.where(ids == PREFIX_ID, positions, -1).cummax(dim=1).values
+    last_end = torch.where(ids == END_ID, positions, -1).cummax(dim=1).values
+    before = torch.nn.functional.pad(last_end, (1, 0), value=-1)[:, :-1]  # the last end before each position
+    return torch.where((ids == END_ID) & (last_prefix > before), end_weight, 1.0)
 
 
 def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> Tensor:
-    """Mean loss of a row [1, L] in nats a token, the same at every step."""
+    """Return the mean loss of a row [1, L] in nats per token, the same at every step."""
     low: torch.dtype = getattr(torch, plan.low)
     with torch.autocast(row.device.type, low, enabled=low != torch.float32):
         hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
@@ -171,7 +171,7 @@ def _take_step(
     objective: Objective = plain_loss,
     step: int = 0,
 ) -> float:
-    """One update from ids [B, L], row by row to keep memory small; the mean of their losses is returned."""
+    """Update once from ids [B, L], row by row to save memory. Return the mean of their losses."""
     total = 0.0
     for row in torch.split(ids, 1):
         loss = objective(model, row, plan, step) / len(ids)
@@ -195,22 +195,22 @@ def train(
     objective: Objective = plain_loss,
     stop: Callable[[Progress], bool] = lambda progress: False,
 ) -> LlamaForCausalLM:
-    """Learn until the budget is spent, from the last checkpoint in folder if there is one.
+    """Train until the budget is spent, resuming from the last checkpoint in `folder` if there is one.
 
-    Without one it begins with the exported model in `start`, or with fresh weights. `report` hears of every step
-    and its loss. When `stop` says so after a step, a checkpoint is left and the run can be gone on with.
+    Otherwise start from the exported model in `start`, or from random weights. `report` is called after every step
+    with its loss. If `stop` is true after a step, a checkpoint is saved and the run can be resumed later.
     """
     model = load_exported(start) if start else create_model(config, plan.seed)
     optimisers = create_optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimisers))
-    began, saved = time.process_time() - progress.seconds, time.monotonic()
+    started, saved = time.process_time() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0:
         _set_rates(optimisers, rate(progress, plan))
         ids = batch(rows, progress.step, plan.rows_a_step, plan.first_row)
         loss = _take_step(model, optimisers, ids, plan, objective, progress.step)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
-        progress.seconds = time.process_time() - began
+        progress.seconds = time.process_time() - started
         report(progress, loss)
         if stop(progress):
             break

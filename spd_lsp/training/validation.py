@@ -1,6 +1,6 @@
-"""How well a model predicts held-out code: a model and rows go in, nats a token and bits a byte come out.
+"""Measure how well a model predicts held-out code, in nats per token and bits per byte.
 
-The rows say which of their tokens count: all of a plain row, only the middle of a document with a gap.
+Rows mark which of their tokens are measured: all of a plain row, only the middle of a document with a gap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = ("plain", "gaps")  # the held-out rows, by file name
 
 @dataclass(frozen=True, slots=True)
 class HeldOutLoss:
-    """Loss over so many tokens that stand for so many bytes."""
+    """The total loss over some tokens, and their size in bytes."""
 
     nats: float
     tokens: int
@@ -36,34 +36,34 @@ class HeldOutLoss:
 
     @property
     def nats_per_token(self) -> float:
-        """Mean loss of a token."""
+        """Return the mean loss per token."""
         return self.nats / self.tokens
 
     @property
     def bits_per_byte(self) -> float:
-        """Mean loss of a byte of source. Example: 2.77 nats for 4 bytes are 1 bit a byte."""
+        """Return the mean loss per byte of source. Example: 2.77 nats for 4 bytes are 1 bit per byte."""
         return self.nats / math.log(2) / self.bytes
 
 
 def bytes_per_token(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    """How many bytes each id stands for, [V]; special tokens stand for none."""
+    """Return the number of bytes of each token, [V]; 0 for special tokens."""
     width = np.zeros(tokenizer.get_vocab_size(), dtype=np.int64)
-    for piece, place in tokenizer.get_vocab().items():
-        width[place] = 0 if place < len(SPECIAL) else len(piece)  # one character of a piece is one byte
+    for piece, token in tokenizer.get_vocab().items():
+        width[token] = 0 if token < len(SPECIAL) else len(piece)  # one character of a piece is one byte
     return width
 
 
 def measure_held_out(
     model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, max_rows: int = 0
 ) -> HeldOutLoss:
-    """Loss of a model on the held-out rows of one kind, or on the first `max_rows` of them."""
+    """Measure a model on the held-out rows of one kind, or on the first `max_rows` of them."""
     ids = np.load(folder / f"{kind}.ids.npy")[: max_rows or None]
     measured = np.load(folder / f"{kind}.measured.npy")[: max_rows or None]
     return _measure_rows(model, ids, measured, tokenizer)
 
 
 def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> HeldOutLoss:
-    """Loss of a model on texts end to end, in rows of its own tokens: models of other tokens compare by byte."""
+    """Measure a model on concatenated texts, in its own tokens: compare models with other tokens by bytes."""
     stream = array("H", chain.from_iterable(plain_document(text, tokenizer).ids for text in texts))
     ids = np.array([row.ids for row in plain_rows(stream, length)], dtype=np.uint16)
     return _measure_rows(model, ids, np.ones(ids.shape, dtype=np.bool_), tokenizer)
@@ -72,18 +72,18 @@ def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Toke
 def _measure_rows(
     model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], measured: npt.NDArray[np.bool_], tokenizer: Tokenizer
 ) -> HeldOutLoss:
-    """Loss of a model on those tokens of rows [N, L] that count."""
+    """Measure a model on the marked tokens of rows [N, L]."""
     width = bytes_per_token(tokenizer)
     nats, tokens, size = 0.0, 0, 0
-    for losses, row, measured_here in zip(_token_losses(model, ids), ids, measured, strict=True):
-        nats += float(losses[torch.from_numpy(measured_here[1:])].sum())
-        tokens += int(measured_here[1:].sum())
-        size += int(width[row[1:][measured_here[1:]]].sum())
+    for losses, row, mask in zip(_token_losses(model, ids), ids, measured, strict=True):
+        nats += float(losses[torch.from_numpy(mask[1:])].sum())
+        tokens += int(mask[1:].sum())
+        size += int(width[row[1:][mask[1:]]].sum())
     return HeldOutLoss(nats, tokens, size)
 
 
 def _token_losses(model: LlamaForCausalLM, ids: npt.NDArray[np.uint16]) -> Iterator[Tensor]:
-    """The loss of every token but the first, [L - 1], row by row."""
+    """Yield the loss of every token but the first, [L - 1], row by row."""
     with torch.inference_mode():
         for row in ids:
             sequence = torch.from_numpy(row.astype(np.int64))[None]

@@ -1,4 +1,4 @@
-"""A run travels in one file and goes on where it was; no other file is taken for one."""
+"""A packed run resumes where it was, and other files are rejected."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_weights_travel_with_eight_significant_bits() -> None:
 
 def test_a_run_is_not_put_upon_another(work: Path, tmp_path: Path) -> None:
     pack_run(work, tmp_path / "run.tar.xz")
-    with pytest.raises(UserError, match="found one"):
+    with pytest.raises(UserError, match="already has a run"):
         unpack_run(tmp_path / "run.tar.xz", work)
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"expected run/weights\.safetensors in .*training train --work"):
+    with pytest.raises(UserError, match=r"has no run/weights\.safetensors; .*training train --work"):
         pack_run(tmp_path, tmp_path / "run.tar.xz")
 
 
@@ -76,6 +76,6 @@ def test_another_file_is_refused_in_one_sentence(work: Path, tmp_path: Path, kin
     else:
         with tarfile.open(archive, "w:xz") as packed:
             packed.add(work / "run" / "plan.json", "../plan.json")
-    with pytest.raises(UserError, match="expected a run that `pack` wrote"):
+    with pytest.raises(UserError, match="not an archive written by `pack`"):
         unpack_run(archive, tmp_path / "there")
     assert not (tmp_path / "plan.json").exists()

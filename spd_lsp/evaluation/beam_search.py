@@ -20,7 +20,7 @@ from spd_lsp.settings import Settings
 Check = Callable[[], None]
 TokenOptions = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
 
-EMPTY = Draft((), 0.0)
+EMPTY_DRAFT = Draft((), 0.0)
 _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
@@ -45,7 +45,7 @@ class DraftBatch:
         self.check()
         logits = self.model.prefill(self.start.prompt, self.check)
         self.passes = 1
-        return _row_options(logits[None], [EMPTY], self.start, self.settings)
+        return _row_options(logits[None], [EMPTY_DRAFT], self.start, self.settings)
 
     def step(self, live: Sequence[Draft], parents: Sequence[int]) -> TokenOptions:
         """Read the last token of each draft, which extends row parents[i] of the step before. -> [N, C]"""
@@ -112,7 +112,7 @@ def beam(
         return sorted(rank_drafts(drafts, ranking, start.text_of), key=score, reverse=True)
 
     batch = DraftBatch(model, start, settings, check)
-    live, parents, ended = _select_rows(batch.prefill(), [EMPTY], start, settings)
+    live, parents, ended = _select_rows(batch.prefill(), [EMPTY_DRAFT], start, settings)
     finished = rank(ended)
     # A live draft's probability only falls; with a penalty its score may rise, as in other beam searches.
     while live and not batch.full and (len(finished) < k or max(map(score, live)) > score(finished[k - 1])):
@@ -150,7 +150,7 @@ def branches(model: Model, start: DecodingRequest, settings: Settings, check: Ch
     batch = DraftBatch(model, start, settings, check)
     options = batch.prefill()
     firsts = np.argsort(-options[1][0], kind="stable")[: settings.drafts]
-    drafts = [extend([EMPTY], options, 0, int(at)) for at in firsts if np.isfinite(options[1][0, at])]
+    drafts = [extend([EMPTY_DRAFT], options, 0, int(at)) for at in firsts if np.isfinite(options[1][0, at])]
     parents = [0] * len(drafts)
     finished: list[Draft] = []
     while True:

@@ -16,7 +16,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.decoding.hypotheses import Draft, rank_drafts
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
-from spd_lsp.evaluation.beam_search import EMPTY, Check, DraftBatch, extend, longest
+from spd_lsp.evaluation.beam_search import EMPTY_DRAFT, Check, DraftBatch, extend, longest
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
@@ -50,7 +50,7 @@ def sample(
     rng = np.random.default_rng(_seed_of(start.prompt))
     batch = DraftBatch(model, start, settings, check)
     tokens = batch.prefill()
-    live, parents = [EMPTY], [0] * settings.drafts
+    live, parents = [EMPTY_DRAFT], [0] * settings.drafts
     done: list[Draft] = []
     while True:
         drawn = [extend(live, tokens, row, draw(tokens[1][row], rng, options)) for row in parents]

@@ -18,21 +18,21 @@ from ngram_builders.arrays import I64, Floats
 from spd_lsp.models.numpy.kv_cache import NO_WINDOW, AttentionCache
 from spd_lsp.models.numpy.linear import Linear
 
-Part = Callable[[Floats], Floats]
+ArrayFunction = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """The weights of one block."""
 
-    attention_norm: Part  # [M, D] -> [M, D]
+    attention_norm: ArrayFunction  # [M, D] -> [M, D]
     queries_keys_values: Linear  # [M, D] -> [M, (H + 2 G) C]
-    query_norm: Part | None  # [M, H, C] -> [M, H, C], as Qwen3 has it
-    key_norm: Part | None  # [M, G, C] -> [M, G, C]
+    query_norm: ArrayFunction | None  # [M, H, C] -> [M, H, C], as Qwen3 has it
+    key_norm: ArrayFunction | None  # [M, G, C] -> [M, G, C]
     attention_out: Linear  # [M, H C] -> [M, D]
-    mlp_norm: Part  # [M, D] -> [M, D]
+    mlp_norm: ArrayFunction  # [M, D] -> [M, D]
     up: Linear  # [M, D] -> [M, F], or [M, 2 F] with a gate before it
-    activate: Part  # what `up` gives -> [M, F]
+    activate: ArrayFunction  # what `up` gives -> [M, F]
     down: Linear  # [M, F] -> [M, D]
 
     @property
@@ -66,7 +66,7 @@ class Decoder:
     config: DecoderConfig
     embedding: Floats  # [V, D]
     layers: list[Layer]
-    norm: Part  # [M, D] -> [M, D]
+    norm: ArrayFunction  # [M, D] -> [M, D]
     head: Linear  # [M, D] -> [M, V]
 
     @property

@@ -14,11 +14,11 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from spd_lsp.models.numpy.decoder import (
+    ArrayFunction,
     Decoder,
     DecoderConfig,
     Layer,
     LayerNorm,
-    Part,
     RMSNorm,
     gated_silu,
     gelu,
@@ -123,7 +123,7 @@ class NumpyWeights(Weights):
         super().__init__(find, epsilon)
         self.moved = moved
 
-    def norm(self, name: str) -> Part:
+    def norm(self, name: str) -> ArrayFunction:
         """As in `Weights`; one with a bias is around the mean."""
         scale, bias = RMSNorm(np.asarray(self.get(name), np.float32), self.epsilon), self.find(f"{name}.bias")
         return scale if bias is None else LayerNorm(scale, np.asarray(bias, np.float32))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,19 @@ def names_in(path: Path) -> set[str]:
     return names
 
 
-USED = {path: names_in(path) for path in EVERYWHERE}
-USERS = Counter(name for names in USED.values() for name in names)
+@cache
+def names_by_file() -> dict[Path, set[str]]:
+    return {path: names_in(path) for path in EVERYWHERE}
+
+
+@cache
+def files_by_name() -> Counter[str]:
+    return Counter(name for names in names_by_file().values() for name in names)
 
 
 def is_used_outside(name: str, path: Path) -> bool:
     """Whether another file imports a name, looks it up on a module, or writes it in a program of its own."""
-    return USERS[name] > (name in USED[path])
+    return files_by_name()[name] > (name in names_by_file()[path])
 
 
 def helpers(path: Path) -> list[str]:

@@ -97,6 +97,7 @@ def test_drafts_on_a_terminal_are_printable_and_their_json_is_json(tmp_path: Pat
     assert printable(found.stdout + found.stderr) == found.stdout + found.stderr
 
 
+@pytest.mark.slow
 async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) -> None:
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
         await editor.start(initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"})

@@ -181,6 +181,7 @@ def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatc
     assert re.search(r"needs the package datatrove.*; run: pip install 'spd-lsp\[distributed\]'", output)
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop, data, tmp_path):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
     run(shop, "--domain", "here")

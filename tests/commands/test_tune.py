@@ -131,6 +131,7 @@ def test_an_unknown_table_is_named(data: Path) -> None:
     assert "no n-gram table is named 'nobody'" in told.output
 
 
+@pytest.mark.slow
 def test_a_dry_run_keeps_nothing(data: Path) -> None:
     told = run(data, "ngrams", "tune", "mine", "--dry-run")
     assert "perplexity of its own files" in told.output

@@ -131,6 +131,7 @@ def test_a_measure_is_asked_for_few_lines_of_a_long_file():
 
 @pytest.mark.parametrize("room", [256, 1024])
 @pytest.mark.parametrize("rest", ["", "\n\ndef after(x):\n    return x\n" * 40])
+@pytest.mark.slow
 def test_text_before_the_cursor_only_grows_while_someone_types_and_text_after_stays(room, rest):
     start = SMALL.index("\n", int(len(SMALL) * 0.8))
     moved = changed = 0

@@ -80,6 +80,7 @@ def test_no_nest_stops_a_grammar_or_takes_longer_than_the_limit(name: str) -> No
 
 @needs_limits
 @pytest.mark.parametrize(("name", "nest"), KILLERS)
+@pytest.mark.slow
 def test_what_no_parser_can_bear_is_plain_lines_and_costs_nothing_more_while_typing(name: str, nest: str) -> None:
     """These ended the server, or kept it for minutes and gigabytes."""
     before = spent()
@@ -128,6 +129,7 @@ def test_a_long_line_and_many_lines_are_trimmed_in_little_time() -> None:
 
 
 @needs_limits
+@pytest.mark.slow
 async def test_a_server_survives_what_its_parser_does_not() -> None:
     """Over real pipes, with the model that comes with the package."""
     async with process("-m", "spd_lsp", "serve") as (child, editor):

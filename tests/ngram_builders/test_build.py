@@ -427,6 +427,7 @@ os._exit(0)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+@pytest.mark.slow
 def test_killed_at_any_point_the_old_table_serves_and_the_next_build_is_right(tmp_path: Path) -> None:
     registry, repo = Registry(tmp_path / "ngrams"), tmp_path / "repo"
     repo.mkdir()
@@ -476,6 +477,7 @@ except UserError as error:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit")
 @pytest.mark.parametrize("room", [4_096, 20_000, 300_000])
+@pytest.mark.slow
 def test_without_room_the_old_table_serves_and_the_error_says_how_much_is_needed(
     tmp_path: Path, room: int
 ) -> None:

@@ -105,6 +105,7 @@ def registry(tmp_path: Path, root: Path) -> Registry:
 @pytest.mark.parametrize("kernel", ["1", "0"])
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.slow
 def test_the_answers_are_those_of_a_table_built_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, kernel: str, seed: int
 ) -> None:

@@ -101,6 +101,7 @@ def changed(text: str, chance: random.Random) -> str:
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), noise=st.booleans())
+@pytest.mark.slow
 def test_any_edits_give_the_ids_of_the_whole_text(family: str, seed: int, noise: bool) -> None:
     chance, encoder = random.Random(seed), incremental_tokenizer(family)
     text = "".join(chance.choices(BITS, k=chance.choice((0, 3, 30, 300)))) if noise else chance.choice(SOURCES)

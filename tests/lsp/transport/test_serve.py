@@ -28,6 +28,7 @@ def server(request, tmp_path_factory):
         yield server
 
 
+@pytest.mark.slow
 async def test_editors_complete_at_the_same_time_and_as_one_alone_would(server):
     async with editor_at(server) as alone:
         alone.open(CODE, "file:///a/alone.py")
@@ -179,6 +180,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_is_opened_once_and_a_failure_is_tried_again():
     from spd_lsp.models.transformers_engine import TransformersEngine
 

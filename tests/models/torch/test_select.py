@@ -49,6 +49,7 @@ def chosen(network, reports, capture=lambda device: Traced()):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
+@pytest.mark.slow
 def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
     reports = []
     engine, _ = chosen(random_network(config).to(dtype), reports, lambda device: None)
@@ -109,6 +110,7 @@ def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 def test_rounding_alone_is_no_mistake(seed):
     reports = []
     network = random_network(Qwen3Config(**DEEP, head_dim=16), seed).to(torch.bfloat16)

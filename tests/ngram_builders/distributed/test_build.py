@@ -74,6 +74,7 @@ def here(registry: Registry, root: Path, **options: Any) -> local.BuildSummary:
     return local.build([root], "here", encode, registry=registry, **OPTIONS, **options)
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_bytes_of_one_process(
     registry: Registry, sources: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

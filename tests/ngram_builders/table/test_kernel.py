@@ -65,6 +65,7 @@ def in_python(code: str, **environment: str) -> str:
 
 @given(case=cases())
 @settings(max_examples=400, deadline=None)
+@pytest.mark.slow
 def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
     pools = case.columns()
     asked = CompiledQuery(compiled, pools, case.weights)

@@ -48,6 +48,7 @@ CUTS = {
 
 @pytest.mark.parametrize("kernel", ["1", "0"])
 @pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.slow
 def test_a_table_cut_short_while_it_is_asked_ends_no_process(
     tmp_path: Path, content: bytes, cut: str, kernel: str
 ) -> None:

@@ -93,6 +93,7 @@ def play(base: dict[str, Text], script: list[tuple[Any, ...]], vocab_size: int) 
 @pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
+@pytest.mark.slow
 def test_table_and_overlay_hold_the_counts_of_the_present_documents(
     ids: tuple[int, ...], vocab_size: int, data: st.DataObject
 ) -> None:

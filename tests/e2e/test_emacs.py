@@ -1,4 +1,4 @@
-"""A real Emacs, our configuration for eglot and the shipped model, in a project that somebody else has filled."""
+"""A real Emacs with our eglot configuration and the bundled model, in a hostile project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hostile import Trap
 
 EMACS = shutil.which("emacs")
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240.0  # seconds
+TIMEOUT = 240.0  # seconds
 
 HAS_EGLOT = ["emacs", "--batch", "--eval", "(require 'eglot)"]
 
@@ -26,7 +26,7 @@ pytestmark = [
     ),
 ]
 
-# Connects as M-x eglot does, waits for the model, and asks for completions as C-M-i does.
+# Connects as M-x eglot does, waits for the model to load, and requests completions as C-M-i does.
 DRIVE = """
 (require 'project)
 (package-initialize)
@@ -49,30 +49,31 @@ DRIVE = """
 """
 
 
-def quoted(text: str) -> str:
-    """A string of Emacs Lisp."""
+def lisp_string(text: str) -> str:
+    """Return the text as an Emacs Lisp string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def test_a_project_can_neither_bring_the_server_nor_choose_its_tables(tmp_path: Path):
+def test_a_project_can_neither_replace_the_server_nor_choose_its_tables(tmp_path: Path):
     trap = Trap(tmp_path)
     (trap.folder / ".git").mkdir()
     (trap.folder / "app.py").write_text("import os\nprint(os.")
-    said = f'(:spd-lsp (:dataDir {quoted(str(tmp_path / "evil"))} :device "meta" :drafts 2))'
-    (trap.folder / ".dir-locals.el").write_text(f"((nil . ((eglot-workspace-configuration . {said}))))\n")
+    settings = f'(:spd-lsp (:dataDir {lisp_string(str(tmp_path / "evil"))} :device "meta" :drafts 2))'
+    (trap.folder / ".dir-locals.el").write_text(f"((nil . ((eglot-workspace-configuration . {settings}))))\n")
     script = tmp_path / "drive.el"
-    script.write_text(DRIVE.replace("{configuration!r}", quoted(str(ROOT / "editors" / "emacs" / "spd-lsp.el"))))
+    configuration = lisp_string(str(ROOT / "editors" / "emacs" / "spd-lsp.el"))
+    script.write_text(DRIVE.replace("{configuration!r}", configuration))
     path = os.pathsep.join([".", "", str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
+    emacs = subprocess.run(
         [str(EMACS), "--batch", "-q", "-l", str(script)],
         cwd=trap.folder,
         env={**os.environ, "PATH": path, "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
-    told = done.stdout + done.stderr
-    assert "OFFERED 2" in told, told
-    assert "'dataDir', 'device' ignored: this configuration may come from the open folder" in told
+    output = emacs.stdout + emacs.stderr
+    assert "OFFERED 2" in output, output
+    assert "'dataDir', 'device' ignored: this configuration may come from the open folder" in output
     assert not (tmp_path / "evil").exists()
-    assert set(trap.sprung) <= {"program git"}, "which Emacs asks by itself"
+    assert set(trap.sprung) <= {"program git"}, "Emacs itself runs git"

@@ -1,4 +1,4 @@
-"""A real Neovim, our configuration for it and the shipped model: what is offered can be accepted."""
+"""A real Neovim with our configuration and the bundled model: drafts can be accepted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import itertools
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
+
+from tests.processes import TIMEOUT, wait_until
 
 NVIM = shutil.which("nvim")
 
@@ -22,7 +23,6 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # seconds; importing torch on a busy machine takes its time
 
 INIT = """
 vim.o.swapfile = false
@@ -37,23 +37,14 @@ end
 """
 
 STATUS = """
-local answers = vim.lsp.buf_request_sync(0, "spd-lsp/status", vim.empty_dict(), 2000) or {}
-for _, answer in pairs(answers) do
-  if answer.result then return answer.result end
+local responses = vim.lsp.buf_request_sync(0, "spd-lsp/status", vim.empty_dict(), 2000) or {}
+for _, response in pairs(responses) do
+  if response.result then return response.result end
 end
 return vim.empty_dict()
 """
 
 SOURCE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file.\n"
-
-
-def until(what: str, condition: Callable[[], Any]) -> Any:
-    """Poll until the condition holds; its value."""
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.05)
-    return value
 
 
 class Neovim:
@@ -66,33 +57,33 @@ class Neovim:
         self.ids = itertools.count()
 
     def __call__(self, method: str, *arguments: Any) -> Any:
-        """Call an API function; its result."""
+        """Call an API function and return its result."""
         assert self.process.stdin and self.process.stdout
         msg_id = next(self.ids)
         self.process.stdin.write(msgpack.packb([0, msg_id, f"nvim_{method}", arguments]))
         self.process.stdin.flush()
         while True:
-            for kind, answered, error, result in self.messages:
-                assert (kind, answered, error) == (1, msg_id, None)
+            for kind, response_id, error, result in self.messages:
+                assert (kind, response_id, error) == (1, msg_id, None)
                 return result
             self.messages.feed(self.process.stdout.read1())  # type: ignore[union-attr]
 
     def lua(self, code: str) -> Any:
-        """Run Lua; what it returns."""
+        """Run Lua code and return its result."""
         return self("exec_lua", code, [])
 
     @property
     def last_line(self) -> str:
-        """The buffer's last line."""
+        """Return the last line of the buffer."""
         return str(self("buf_get_lines", 0, -2, -1, True)[0])
 
     def quit(self) -> None:
-        """End it without saving."""
+        """Quit without saving."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(msgpack.packb([2, "nvim_command", ["qa!"]]))
         self.process.stdin.close()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT)
         finally:
             self.process.kill()
             self.process.stdout.close()
@@ -100,7 +91,7 @@ class Neovim:
 
 @pytest.fixture
 def nvim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Neovim]:
-    """Neovim with our configuration and a Python file, its server ready."""
+    """Neovim with our configuration and a Python file; the model is loaded."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
@@ -110,29 +101,29 @@ def nvim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Neovim]:
     file.write_text(SOURCE)
     editor = Neovim("-u", str(init), str(file))
     try:
-        until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
+        wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
         yield editor
     finally:
         editor.quit()
 
 
-def test_a_draft_is_offered_and_accepted(nvim: Neovim):
+def test_a_draft_is_shown_and_accepted(nvim: Neovim):
     before = nvim.last_line
     nvim("input", "GA<C-x><C-o>")
-    items = until("the menu opens", lambda: nvim("call_function", "complete_info", [])["items"])
+    items = wait_until("the menu opens", lambda: nvim("call_function", "complete_info", [])["items"])
     assert 1 <= len(items) <= 3
     assert all(item["menu"].startswith("spd") for item in items)
     nvim("input", "<C-y>")
-    line = until("the line grows", lambda: nvim.last_line != before and nvim.last_line)
+    line = wait_until("the line grows", lambda: nvim.last_line != before and nvim.last_line)
     assert line == before + items[0]["word"]
 
 
-def test_ghost_text_is_offered_and_accepted(nvim: Neovim):
+def test_ghost_text_is_shown_and_accepted(nvim: Neovim):
     if not nvim("call_function", "has", ["nvim-0.12"]):
         pytest.skip("needs Neovim 0.12 for inline completion")
     before = nvim.last_line
     nvim.lua("vim.lsp.inline_completion.enable(true)")
     nvim("input", "GA")
     accept = "return vim.lsp.inline_completion.get()"
-    until("ghost text is accepted", lambda: nvim.lua(accept) and nvim.last_line != before)
+    wait_until("ghost text is accepted", lambda: nvim.lua(accept) and nvim.last_line != before)
     assert nvim.last_line.startswith(before)

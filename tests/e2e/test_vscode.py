@@ -1,4 +1,4 @@
-"""A real VS Code, our packaged extension and the shipped model: what a person sees, accepts and saves."""
+"""A real VS Code with our packaged extension and the bundled model: what a user sees, accepts and saves."""
 
 from __future__ import annotations
 
@@ -17,34 +17,32 @@ import pytest
 from tests.e2e.vscode import (
     CHROMIUM,
     CHROMIUM_OPTIONS,
+    ERROR_ICON,
     EXTENSION,
-    FAILED,
     ROOT,
-    RUNS,
+    RUNNING_ICON,
     SERVER,
     Window,
-    alive,
     configure,
-    free_port,
-    homes,
+    home_variables,
     install,
     running,
-    until,
     vscode,
 )
 from tests.hostile import Trap
+from tests.processes import free_port, is_alive, wait_until
 
 MISSING = [
     part
-    for part, found in {
+    for part, is_present in {
         "VS Code in $SPD_LSP_VSCODE": SERVER.is_file(),
         "node and npm on PATH": shutil.which("node") and shutil.which("npm"),
         "chromium or chromium-headless-shell on PATH": CHROMIUM,
         "`npm ci` in editors/vscode": (EXTENSION / "node_modules").is_dir(),
     }.items()
-    if not found
+    if not is_present
 ]
-HOW = "how to get them: editors/README.md"
+HOW = "editors/README.md says how to install them"
 
 pytestmark = [
     pytest.mark.e2e,
@@ -53,7 +51,7 @@ pytestmark = [
 
 playwright = pytest.importorskip("playwright.sync_api", reason=f"needs the Python package playwright; {HOW}")
 
-DRAFTS = 2  # not the default, so that the setting is seen to arrive
+DRAFTS = 2  # not the default, so the tests see that the setting takes effect
 SETTINGS = {"spd-lsp.drafts": DRAFTS}
 TEXT = """import json
 
@@ -67,9 +65,9 @@ def save(path, data):
     with open(path, "w") as file:
         json"""
 
-# README's picture; SPD_LSP_PICTURE=1 takes it anew.
+# The picture in the README; SPD_LSP_PICTURE=1 retakes it.
 PICTURE = ROOT / "editors" / "vscode" / "drafts.png"
-PICTURED = """from dataclasses import dataclass
+PICTURE_TEXT = """from dataclasses import dataclass
 
 
 @dataclass
@@ -79,7 +77,7 @@ class Point:
 
     def __add__(self, other):
         return Point(self.x + other.x, self.y + """
-ONLY_THE_EDITOR = {
+EDITOR_ONLY = {
     "breadcrumbs.enabled": False,
     "editor.minimap.enabled": False,
     "editor.scrollBeyondLastLine": False,
@@ -106,25 +104,25 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Open]:
-    with vscode(browser, extensions, tmp_path) as open_one:
-        yield partial(open_one, TEXT)
+    with vscode(browser, extensions, tmp_path) as open_window_with:
+        yield partial(open_window_with, TEXT)
 
 
 @pytest.fixture
-def listening(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that runs already."""
+def server_address(tmp_path: Path) -> Iterator[str]:
+    """The address of a server that is already running."""
     address = f"127.0.0.1:{free_port()}"
     log = tmp_path / "listening.log"
     command = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu", "--tcp", address]
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with running(log, *command, **environment, **homes(tmp_path)):
-        until("it listens", lambda: f"listening at {address}" in log.read_text())
+    with running(log, *command, **environment, **home_variables(tmp_path)):
+        wait_until("it listens", lambda: f"listening at {address}" in log.read_text())
         yield address
 
 
-def ghost_below(window: Window) -> tuple[str, str]:
-    """The document with a new line at its end, and the ghost text there."""
-    window.open_menu()  # waits for the model, as ghost text does not
+def show_ghost_text(window: Window) -> tuple[str, str]:
+    """Open a line below; return the document and the ghost text at its end."""
+    window.open_menu()  # waits for the model to load; ghost text does not
     window.press("Escape", "Enter")
     ghost = window.until("ghost text is shown", lambda: window.ghost)
     return f"{TEXT}\n{' ' * 8}", ghost
@@ -141,31 +139,31 @@ def test_drafts_are_listed_and_the_first_is_accepted(open_window: Open):
 
 def test_ghost_text_is_shown_and_accepted_with_tab(open_window: Open):
     window = open_window(SETTINGS)
-    text, ghost = ghost_below(window)
+    text, ghost = show_ghost_text(window)
     window.accept("Tab")
     assert window.saved() == text + ghost
 
 
-def test_the_next_ghost_text_can_be_had_instead(open_window: Open):
+def test_the_next_ghost_text_can_be_accepted_instead(open_window: Open):
     window = open_window(SETTINGS)
-    text, first = ghost_below(window)
+    text, first = show_ghost_text(window)
     window.press("Alt+BracketRight")
-    second = window.until("another is shown", lambda: window.ghost not in ("", first) and window.ghost)
+    second = window.until("the next is shown", lambda: window.ghost not in ("", first) and window.ghost)
     window.accept("Tab")
     assert window.saved() == text + second
 
 
-def test_readme_shows_what_is_seen(browser: Any, extensions: Path, tmp_path: Path):
-    with vscode(browser, extensions, tmp_path) as open_one:
+def test_the_picture_in_the_readme_shows_these_drafts(browser: Any, extensions: Path, tmp_path: Path):
+    with vscode(browser, extensions, tmp_path) as open_window_with:
         size = {"width": 600, "height": 350}
-        window = open_one(PICTURED, ONLY_THE_EDITOR, viewport=size, device_scale_factor=1.5)
+        window = open_window_with(PICTURE_TEXT, EDITOR_ONLY, viewport=size, device_scale_factor=1.5)
         labels = window.open_menu()
         if os.environ.get("SPD_LSP_PICTURE"):
             window.page.screenshot(path=str(PICTURE))
         assert len(labels) == 3 and labels[0] == "other.y)"
 
 
-def test_the_status_tells_of_the_last_completion_and_restarts_the_server(open_window: Open):
+def test_the_status_shows_the_last_completion_and_can_restart_the_server(open_window: Open):
     window = open_window(SETTINGS)
     window.open_menu()
     window.page.locator(".statusbar-item:has-text('spd')").click()
@@ -173,9 +171,9 @@ def test_the_status_tells_of_the_last_completion_and_restarts_the_server(open_wi
     notice.locator(".monaco-button", has_text="Restart").click()
     window.until("there is a second server", lambda: len(window.servers()) == 2)
     (old, _), (new, arguments) = window.servers()
-    window.until("the first has ended", lambda: not alive(old))
-    window.shows(RUNS)
-    assert alive(new) and arguments == "serve"
+    window.until("the first has ended", lambda: not is_alive(old))
+    window.wait_for_icon(RUNNING_ICON)
+    assert is_alive(new) and arguments == "serve"
 
 
 def test_a_server_that_hangs_can_be_restarted(open_window: Open):
@@ -184,22 +182,22 @@ def test_a_server_that_hangs_can_be_restarted(open_window: Open):
     os.kill(old, signal.SIGSTOP)
     window.command("spd-lsp: Restart the server")
     window.until("there is a second server", lambda: len(window.servers()) == 2)
-    window.until("the first was killed", lambda: not alive(old))
-    window.shows(RUNS)
+    window.until("the first was killed", lambda: not is_alive(old))
+    window.wait_for_icon(RUNNING_ICON)
     assert len(window.open_menu()) == DRAFTS
 
 
-def test_a_server_that_died_is_started_again(open_window: Open):
+def test_a_server_that_crashed_is_started_again(open_window: Open):
     window = open_window(SETTINGS)
     os.kill(window.servers()[0][0], signal.SIGKILL)
     window.until("there is a second server", lambda: len(window.servers()) == 2)
-    window.shows(RUNS)
+    window.wait_for_icon(RUNNING_ICON)
     assert len(window.open_menu()) == DRAFTS
 
 
-def test_a_server_that_runs_already_is_used(open_window: Open, listening: str):
-    window = open_window(SETTINGS | {"spd-lsp.serverAddress": listening})
-    assert [arguments for _, arguments in window.servers()] == [f"connect {listening}"]
+def test_a_server_that_is_already_running_is_used(open_window: Open, server_address: str):
+    window = open_window(SETTINGS | {"spd-lsp.serverAddress": server_address})
+    assert [arguments for _, arguments in window.servers()] == [f"connect {server_address}"]
     window.press(".")
     labels = window.open_menu()
     assert len(labels) == DRAFTS
@@ -207,29 +205,27 @@ def test_a_server_that_runs_already_is_used(open_window: Open, listening: str):
     assert window.saved() == f"{TEXT}.{labels[0]}"
 
 
-def test_another_address_in_the_settings_is_followed(open_window: Open, listening: str):
+def test_a_changed_server_address_takes_effect(open_window: Open, server_address: str):
     window = open_window(SETTINGS)
-    configure(window.folder, SETTINGS | {"spd-lsp.serverAddress": listening})
-    window.until("the server is the other one", lambda: window.servers()[-1][1] == f"connect {listening}")
-    window.until("its own one has ended", lambda: not alive(window.servers()[0][0]))
-    window.shows(RUNS)
+    configure(window.folder, SETTINGS | {"spd-lsp.serverAddress": server_address})
+    window.until("the extension connects", lambda: window.servers()[-1][1] == f"connect {server_address}")
+    window.until("the server it had started has ended", lambda: not is_alive(window.servers()[0][0]))
+    window.wait_for_icon(RUNNING_ICON)
     assert len(window.open_menu()) == DRAFTS
 
 
-def test_an_address_without_a_server_is_told_and_can_be_mended(open_window: Open):
+def test_an_address_without_a_server_is_reported_and_can_be_corrected(open_window: Open):
     address = f"127.0.0.1:{free_port()}"
-    window = open_window(SETTINGS | {"spd-lsp.serverAddress": address}, FAILED)
-    [told] = window.until("an error is shown", window.errors)
-    assert f"Cannot connect to {address}: no server at {address}" in told
+    window = open_window(SETTINGS | {"spd-lsp.serverAddress": address}, ERROR_ICON)
+    [error] = window.until("an error is shown", window.errors)
+    assert f"Cannot connect to {address}: no server at {address}" in error
     configure(window.folder, SETTINGS)
-    window.shows(RUNS)
+    window.wait_for_icon(RUNNING_ICON)
     assert len(window.open_menu()) == DRAFTS
 
 
-def test_a_folder_that_is_not_trusted_runs_nothing_and_chooses_nothing(
-    browser: Any, extensions: Path, tmp_path: Path
-):
-    """Restricted Mode, a PATH that leads into the folder, and a folder that says what a hostile one would."""
+def test_an_untrusted_folder_runs_nothing_and_chooses_nothing(browser: Any, extensions: Path, tmp_path: Path):
+    """Restricted Mode, a PATH that leads into the folder, and hostile settings in it."""
     trap = Trap(tmp_path)
     hostile = {"serverCommand": [str(trap.folder / "spd-lsp")], "device": "meta", "model": "evil/model"}
     (trap.folder / ".vscode").mkdir()
@@ -237,11 +233,11 @@ def test_a_folder_that_is_not_trusted_runs_nothing_and_chooses_nothing(
         json.dumps({f"spd-lsp.{key}": value for key, value in {**hostile, "drafts": DRAFTS}.items()})
     )
     path = os.pathsep.join([".", "", str(trap.folder), str(tmp_path), os.environ["PATH"]])
-    with vscode(browser, extensions, tmp_path, trap.folder, PATH=path) as open_one:
-        window = open_one(TEXT, {"spd-lsp.serverCommand": []})
+    with vscode(browser, extensions, tmp_path, trap.folder, PATH=path) as open_window_with:
+        window = open_window_with(TEXT, {"spd-lsp.serverCommand": []})
         window.page.locator(".statusbar-item:has-text('Restricted Mode')").wait_for()
         window.press(".")
         assert len(window.open_menu()) == DRAFTS
         assert [arguments for _, arguments in window.servers()] == ["serve"]
-    ours = set(trap.sprung) & {"spd_lsp", "program spd-lsp", "program python3", "sitecustomize", "numpy", "json"}
-    assert not ours
+    names = {"spd_lsp", "program spd-lsp", "program python3", "sitecustomize", "numpy", "json"}
+    assert not names & set(trap.sprung)

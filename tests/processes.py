@@ -1,0 +1,43 @@
+"""Waiting for other processes, and what tests ask the system about them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TIMEOUT = 120.0  # seconds; importing torch on a busy machine takes long
+
+
+def _pause() -> None:
+    time.sleep(0.05)
+
+
+def wait_until(event: str, condition: Callable[[], Any], pause: Callable[[], None] = _pause) -> Any:
+    """Poll until the condition holds; return its value."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"timed out waiting until {event}"
+        pause()
+    return value
+
+
+def free_port() -> int:
+    """Return a local port that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process is running; a zombie is not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return not Path("/proc").exists()  # without /proc, zombies are not recognized

@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
 SERVER = "spd_lsp/lsp/server.py"
-MOST_FILES = 33  # of a request, from its handler to the items
-MOST_AFTER_COMPLETER = 23  # of them, from the completer on
+MOST_FILES = 29  # of a request, from its handler to the items
+MOST_AFTER_COMPLETER = 20  # of them, from the completer on
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -45,7 +45,6 @@ STAGES = {
     "spd_lsp/ngrams/live_index.py": "n-grams",
     "spd_lsp/ngrams/interpolation.py": "n-grams",
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
-    "spd_lsp/decoding/decoders.py": "decoding",
     "spd_lsp/decoding/superposed.py": "decoding",
     "spd_lsp/completion/postprocess.py": "postprocessing",
     "spd_lsp/completion/secret_filter.py": "postprocessing",

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ngram_builders.arrays import F64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, count_streams, negate
 from ngram_builders.table.format import Columns
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.writer import build_columns
 
 # Row: the longest order whose context was seen; column: the order that the weight is for; both from order 2 on.
@@ -53,7 +53,7 @@ def observe_stream(
     pools: Sequence[Sequence[Columns]], shares: Sequence[float], stream: Ints, start: int = 1
 ) -> Observations:
     """Query pools for each token of a stream from `start` on."""
-    query = Query(pools, shares)
+    query = open_query(pools, shares)
     history = np.concatenate((np.full(_WIDTH, -1), stream))
     contexts = np.lib.stride_tricks.sliding_window_view(history, _WIDTH)[start : len(stream)]  # [T, WIDTH]
     parts = [Observations(np.empty((0, _WIDTH)), np.empty((0, _WIDTH)))]

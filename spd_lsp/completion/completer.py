@@ -16,8 +16,8 @@ from spd_lsp.completion.context import Context, build_context, normalize_newline
 from spd_lsp.completion.postprocess import Completion, DraftText
 from spd_lsp.completion.secret_filter import SECRET_REASON, without_secrets
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import DECODERS
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
+from spd_lsp.decoding.decoders import choose_decoder
+from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.settings import Settings
@@ -82,6 +82,7 @@ class Completer:
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
         self.settings = self.tuned(settings)
+        self._decode = choose_decoder(self.settings)
 
     def complete(
         self,
@@ -114,7 +115,7 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
-        drafts = self._decode(request, check)
+        drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
         ranked = texts.rank(drafts.scored(self.settings.ranking))
         safe = without_secrets(ranked, context)
@@ -182,10 +183,6 @@ class Completer:
         if self.offer and self.offer[0].name and self.domains.live:
             self.domains.live.record_offer(*self.offer)
         self.offer = None
-
-    def _decode(self, request: DecodingRequest, check: Callable[[], None]) -> DecodingResult:
-        decode = DECODERS[self.settings.decoder]
-        return self.model.run_request(lambda model: decode(model, request, self.settings, check))
 
 
 def decoding_request(

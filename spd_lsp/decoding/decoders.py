@@ -12,11 +12,8 @@ from spd_lsp.settings import Settings
 Decoder = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def superposed(
-    model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
-) -> DecodingResult:
-    """Superposed drafts, in as many streams as the settings say."""
-    return (superpose if settings.streams == 1 else superpose_streams)(model, request, settings, check)
-
-
-DECODERS: dict[str, Decoder] = {"superposed": superposed, "rescored": rescore}
+def choose_decoder(settings: Settings) -> Decoder:
+    """Return the decoder that the settings name: superposed drafts share `streams` rows."""
+    if settings.decoder == "superposed":
+        return superpose if settings.streams == 1 else superpose_streams
+    return rescore

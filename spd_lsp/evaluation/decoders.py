@@ -8,12 +8,20 @@ drafts.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from spd_lsp.decoding import decoders
+from spd_lsp.decoding.decoders import Decoder, choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.evaluation.beam_search import Check, beam, branches
 from spd_lsp.evaluation.sampling import nucleus
 from spd_lsp.settings import Settings
+
+
+def _product_decoder(
+    name: str, model: Model, start: DecodingRequest, settings: Settings, check: Check
+) -> DecodingResult:
+    """The decoder that a user gets by this value of the setting."""
+    return choose_decoder(replace(settings, decoder=name))(model, start, settings, check)
 
 
 def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
@@ -21,8 +29,9 @@ def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Che
     return superpose(model, start, replace(settings, drafts=1), check)
 
 
-DECODERS: dict[str, decoders.Decoder] = {
-    **decoders.DECODERS,
+DECODERS: dict[str, Decoder] = {
+    "superposed": partial(_product_decoder, "superposed"),
+    "rescored": partial(_product_decoder, "rescored"),
     "greedy": _greedy,
     "nucleus": nucleus,
     "beam": beam,

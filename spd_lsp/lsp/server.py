@@ -19,13 +19,12 @@ from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
+from spd_lsp.lsp.background import IdleWorker, Prefetcher
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.exclusions import exclusion_reason
-from spd_lsp.lsp.idle_worker import IdleWorker
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
-from spd_lsp.lsp.prefetch import Prefetcher
 from spd_lsp.lsp.protocol import SpdProtocol, reply_or_none, safe_traceback, user_message, work_done_progress
 from spd_lsp.lsp.request import CompletionRequest, cursor_line, indexable, remaining, request_at, with_selected
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler

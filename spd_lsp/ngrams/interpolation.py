@@ -25,7 +25,7 @@ from ngram_builders.registry.model_match import covering_domains, mismatch_messa
 from ngram_builders.registry.registry import Registry, file_stamp
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights, longest_match
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
 from spd_lsp.ngrams.live_index import LiveIndex
@@ -61,7 +61,7 @@ class Mixture:
         names: Sequence[str] = (),
         order_weights: Sequence[Sequence[float]] = ORDER_WEIGHTS,
     ) -> None:
-        self.query = Query(pools, weights)
+        self.query = open_query(pools, weights)
         self.names = tuple(names)
         self.order_weights = expand_order_weights(order_weights)
         self.model_weight = 1 - self.order_weights.sum(axis=1, keepdims=True)  # what the model keeps

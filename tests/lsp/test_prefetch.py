@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.lsp import prefetch
+from spd_lsp.lsp import background
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
@@ -20,7 +20,9 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(prefetch, "DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
+    monkeypatch.setattr(
+        background, "PREFETCH_DELAY_SECONDS", 0.25
+    )  # a busy machine may pause between two messages
 
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
@@ -30,7 +32,7 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
         await until(lambda: completer.prefetched)
-        await asyncio.sleep(2 * prefetch.DELAY_SECONDS)
+        await asyncio.sleep(2 * background.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
@@ -40,7 +42,7 @@ async def test_a_request_cancels_it():
         await opened(editor)
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
-        await asyncio.sleep(2 * prefetch.DELAY_SECONDS)
+        await asyncio.sleep(2 * background.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
 
 
@@ -50,7 +52,7 @@ async def test_an_excluded_document_is_not_prefetched():
         await opened(editor)
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
-        await asyncio.sleep(2 * prefetch.DELAY_SECONDS)
+        await asyncio.sleep(2 * background.PREFETCH_DELAY_SECONDS)
         assert not completer.prefetched
 
 

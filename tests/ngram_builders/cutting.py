@@ -14,7 +14,7 @@ import numpy as np
 
 from ngram_builders.errors import UserError
 from ngram_builders.table import numpy_query
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 
 MORE = 300  # questions of each thread after the cut
@@ -25,7 +25,7 @@ def main(path: str) -> None:
     table = Table.open(Path(path))
     pools, cut = [[table.columns]], threading.Event()
     asked = {
-        "query": Query(pools, [1.0]).probabilities,
+        "query": open_query(pools, [1.0]).probabilities,
         "numpy": lambda *given: numpy_query.probabilities(pools, [1.0], *given),
     }
     begun = {name: threading.Event() for name in asked}

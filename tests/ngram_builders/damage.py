@@ -18,7 +18,7 @@ from ngram_builders.ngrams import count_streams
 from ngram_builders.table import kernel, numpy_query
 from ngram_builders.table.format import Columns
 from ngram_builders.table.kernel import CompiledQuery
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.shared_library import open_library
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import as_in_a_file
@@ -88,7 +88,7 @@ def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
     contexts[:, -1:] = np.where(random.random(contexts[:, -1:].shape) < 0.5, 0, contexts[:, -1:])
     candidates = random.choice([-1, 2**31, 65_535, *range(50)], size=random.integers(0, 60))
     with np.errstate(all="ignore"):
-        for answers in (CompiledQuery(library, fenced, [0.3, 0.7]), Query(fenced, [0.3, 0.7]), numpy_query):
+        for answers in (CompiledQuery(library, fenced, [0.3, 0.7]), open_query(fenced, [0.3, 0.7]), numpy_query):
             pools_too = (fenced, [0.3, 0.7]) if answers is numpy_query else ()
             p, matched = answers.probabilities(*pools_too, contexts, candidates)
             ids = answers.successors(*pools_too[:1], contexts, int(random.integers(0, 30)))

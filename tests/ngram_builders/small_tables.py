@@ -9,7 +9,7 @@ import numpy as np
 
 from ngram_builders.registry.domains import Domain
 from ngram_builders.table.format import TableSummary
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.reference import write_texts
 
@@ -21,7 +21,7 @@ def writer(*tokens: int, language: str = "python", fingerprint: str = "a1b2") ->
 
 def p_after(table: Table, context: int, token: int) -> float:
     """How likely a token is after another."""
-    p, _ = Query([[table.columns]], [1.0]).probabilities(np.array([[context]]), np.array([token]))
+    p, _ = open_query([[table.columns]], [1.0]).probabilities(np.array([[context]]), np.array([token]))
     return float(p[0, 0, 0])
 
 

@@ -539,12 +539,12 @@ def test_acceptance_makes_the_same_go_on_more_likely(live: LiveIndex):
     live.set_active(opened(file, text), cursor)
     context = np.array([tokens().encode("\nos.")[-1:]])
     choice = np.array(tokens().encode("os.sep")[-1:])
-    from ngram_builders.table.query import Query
+    from ngram_builders.table.query import open_query
 
-    before = Query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
+    before = open_query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
     live.record_offer(opened(file, text), cursor, ["sep"])
     live.set_active(opened(file, text[:cursor] + "sep\n"), cursor + 3)
-    after = Query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
+    after = open_query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
     assert (before, after) == (pytest.approx(1 / 3), pytest.approx(2 / 4))
 
 

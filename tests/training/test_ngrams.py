@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training.ngrams import count_ngrams, encode_packages, write_domain
@@ -61,7 +61,7 @@ def test_the_table_answers_as_a_loop_over_all_packages(
     path = tmp_path_factory.mktemp("domain") / "python.ngt"
     write_domain(packages, tokens, path, LEAST)
     table = Table.open(path, tokens.fingerprint)
-    asked = Query([[table.columns]], [1.0])
+    asked = open_query([[table.columns]], [1.0])
     for order in LEAST:
         counts, sharing = naive(packages, order)
         totals: Counter[tuple[int, ...]] = Counter()
@@ -91,7 +91,7 @@ def test_a_table_holds_what_stands_most_often_within_its_size(tokens: ModelToken
     assert part.size <= whole.size - 500
     assert 0 < part.ngrams < whole.ngrams
     assert part.sources == {"rust": 4}
-    query = Query([[Table.open(tmp_path / "rust.ngt", tokens.fingerprint).columns]], [1.0])
+    query = open_query([[Table.open(tmp_path / "rust.ngt", tokens.fingerprint).columns]], [1.0])
     p, _ = query.probabilities(np.array([[5], [8]]), np.array([6, 9]))
     assert p[:, 0, 0] == pytest.approx([10 / 18, 0.0])
 

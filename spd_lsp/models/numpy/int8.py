@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.numpy.decoder import Decoder
-from spd_lsp.models.numpy.linear import Dense, Linear
+from spd_lsp.models.numpy.decoder import Decoder, Dense, Linear
 
 _MIN_SPEEDUP = 1.25  # for which 8 bits are worth their error
 _TRIALS = 8

@@ -17,13 +17,13 @@ from spd_lsp.models.numpy.decoder import (
     ArrayFunction,
     Decoder,
     DecoderConfig,
+    Dense,
     Layer,
     LayerNorm,
     RMSNorm,
     gated_silu,
     gelu,
 )
-from spd_lsp.models.numpy.linear import Dense
 
 EMBEDDING, NORM, HEAD = "model.embed_tokens", "model.norm", "lm_head"
 _LAYER = (

@@ -10,8 +10,8 @@ from spd_lsp.models import backend_selection as choice
 from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.numpy import int8
 from spd_lsp.models.numpy.convert import convert
+from spd_lsp.models.numpy.decoder import Dense
 from spd_lsp.models.numpy.int8 import Int8, quantize
-from spd_lsp.models.numpy.linear import Dense
 from spd_lsp.models.self_test import MAX_DIVERGENCE, kl_divergence
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, random_network

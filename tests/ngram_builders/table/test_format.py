@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import PREFIX, SECTION_DTYPES, VERSION
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.reference import write_texts
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def ask(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    asked = Query([[table.columns]], [1.0])
+    asked = open_query([[table.columns]], [1.0])
     return (*asked.probabilities(CONTEXTS, CANDIDATES), asked.successors(CONTEXTS, 4))
 
 

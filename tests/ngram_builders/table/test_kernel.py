@@ -20,7 +20,7 @@ from ngram_builders.ngrams import count_streams
 from ngram_builders.table import kernel, numpy_query, shared_library
 from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW
 from ngram_builders.table.kernel import CompiledQuery
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.shared_library import KERNEL_VARIABLE, open_library
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import Case, cases
@@ -175,7 +175,7 @@ def test_threads_do_not_meet(compiled, pool) -> None:
 
 
 def test_an_answer_outlives_its_query_and_the_next_answer(pool) -> None:
-    query = Query([pool], [1.0])
+    query = open_query([pool], [1.0])
     p, matched = query.probabilities(CONTEXTS[:2], CANDIDATES)
     before = p.copy(), matched.copy()
     query.probabilities(CONTEXTS[2:9], CANDIDATES)
@@ -192,10 +192,10 @@ def test_arrays_of_other_types_and_strides_are_understood(compiled, pool) -> Non
 
 
 def test_the_switch_turns_it_off_with_the_same_numbers(pool, monkeypatch) -> None:
-    said = Query([pool], [1.0]).probabilities(CONTEXTS, CANDIDATES)
+    said = open_query([pool], [1.0]).probabilities(CONTEXTS, CANDIDATES)
     monkeypatch.setenv(KERNEL_VARIABLE, "0")
-    plain = Query([pool], [1.0])
-    assert plain.compiled is None
+    plain = open_query([pool], [1.0])
+    assert not isinstance(plain, CompiledQuery)
     assert kernel.load_kernel().reason == "SPD_LSP_KERNEL=0 is set"
     for with_kernel, without in zip(said, plain.probabilities(CONTEXTS, CANDIDATES), strict=True):
         np.testing.assert_array_equal(with_kernel, without)
@@ -218,8 +218,8 @@ def test_what_is_no_library_is_done_without(
     if content is not None:
         (tmp_path / "libkernel.so").write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        queries = [Query([pool], [1.0]) for _ in range(3)]
-    assert all(query.compiled is None for query in queries)
+        queries = [open_query([pool], [1.0]) for _ in range(3)]
+    assert not any(isinstance(query, CompiledQuery) for query in queries)
     assert reason in kernel.load_kernel().reason
     assert len(caplog.records) == (content is not None)
     assert queries[0].probabilities(CONTEXTS, CANDIDATES)[0].any()

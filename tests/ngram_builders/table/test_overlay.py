@@ -14,7 +14,7 @@ from ngram_builders.ngrams import ORDERS, Run, count_streams, merge
 from ngram_builders.table import overlay as module
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.reference import LARGE, LARGE_VOCABULARY, SMALL, as_dict, write_texts
 
@@ -104,7 +104,7 @@ def test_table_and_overlay_hold_the_counts_of_the_present_documents(
 
 
 def ask(pool: Sequence[Columns], contexts: Any, ids: Sequence[int]) -> tuple[Any, ...]:
-    asked = Query([pool], [1.0])
+    asked = open_query([pool], [1.0])
     array = np.array(contexts, dtype=np.int64)
     return *asked.probabilities(array, np.array(ids)), asked.successors(array, 3)
 

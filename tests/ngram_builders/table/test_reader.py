@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, merge, negate, prune
-from ngram_builders.table.query import Query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import (
@@ -30,7 +30,7 @@ TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
 
 
 def mean(table: Table, context: list[int], candidates: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    p, matched = Query([[table.columns]], [1.0]).probabilities(np.array([context]), np.array(candidates))
+    p, matched = open_query([[table.columns]], [1.0]).probabilities(np.array([context]), np.array(candidates))
     return p[0], matched[0]
 
 
@@ -78,8 +78,8 @@ def test_a_table_and_a_change_are_a_table_of_what_is_there_now(
     write_texts(folder / "new.ngt", [*texts[:1], *more])
     change = build_columns(merge([run_of_texts(more), negate(run_of_texts(texts[1:]))]), 4)
     contexts = np.array([[a, b, c, d, e] for a, b, c, d, e in np.random.default_rng(1).choice(SMALL, (30, 5))])
-    both = Query([[Table.open(folder / "old.ngt").columns, change]], [1.0])
-    new = Query([[Table.open(folder / "new.ngt").columns]], [1.0])
+    both = open_query([[Table.open(folder / "old.ngt").columns, change]], [1.0])
+    new = open_query([[Table.open(folder / "new.ngt").columns]], [1.0])
     for found, expected in zip(
         both.probabilities(contexts, np.arange(5)), new.probabilities(contexts, np.arange(5)), strict=True
     ):
@@ -110,7 +110,7 @@ def test_orders_with_gaps_answer_in_their_places(tmp_path: Path) -> None:
 
 
 def test_successors_are_those_of_the_longest_context_likeliest_first(table: Table) -> None:
-    asked = Query([[table.columns]], [1.0])
+    asked = open_query([[table.columns]], [1.0])
     assert asked.successors(np.array([[1, 2]]), 2).tolist() == [0, 3]  # after 1 2: 3 twice, 0 and 2 once each
     assert asked.successors(np.array([[0, 0, 0, 3]]), 9).tolist() == [1]  # only the last token is a context
     assert asked.successors(np.array([[77]]), 9).tolist() == []
@@ -123,7 +123,7 @@ def test_a_table_of_nothing_knows_nothing(tmp_path: Path) -> None:
     p, matched = mean(table, [1, 2, 3, 1, 2], [1, 2])
     assert not p.any()
     assert not matched.any()
-    assert len(Query([[table.columns]], [1.0]).successors(np.array([[1]]), 3)) == 0
+    assert len(open_query([[table.columns]], [1.0]).successors(np.array([[1]]), 3)) == 0
     assert list(table.runs()) == []
 
 

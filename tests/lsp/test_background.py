@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.idle_worker import IdleWorker
+from spd_lsp.lsp.background import IdleWorker
 from tests.lsp.lsp_client import PATIENCE, until
 
 

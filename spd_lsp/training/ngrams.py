@@ -57,10 +57,11 @@ class NgramTally:
 def encode_packages(
     folders: Sequence[Path], wanted: Callable[[Path], bool], tokens: ModelTokenizer
 ) -> list[list[U16]]:
-    """Encode the wanted Python files of each package."""
+    """Encode the wanted files of each package."""
     packages = []
     for folder in folders:
-        texts = [path.read_bytes().decode("utf-8-sig") for path in sorted(folder.rglob("*.py")) if wanted(path)]
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and wanted(path))
+        texts = [path.read_bytes().decode("utf-8-sig") for path in paths]
         packages.append(
             [np.array([*ids, tokens.end_of_text], dtype=np.uint16) for ids in tokens.encode_batch(texts)]
         )

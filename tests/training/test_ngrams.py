@@ -102,10 +102,10 @@ def test_no_table_is_too_small_to_be_written(tokens: ModelTokenizer, tmp_path: P
 
 
 def test_only_the_wanted_files_are_encoded(tokens: ModelTokenizer, tmp_path: Path) -> None:
-    for name in ("one/a.py", "one/b.py", "two/c.py", "two/d.txt"):
+    for name in ("one/a.py", "one/b.py", "two/c.go", "two/d.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     folders = [tmp_path / "one", tmp_path / "two"]
-    first, second = encode_packages(folders, lambda path: path.name not in ("b.py", "d.txt"), tokens)
+    first, second = encode_packages(folders, lambda path: path.name not in ("b.py", "d.py"), tokens)
     assert len(first) == len(second) == 1
     assert first[0].tolist() == [*tokens.encode("x = 1\n"), tokens.end_of_text]

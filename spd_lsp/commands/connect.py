@@ -73,5 +73,7 @@ def connect(address: str, token_file: Path | None, unencrypted: bool, check: boo
         raise UserError(f"Python has no Unix sockets on this system; use HOST:PORT instead of {address!r}")
     if check:
         wire.close()
-    else:
-        relay(wire)
+    elif not relay(wire):
+        raise UserError(
+            f"the server at {where} ended the connection; start it again, then restart spd-lsp in the editor"
+        )

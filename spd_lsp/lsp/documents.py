@@ -8,12 +8,14 @@ here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of 
 from __future__ import annotations
 
 import bisect
+import os
 import re
+import sys
 import time
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from lsprotocol import types
 from pygls.uris import to_fs_path
@@ -53,8 +55,18 @@ def index_after_units(line: str, count: int, encoding: str) -> int:
 
 
 def file_path(uri: str) -> Path | None:
-    """The file of a document, or None for untitled ones and other schemes than `file`."""
-    path = to_fs_path(uri)
+    """The file of a document, or None for untitled ones and other schemes than `file`.
+
+    A URI names bytes, of which pygls keeps only UTF-8; here every name that the system can have stays itself.
+    """
+    if sys.platform == "win32":
+        path = to_fs_path(uri)
+    else:
+        try:
+            parts = urlsplit(uri)
+            path = os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else None
+        except ValueError:  # no URI
+            return None
     return Path(path) if path and "\0" not in path else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -185,3 +186,6 @@ def test_only_files_have_a_path():
     assert str(file_path("file:///a/b%20c.py")) == "/a/b c.py"
     assert file_path("untitled:a.py") is None
     assert file_path("file:///a%00b.py") is None
+    assert file_path("file:///a\ud800.py") is None
+    assert file_path("file://[/a.py") is None
+    assert os.fsencode(str(file_path("file:///%E9/%C3%A9%23.py"))) == b"/\xe9/\xc3\xa9#.py"

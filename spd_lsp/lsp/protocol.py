@@ -11,8 +11,8 @@ import logging
 import sys
 import traceback
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.lsp.documents import LspWorkspace
 from spd_lsp.printable import printable
 
-REPLY_TIMEOUT = 5.0  # seconds for the client to answer a request of ours
+REPLY_TIMEOUT = 60.0  # seconds for the client to answer a request of ours; nothing else waits for it
 _MAX_NAME_CHARS = 1000  # of a method or an id, which replies and the log repeat
 
 log = logging.getLogger(__name__)
@@ -188,13 +188,24 @@ class SpdProtocol(LanguageServerProtocol):
             return JsonRpcInvalidRequest("the server is already initialized")
         return None
 
+    def _execute_handler(
+        self, msg_id: str | int, handler: Any, callback: Any, args: Any = None, kwargs: Any = None
+    ) -> None:
+        """Run a handler, and forget its future once it is done: pygls does so for requests only."""
+
+        def finish(future: Any) -> None:
+            if not future.cancelled():  # `shutdown` cancels what is left while it goes through them
+                self._request_futures.pop(msg_id, None)
+            callback(future)
+
+        super()._execute_handler(msg_id, handler, finish, args, kwargs)
+
     def _send_handler_result(self, future: Any, *, msg_id: str | int) -> None:
         """Reply with the result, or with an error without paths and traceback."""
         error = None if future.cancelled() else future.exception()
         if error is None:
             super()._send_handler_result(future, msg_id=msg_id)
             return
-        self._request_futures.pop(msg_id, None)
         if not isinstance(error, JsonRpcException):
             log.error("request failed: %s", safe_traceback(error))
             error = JsonRpcInternalError(f"{type(error).__name__}; see the server's log")
@@ -224,21 +235,55 @@ async def reply_or_none(request: Awaitable[Any]) -> Any:
         return None
 
 
-@asynccontextmanager
-async def work_done_progress(ls: LanguageServer, title: str) -> AsyncIterator[Callable[[str], None]]:
+class _ProgressDisplay:
+    """The client's progress display, or its log if it has none. Nothing waits until it is there."""
+
+    def __init__(self, ls: LanguageServer, title: str) -> None:
+        self._ls = ls
+        self._title = title
+        self._text = ""  # of the newest report
+        self._token = str(uuid.uuid4())
+        self._creating: asyncio.Future[None] | None = None
+        if get_capability(ls.client_capabilities, "window.work_done_progress"):
+            self._creating = asyncio.ensure_future(self._create())
+
+    @property
+    def _is_open(self) -> bool:
+        return self._token in self._ls.work_done_progress.tokens
+
+    async def _create(self) -> None:
+        display = self._ls.work_done_progress
+        await reply_or_none(display.create_async(self._token))
+        self._creating = None
+        if self._is_open:
+            display.begin(self._token, types.WorkDoneProgressBegin(title=self._title))
+        if self._text:
+            self.report(self._text)
+
+    def report(self, text: str) -> None:
+        """Show a text, once the display is there."""
+        self._text = text
+        if self._is_open:
+            report = types.WorkDoneProgressReport(message=printable(text))
+            self._ls.work_done_progress.report(self._token, report)
+        elif self._creating is None:
+            message = f"{self._title}: {printable(text)}"
+            self._ls.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
+
+    def close(self) -> None:
+        """Close the display; one that is not there yet never opens."""
+        if self._creating is not None:
+            self._creating.cancel()
+        elif self._is_open:
+            self._ls.work_done_progress.end(self._token, types.WorkDoneProgressEnd())
+            self._ls.work_done_progress.tokens.pop(self._token)
+
+
+@contextmanager
+def work_done_progress(ls: LanguageServer, title: str) -> Iterator[Callable[[str], None]]:
     """A function that reports progress to the client's progress display, or to its log if it has none."""
-    token = str(uuid.uuid4())
-    if get_capability(ls.client_capabilities, "window.work_done_progress"):
-        await reply_or_none(ls.work_done_progress.create_async(token))
-    if token not in ls.work_done_progress.tokens:
-        yield lambda text: ls.window_log_message(
-            types.LogMessageParams(types.MessageType.Info, f"{title}: {printable(text)}")
-        )
-        return
-    display = ls.work_done_progress
-    display.begin(token, types.WorkDoneProgressBegin(title=title))
+    display = _ProgressDisplay(ls, title)
     try:
-        yield lambda text: display.report(token, types.WorkDoneProgressReport(message=printable(text)))
+        yield display.report
     finally:
-        display.end(token, types.WorkDoneProgressEnd())
-        display.tokens.pop(token, None)
+        display.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from spd_lsp.lsp.completion_worker import Load
 
 MAX_DEBOUNCE = 0.05  # seconds
+MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
 log = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class SpdServer(LanguageServer):
         self.requests.drop_all(CancelReason.SUPERSEDED)
         self.status = Status("loading", LOADING)
         self.loaded.clear()
-        async with work_done_progress(self, "spd-lsp") as report:
+        with work_done_progress(self, "spd-lsp") as report:
             problem = await self.worker.load(self.settings, report, cancel)
             if problem and cancel.reason is None and (before := self.worker.loaded_settings):
                 self.show_once(f"{problem}; still using the previous model")
@@ -252,13 +253,24 @@ def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
 
 @_feature(types.INITIALIZED)
 async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
-    """Get the configuration, then load the model."""
+    """Load the model with the client's configuration; what comes late is applied when it comes."""
+    pulling = asyncio.ensure_future(_pull_configuration(ls))
+    await asyncio.wait([pulling], timeout=MAX_WAIT_FOR_CONFIGURATION)
+    await asyncio.gather(ls.configure(), _configure_after(ls, pulling), _register_capabilities(ls))
+
+
+async def _configure_after(ls: SpdServer, pulling: Awaitable[bool]) -> None:
+    """Apply the configuration once the client has sent it."""
+    await pulling
+    await ls.configure()
+
+
+async def _register_capabilities(ls: SpdServer) -> None:
+    """Ask to be told of changes, where clients want to be asked."""
     if get_capability(ls.client_capabilities, "workspace.did_change_configuration.dynamic_registration"):
         method = types.WORKSPACE_DID_CHANGE_CONFIGURATION
         registration = types.Registration(SECTION, method, {"section": SECTION})
         await reply_or_none(ls.client_register_capability_async(types.RegistrationParams([registration])))
-    await _pull_configuration(ls)
-    await ls.configure()
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spd_lsp.lsp.background import IdleWorker
-from tests.lsp.lsp_client import until
-from tests.processes import TIMEOUT
+from tests.lsp.lsp_client import PATIENCE, until
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ async def test_a_wake_up_during_the_last_slice_starts_another_one(executor: Thre
     def work(seconds: float) -> bool:
         slices.append(seconds)
         started.set()
-        assert may_end.wait(TIMEOUT)
+        assert may_end.wait(PATIENCE)
         return False
 
     idle_worker = IdleWorker(executor, lambda: False, work)

@@ -81,12 +81,17 @@ async def test_a_loader_that_fails_is_reported_without_a_traceback():
 
 
 async def test_loading_shows_its_progress():
+    shown = threading.Event()
+
     def load(settings: Settings, report: Any) -> FakeCompleter:
+        assert shown.wait(20)
         report("loading weights")
         return FakeCompleter()
 
     async with session(load) as editor:
         await editor.start({"window": {"workDoneProgress": True}})
+        await until(lambda: len(editor.received("$/progress")) == 2)
+        shown.set()
         await editor.ready()
         values = [params["value"] for params in editor.received("$/progress")]
         assert [value["kind"] for value in values] == ["begin", "report", "report", "end"]
@@ -295,6 +300,7 @@ async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_th
     gate, load = gated(fake)
     async with session(load) as editor:
         await editor.start()
+        await until(lambda: editor.received("window/logMessage"))
         editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
         await editor.status()
         gate.set()
@@ -351,18 +357,17 @@ async def test_switching_a_language_off_needs_no_new_model():
         assert len(loads.settings) == 1
 
 
-async def test_a_client_that_never_answers_our_requests_still_gets_completions(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
-    async with session(FakeCompleter()) as editor:
-        editor.unanswered = {
-            "workspace/configuration",
-            "window/workDoneProgress/create",
-            "client/registerCapability",
-        }
-        await editor.start({**PULLS, "window": {"workDoneProgress": True}})
+async def test_a_configuration_that_comes_late_is_applied_when_it_comes(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        editor.unanswered = {"workspace/configuration"}
+        await editor.start(PULLS)
         await editor.ready()
-        editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        (asked,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
+        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"drafts": 7}]})
+        await until(lambda: fake.applied)
+        assert fake.applied == [Settings(drafts=7)]
 
 
 async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: Any):

@@ -19,9 +19,8 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.lsp.lsp_client import Editor, at, until
+from tests.lsp.lsp_client import PATIENCE, Editor, at, edit, until
 from tests.ngram_builders.reference import write_texts
-from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = "textDocument/completion"
@@ -75,7 +74,7 @@ async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
 
 
 async def end(child: asyncio.subprocess.Process) -> int:
-    return await asyncio.wait_for(child.wait(), TIMEOUT)
+    return await asyncio.wait_for(child.wait(), PATIENCE)
 
 
 async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
@@ -84,7 +83,7 @@ async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
     editor.open("secret = \n")
     editor.send_request(COMPLETION, at(0, 9))
     assert child.stderr
-    return (await asyncio.wait_for(child.stderr.readuntil(b"decoding"), TIMEOUT)).decode()
+    return (await asyncio.wait_for(child.stderr.readuntil(b"decoding"), PATIENCE)).decode()
 
 
 async def test_only_the_protocol_is_on_stdout_and_no_code_in_the_log():
@@ -159,6 +158,55 @@ async def test_headers_in_lower_case_and_what_is_no_json_are_answered():
         assert "Traceback" not in (await child.stderr.read()).decode()
 
 
+# A server that also tells how many futures its protocol holds.
+COUNTING = NOISY.replace(
+    "sys.exit(",
+    """
+made.feature("test/futures")(lambda params: len(made.protocol._request_futures))
+sys.exit(""",
+)
+
+
+async def test_notifications_leave_nothing_behind():
+    async with process("-c", COUNTING) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open("x = \n")
+        before = await editor.request("test/futures")
+        for version in range(2, 202):
+            editor.send(edit("y", 0, 4, 4, version=version))
+        assert await editor.request("test/futures") == before
+
+
+async def test_a_client_that_answers_no_request_gets_its_model_at_once():
+    patient = NOISY.replace("made =", "from spd_lsp.lsp import protocol; protocol.REPLY_TIMEOUT = 1e6\nmade =")
+    async with process("-c", patient) as (_, editor):
+        wants = {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}
+        editor.unanswered = {
+            "workspace/configuration",
+            "client/registerCapability",
+            "window/workDoneProgress/create",
+        }
+        await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
+        await asyncio.wait_for(editor.ready(), PATIENCE)
+        assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
+
+
+@pytest.mark.parametrize(
+    "lost", [b"Content-Type: application/vscode-jsonrpc; charset=utf-8", b"Content-Lenght: 99"]
+)
+async def test_a_message_without_a_length_ends_the_server_with_the_reason(lost: bytes):
+    async with process("-c", NOISY) as (child, editor):
+        await editor.start()
+        assert child.stdin and child.stderr
+        child.stdin.write(lost + b'\r\n\r\n{"jsonrpc": "2.0", "method": "secret"}')
+        editor.notify("textDocument/didSave", {"textDocument": {"uri": "file:///a.py"}})
+        assert await end(child) == 1
+        told = (await child.stderr.read()).decode()
+        assert "a session ended: a message has no Content-Length" in told
+        assert "secret" not in told and "Traceback" not in told
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
 async def test_the_server_ends_with_its_editor_though_its_input_stays_open():
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
@@ -173,6 +221,22 @@ async def test_the_server_ends_with_its_editor_though_its_input_stays_open():
 
 
 SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="file names are Unicode there")
+async def test_a_file_name_that_the_locale_cannot_encode_stops_no_completion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        for uri in ("file:///code/caf%C3%A9.py", "file:///code/%E9.py", "file:///code/app.py"):
+            editor.open("import os\n\nprint(os.", uri)
+        for uri in ("file:///code/app.py", "file:///code/caf%C3%A9.py", "file:///code/%E9.py"):
+            assert (await editor.request(COMPLETION, at(2, 9, uri=uri)))["items"]
+        assert not editor.received("window/showMessage")
 
 
 async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that_is_there(tmp_path: Path):

@@ -57,6 +57,7 @@ class HeaderReader:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.size = 0  # bytes of the header so far
+        self.has_length = False
 
     async def readline(self) -> bytes:
         """Read a header line. Example: b"content-length:7\\n" -> b"Content-Length: 7\\r\\n"."""
@@ -68,13 +69,17 @@ class HeaderReader:
             self.size += len(line)
         if self.size > _MAX_HEADER_BYTES:
             raise InvalidMessageSize(f"a header is longer than {_MAX_HEADER_BYTES:,} bytes")
+        if line in (b"\r\n", b"\n") and not self.has_length and self.size > len(line):
+            raise InvalidMessageSize("a message has no Content-Length")  # nobody knows where the next one starts
         name, colon, value = line.partition(b":")
-        is_length = colon and name.strip().lower() == b"content-length"
-        return b"Content-Length: %d\r\n" % _parse_length(value) if is_length else line
+        if not colon or name.strip().lower() != b"content-length":
+            return line
+        self.has_length = True
+        return b"Content-Length: %d\r\n" % _parse_length(value)
 
     async def readexactly(self, n: int) -> bytes:
         """Read a message."""
-        self.size = 0
+        self.size, self.has_length = 0, False
         return await self.reader.readexactly(n)
 
 

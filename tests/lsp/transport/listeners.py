@@ -1,4 +1,4 @@
-"""Servers that listen, each in its own process, and those who connect: editors, and other users' processes."""
+"""Servers that listen, each in a process of its own, and who reaches them: editors, and other users' processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import hmac
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -16,16 +18,22 @@ from pathlib import Path
 
 from spd_lsp.lsp.transport.addresses import parse_tcp_address
 from spd_lsp.lsp.transport.token_proof import default_token_file
-from tests.lsp.lsp_client import Editor, at
-from tests.processes import TIMEOUT, free_port, wait_until
+from tests.lsp.lsp_client import PATIENCE, Editor
 
 ROOT = Path(__file__).parents[2]
 OTHER_USER = 65534
 COMPLETION = "textDocument/completion"
 
 
-def isolated_environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a user whose runtime and state folders are below this one."""
+def free_port() -> int:
+    """A port of this machine that nothing listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a user whose runtime and state folders are in that folder."""
     homes = {name: str(folder / name.lower()) for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_DATA_HOME")}
     Path(homes["XDG_RUNTIME_DIR"]).mkdir(mode=0o700, exist_ok=True)
     return os.environ | homes | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -33,7 +41,7 @@ def isolated_environment(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Listener:
-    """A server process, its address, and what it writes to standard error."""
+    """A server's process, its address, and what it says on standard error."""
 
     process: subprocess.Popen[str]
     address: str
@@ -42,47 +50,51 @@ class Listener:
 
     @property
     def token(self) -> bytes:
-        """Return the token of its port."""
+        """The token of its port."""
         state = self.folder / "xdg_state_home" / "spd-lsp"
         return (state / default_token_file(parse_tcp_address(self.address)).name).read_bytes().strip()
 
     @property
     def memory(self) -> int:
-        """Return its resident memory in bytes."""
+        """Bytes of memory that it holds."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def wait_for_log(self, text: str) -> str:
-        """Wait until a line of its log contains the text; return the line."""
-        return wait_until(f"the log has {text!r}", lambda: next((line for line in self.log if text in line), ""))
+    def says(self, text: str) -> str:
+        """Wait until a line of its log has the text; the line."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := [line for line in self.log if text in line]):
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.02)
+        return found[0]
 
 
 @contextmanager
-def run_listener(folder: Path, *options: str, tcp: bool = False) -> Iterator[Listener]:
-    """Run a server on a socket or a port; check that no client has ended it."""
+def listening(folder: Path, *options: str, tcp: bool = False) -> Iterator[Listener]:
+    """A server at a socket, or at a port; no editor may end it."""
     address = f"127.0.0.1:{free_port()}" if tcp else str(folder / "private" / "server.sock")
-    endpoint = ["--tcp" if tcp else "--socket", address]
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(folder / "data"), "serve", *endpoint, *options]
+    where = ["--tcp" if tcp else "--socket", address]
+    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(folder / "data"), "serve", *where, *options]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=isolated_environment(folder))
+    process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=surroundings(folder))
     assert process.stderr
     server = Listener(process, address, folder, [process.stderr.readline()])
     assert f"listening at {address}" in server.log[0], server.log
-    log_reader = threading.Thread(target=lambda: server.log.extend(process.stderr or ()))
-    log_reader.start()
+    rest = threading.Thread(target=lambda: server.log.extend(process.stderr or ()))
+    rest.start()
     try:
         yield server
-        assert process.poll() is None, "a client ended the server"
+        assert process.poll() is None, "nothing that an editor did has ended it"
     finally:
         process.kill()
         process.wait()
-        log_reader.join()
+        rest.join()
         process.stderr.close()
 
 
 @asynccontextmanager
 async def connected(server: Listener) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Open an authenticated connection."""
+    """A connection on which an editor may speak."""
     if server.address.startswith("127."):
         reader, writer = await asyncio.open_connection(*server.address.split(":"))
         nonce = secrets.token_bytes(32)
@@ -99,9 +111,9 @@ async def connected(server: Listener) -> AsyncIterator[tuple[asyncio.StreamReade
 
 @asynccontextmanager
 async def editor_at(server: Listener, **options: object) -> AsyncIterator[Editor]:
-    """Start an editor's session and wait for the model."""
-    async with connected(server) as streams:
-        editor = Editor(*streams)
+    """An editor in a session."""
+    async with connected(server) as ends:
+        editor = Editor(*ends)
         try:
             await editor.start(initializationOptions=options)
             await editor.ready()
@@ -111,16 +123,17 @@ async def editor_at(server: Listener, **options: object) -> AsyncIterator[Editor
 
 
 async def labels(editor: Editor, uri: str, line: int, character: int) -> list[str]:
-    """Return the labels of the completions there."""
-    completions = await editor.request(COMPLETION, at(line, character, uri=uri))
-    return [item["label"] for item in completions["items"]]
+    """What a menu offers there."""
+    where = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
+    found = await editor.request(COMPLETION, {**where, "context": {"triggerKind": 1}})
+    return [item["label"] for item in found["items"]]
 
 
 def as_other_user(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python program as a user who owns nothing here."""
-    # The interpreter may be where other users cannot read it, so it changes its user once it runs.
-    change_user = (
+    """Run Python as a user who owns nothing here; what it says is its answer."""
+    # The interpreter and its packages may lie where others cannot look: it changes its user once it runs.
+    start = (
         f"import os, socket, sys, time, json\nos.setgroups([])\nos.setgid({OTHER_USER})\nos.setuid({OTHER_USER})\n"
     )
-    command = [sys.executable, "-c", change_user + program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    command = [sys.executable, "-c", start + program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)

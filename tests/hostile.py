@@ -1,4 +1,4 @@
-"""A folder as somebody else may have filled it: modules and programs of common names, which tell when they run."""
+"""A hostile folder: modules and programs with common names, each of which records when it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAMS = ("python", "python3", "spd-lsp", "cc", "c++", "gcc", "uname", "ldconf
 
 
 class Trap:
-    """The folder; `sprung` lists what was imported or run of it."""
+    """The folder; `sprung` lists what was imported or run from it."""
 
     def __init__(self, folder: Path, *, without: tuple[str, ...] = ()) -> None:
         self.folder, self.marks = folder / "workspace", folder / "marks"

@@ -1,4 +1,4 @@
-"""Nothing of the folder that a person works in, or has opened in an editor, is imported or run."""
+"""Nothing in the working folder, or in a folder opened in an editor, is imported or run."""
 
 from __future__ import annotations
 
@@ -16,42 +16,35 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp import safe_path
 from tests.hostile import Trap
 from tests.lsp.lsp_client import Editor, at
+from tests.processes import TIMEOUT
 
 PROGRAM = [str(Path(sys.executable).with_name("spd-lsp"))]
 MODULE = [sys.executable, "-m", "spd_lsp"]
-PYTHONS_OWN = (
-    "spd_lsp",
-    "runpy",
-    "warnings",
-)  # what `python -m` reads of the working folder before any line of ours
-BEFORE_US = (
-    "spd_lsp",
-    "sitecustomize",
-    "usercustomize",
-    "re",
-)  # what Python and pip's `spd-lsp` read of PYTHONPATH
-PATIENCE = 120.0  # seconds
+# What `python -m` imports from the working folder before any line of ours runs.
+IMPORTED_BY_PYTHON = ("spd_lsp", "runpy", "warnings")
+# What Python and pip's `spd-lsp` script import from PYTHONPATH before that.
+IMPORTED_FROM_PYTHONPATH = ("spd_lsp", "sitecustomize", "usercustomize", "re")
 
 installed = pytest.mark.skipif(not Path(PROGRAM[0]).exists(), reason="needs spd-lsp beside python")
-python_has_safe_path = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of Python 3.11")
+python_has_safe_path = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is new in Python 3.11")
 
 STARTS = [
     pytest.param(PROGRAM, {}, (), marks=installed, id="spd-lsp"),
-    pytest.param(PROGRAM, {"PYTHONPATH": ":."}, BEFORE_US, marks=installed, id="PYTHONPATH"),
-    pytest.param(MODULE, {}, PYTHONS_OWN, id="python -m"),
+    pytest.param(PROGRAM, {"PYTHONPATH": ":."}, IMPORTED_FROM_PYTHONPATH, marks=installed, id="PYTHONPATH"),
+    pytest.param(MODULE, {}, IMPORTED_BY_PYTHON, id="python -m"),
     pytest.param([sys.executable, "-P", *MODULE[1:]], {}, (), marks=python_has_safe_path, id="python -P -m"),
 ]
 
 
 def environment(trap: Trap, **more: str) -> dict[str, str]:
-    """As in a shell whose PATH has the working folder in it, first as `.` and then as nothing."""
+    """Return the environment of a shell whose PATH names the working folder, as `.` and as an empty entry."""
     path = os.pathsep.join([".", "", os.environ["PATH"]])
     return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path, "HOME": str(trap.marks.parent), **more}
 
 
 @asynccontextmanager
 async def server(command: list[str], trap: Trap, environment: dict[str, str]) -> AsyncIterator[Editor]:
-    """A server that was started in the trap."""
+    """Start a server in the trap."""
     pipes = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
     child = await asyncio.create_subprocess_exec(*command, cwd=trap.folder, env=environment, **pipes)
     assert child.stdin and child.stdout
@@ -83,10 +76,10 @@ async def test_a_server_completes_and_imports_nothing_of_the_opened_folder(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "variables", "without"), [STARTS[0], STARTS[2]])
-async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
+async def test_a_background_rebuild_imports_nothing_of_the_opened_folder(
     tmp_path: Path, command: list[str], variables: dict[str, str], without: tuple[str, ...]
 ):
-    """A table of one line, then a file of so much more that the server builds the table again."""
+    """A table of one line, then a file with so much more that the server rebuilds the table."""
     trap = Trap(tmp_path, without=without)
     data, file, variables = tmp_path / "data", trap.folder / "app.py", environment(trap, **variables)
     options = ["--data-dir", str(data)]
@@ -99,7 +92,7 @@ async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
         await editor.start(rootUri=trap.folder.as_uri())
         await editor.ready()
         editor.open("value = ", uri=(trap.folder / "new.py").as_uri())
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
         while Registry(data).find("opened").path == before:
             assert asyncio.get_running_loop().time() < deadline, (
                 trap.sprung,
@@ -113,20 +106,20 @@ async def test_a_build_in_the_background_imports_nothing_of_the_opened_folder(
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--engine", "datatrove", "--workers", "1"]])
 @pytest.mark.parametrize("command", [pytest.param(PROGRAM, marks=installed, id="spd-lsp"), MODULE])
-def test_a_command_in_a_strangers_clone_imports_nothing_of_it(
+def test_a_command_in_an_untrusted_clone_imports_nothing_of_it(
     tmp_path: Path, command: list[str], arguments: list[str]
 ):
-    """The workers of `--engine datatrove` are Pythons of their own."""
+    """The workers of `--engine datatrove` are Python processes of their own."""
     if "datatrove" in arguments:
         pytest.importorskip("datatrove")
         arguments = ["--data-dir", str(tmp_path / "data"), "build-ngrams", ".", *arguments]
-    trap = Trap(tmp_path, without=PYTHONS_OWN if command is MODULE else ())
+    trap = Trap(tmp_path, without=IMPORTED_BY_PYTHON if command is MODULE else ())
     (trap.folder / "app.py").write_text("answer = 42\n")
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, *arguments], cwd=trap.folder, env=environment(trap), capture_output=True, text=True
     )
     assert trap.sprung == []
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("entry", ["", ".", "lib", "../lib"])
@@ -134,7 +127,7 @@ def test_entries_that_depend_on_the_working_folder_are_not_safe(tmp_path: Path, 
     assert not safe_path.is_safe(entry, str(tmp_path))
 
 
-def test_the_working_folder_itself_is_not_safe_by_any_name(tmp_path: Path):
+def test_the_working_folder_is_not_safe_under_any_name(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
     here = os.path.realpath(tmp_path)
     assert not safe_path.is_safe(str(tmp_path), here)
@@ -142,6 +135,6 @@ def test_the_working_folder_itself_is_not_safe_by_any_name(tmp_path: Path):
     assert safe_path.is_safe(str(tmp_path / "below"), here), "such as a virtual environment"
 
 
-def test_python_and_this_package_are_found_even_from_where_they_are_installed():
+def test_python_and_this_package_are_safe_even_if_they_are_the_working_folder():
     for folder in (safe_path.OWN, safe_path.LIBRARY, "/usr/lib/python3/dist-packages"):
         assert safe_path.is_safe(folder, os.path.realpath(folder))

@@ -247,8 +247,8 @@ class Domains:
                 break
         tables = [ServingTable(domain.name, weight, table, domain) for domain, weight, table in chosen if table]
         if language in self.built_in and (built_in := self._open(self.built_in[language])):
-            is_taken = any(one.name == language for one in tables)
-            name = f"{language} (built in)" if is_taken else language
+            name = self.built_in[language].stem
+            name = f"{name} (built in)" if any(table.name == name for table in tables) else name
             tables.append(ServingTable(name, BUILT_IN_WEIGHT, built_in))
         return tables
 

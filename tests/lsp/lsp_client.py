@@ -19,8 +19,7 @@ from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWriter
 from spd_lsp.ngrams.document_changes import DocumentChange
 from spd_lsp.settings import Settings
-
-PATIENCE = 60.0  # seconds; a process that starts on a busy machine takes its time
+from tests.processes import TIMEOUT
 
 MENU = {"textDocument": {"completion": {"completionItem": {"documentationFormat": ["markdown"]}}}}
 URI = "file:///code/app.py"
@@ -37,7 +36,7 @@ class RpcError(Exception):
 
 async def until(condition: Callable[[], Any]) -> Any:
     """Poll until the condition holds and return its value."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
     while not (value := condition()):
         assert asyncio.get_running_loop().time() < deadline, "timed out"
         await asyncio.sleep(0.005)
@@ -148,7 +147,7 @@ class Editor:
 
 async def result(reply: asyncio.Future[Any]) -> Any:
     """A reply's result; its error is raised."""
-    message = await asyncio.wait_for(reply, PATIENCE)
+    message = await asyncio.wait_for(reply, TIMEOUT)
     if "error" in message:
         raise RpcError(message["error"])
     return message["result"]
@@ -218,7 +217,7 @@ class FakeCompleter:
             for _ in range(self.steps):
                 check()
                 self.steps_taken += 1
-                assert self.turns is None or self.turns.acquire(timeout=PATIENCE)
+                assert self.turns is None or self.turns.acquire(timeout=TIMEOUT)
             if self.error:
                 raise self.error
         finally:

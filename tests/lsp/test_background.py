@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spd_lsp.lsp.background import IdleWorker
-from tests.lsp.lsp_client import PATIENCE, until
+from tests.lsp.lsp_client import until
+from tests.processes import TIMEOUT
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ async def test_a_wake_up_during_the_last_slice_starts_another_one(executor: Thre
     def work(seconds: float) -> bool:
         slices.append(seconds)
         started.set()
-        assert may_end.wait(PATIENCE)
+        assert may_end.wait(TIMEOUT)
         return False
 
     idle_worker = IdleWorker(executor, lambda: False, work)

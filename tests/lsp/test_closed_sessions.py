@@ -15,8 +15,9 @@ import pytest
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.access import SocketEndpoint
 from spd_lsp.lsp.transport.serve import Sessions
-from tests.lsp.lsp_client import PATIENCE, Editor, FakeCompleter, opened, until
-from tests.lsp.transport.listeners import ROOT, surroundings
+from tests.lsp.lsp_client import Editor, FakeCompleter, opened, until
+from tests.lsp.transport.listeners import ROOT, isolated_environment
+from tests.processes import TIMEOUT
 
 SESSIONS = 12
 
@@ -86,9 +87,9 @@ asyncio.run(main())
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs a system that tells a process's memory")
 def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: Path):
     command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(SESSIONS), str(tmp_path / "data")]
-    environment = surroundings(tmp_path)
+    environment = isolated_environment(tmp_path)
     done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=6 * PATIENCE
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=6 * TIMEOUT
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -14,7 +14,6 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import (
-    PATIENCE,
     URI,
     Editor,
     FakeCompleter,
@@ -27,6 +26,7 @@ from tests.lsp.lsp_client import (
     until,
 )
 from tests.lsp.test_server_process import COMPLETION, end, process
+from tests.processes import TIMEOUT
 
 OTHER = "file:///code/other.py"
 
@@ -172,7 +172,7 @@ async def offers(editor: Editor, uri: str) -> list[str]:
 
 async def until_offered(editor: Editor, uri: str, wanted: bool = True) -> None:
     """Ask until what was learned is offered, or no more: counting happens between requests."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
     while any(text.startswith(LEARNED) for text in await offers(editor, uri)) is not wanted:
         assert asyncio.get_running_loop().time() < deadline, f"{'never' if wanted else 'still'} offered"
         await asyncio.sleep(0.05)

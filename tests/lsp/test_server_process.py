@@ -19,8 +19,9 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.lsp.lsp_client import PATIENCE, Editor, at, edit, until
+from tests.lsp.lsp_client import Editor, at, edit, until
 from tests.ngram_builders.reference import write_texts
+from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = "textDocument/completion"
@@ -74,7 +75,7 @@ async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
 
 
 async def end(child: asyncio.subprocess.Process) -> int:
-    return await asyncio.wait_for(child.wait(), PATIENCE)
+    return await asyncio.wait_for(child.wait(), TIMEOUT)
 
 
 async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
@@ -83,7 +84,7 @@ async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
     editor.open("secret = \n")
     editor.send_request(COMPLETION, at(0, 9))
     assert child.stderr
-    return (await asyncio.wait_for(child.stderr.readuntil(b"decoding"), PATIENCE)).decode()
+    return (await asyncio.wait_for(child.stderr.readuntil(b"decoding"), TIMEOUT)).decode()
 
 
 async def test_only_the_protocol_is_on_stdout_and_no_code_in_the_log():
@@ -188,7 +189,7 @@ async def test_a_client_that_answers_no_request_gets_its_model_at_once():
             "window/workDoneProgress/create",
         }
         await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
-        await asyncio.wait_for(editor.ready(), PATIENCE)
+        await asyncio.wait_for(editor.ready(), TIMEOUT)
         assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
 
 

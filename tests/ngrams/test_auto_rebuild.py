@@ -12,8 +12,8 @@ import pytest
 
 from ngram_builders.registry.domains import Domain
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
+from tests.processes import TIMEOUT
 
-PATIENCE = 60.0
 SLEEPS = "import time; time.sleep(600)"
 
 
@@ -27,7 +27,7 @@ def python(code: str) -> Callable[[Domain], list[str]]:
 
 def finish(rebuilder: Rebuilder) -> None:
     assert rebuilder.running is not None
-    rebuilder.running[1].wait(PATIENCE)
+    rebuilder.running[1].wait(TIMEOUT)
 
 
 def test_a_build_runs_beside_and_the_next_one_after_it(tmp_path: Path):
@@ -69,7 +69,7 @@ def test_tending_does_not_wait_and_a_build_ends_with_its_server():
     started = time.monotonic()
     rebuilder.update([domain()])
     rebuilder.update([domain(), domain("other")])
-    assert time.monotonic() - started < PATIENCE
+    assert time.monotonic() - started < TIMEOUT
     assert rebuilder.running is not None
     process = rebuilder.running[1]
     assert process.poll() is None

@@ -232,14 +232,15 @@ def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
 
 
 def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    table = table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]])
+    mixture = Mixture([[table.columns]], (1.0,))
     bigrams = mixture.adjusted(1.0, 2)
     _, heard = mixture.by_order([[1, 2]], np.array([3]))
     _, fewer = bigrams.by_order([[1, 2]], np.array([3]))
     assert heard[0, :3].tolist() == [1, 1, 0]
     assert fewer[0, :3].tolist() == [1, 0, 0]
     assert bigrams.successors([[4, 1]], 5).tolist() == [2]
-    p = np.full(mixture.query.pools[0][0].vocab_size, 0.01, dtype=np.float32)
+    p = np.full(table.columns.vocab_size, 0.01, dtype=np.float32)
     ids, mixed = bigrams.mix_top([[9, 2]], p, 3)
     assert mixed == pytest.approx(bigrams.mix([[9, 2]], ids, p[ids]))
     assert mixture.mix_top([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same
@@ -257,7 +258,9 @@ def test_a_file_s_mixture_is_kept_until_what_serves_it_changes(tmp_path):
     second = domains.mixture_for(file, "python")
     assert second.names == ("mine", "yours")
     registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.4)])
-    assert domains.mixture_for(file, "python").query.weights == [0.5, 0.4]
+    third = domains.mixture_for(file, "python")
+    assert third is not second
+    assert [table.weight for table in domains._tables_for(file, "python")] == [0.5, 0.4]
     assert domains.mixture_for(tmp_path.parent / "b.py", "python") is None
     registry.remove("mine")
     assert domains.mixture_for(file, "python").names == ("yours",)

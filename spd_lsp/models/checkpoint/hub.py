@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ngram_builders.errors import UserError
+from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.models.checkpoint.weight_files import check_index
 from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_path
 
@@ -132,5 +133,9 @@ def vocabulary(folder: Path) -> int | None:
 
 
 def built_in_domains(folder: Path) -> dict[str, Path]:
-    """The n-gram tables that come with a model, by language: `python.ngt` beside the weights serves Python."""
-    return {path.stem: path for path in sorted(folder.glob("*.ngt"))}
+    """The n-gram tables that come with a model, by language.
+
+    `typescript.ngt` beside the weights serves TypeScript, and JavaScript if that has no table of its own.
+    """
+    paths = {path.stem: path for path in sorted(folder.glob("*.ngt"))}
+    return {related: path for name, path in paths.items() for related in related_languages(name)} | paths

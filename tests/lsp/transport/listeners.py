@@ -1,4 +1,4 @@
-"""Servers that listen, each in a process of its own, and who reaches them: editors, and other users' processes."""
+"""Servers that listen, each in its own process, and those who connect: editors, and other users' processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import asyncio
 import hmac
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -18,22 +16,16 @@ from pathlib import Path
 
 from spd_lsp.lsp.transport.addresses import parse_tcp_address
 from spd_lsp.lsp.transport.token_proof import default_token_file
-from tests.lsp.lsp_client import PATIENCE, Editor
+from tests.lsp.lsp_client import Editor, at
+from tests.processes import TIMEOUT, free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 OTHER_USER = 65534
 COMPLETION = "textDocument/completion"
 
 
-def free_port() -> int:
-    """A port of this machine that nothing listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def surroundings(folder: Path) -> dict[str, str]:
-    """The environment of a user whose runtime and state folders are in that folder."""
+def isolated_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a user whose runtime and state folders are below this one."""
     homes = {name: str(folder / name.lower()) for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_DATA_HOME")}
     Path(homes["XDG_RUNTIME_DIR"]).mkdir(mode=0o700, exist_ok=True)
     return os.environ | homes | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -41,7 +33,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Listener:
-    """A server's process, its address, and what it says on standard error."""
+    """A server process, its address, and what it writes to standard error."""
 
     process: subprocess.Popen[str]
     address: str
@@ -50,51 +42,47 @@ class Listener:
 
     @property
     def token(self) -> bytes:
-        """The token of its port."""
+        """Return the token of its port."""
         state = self.folder / "xdg_state_home" / "spd-lsp"
         return (state / default_token_file(parse_tcp_address(self.address)).name).read_bytes().strip()
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that it holds."""
+        """Return its resident memory in bytes."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def says(self, text: str) -> str:
-        """Wait until a line of its log has the text; the line."""
-        deadline = time.monotonic() + PATIENCE
-        while not (found := [line for line in self.log if text in line]):
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.02)
-        return found[0]
+    def wait_for_log(self, text: str) -> str:
+        """Wait until a line of its log contains the text; return the line."""
+        return wait_until(f"the log has {text!r}", lambda: next((line for line in self.log if text in line), ""))
 
 
 @contextmanager
-def listening(folder: Path, *options: str, tcp: bool = False) -> Iterator[Listener]:
-    """A server at a socket, or at a port; no editor may end it."""
+def run_listener(folder: Path, *options: str, tcp: bool = False) -> Iterator[Listener]:
+    """Run a server on a socket or a port; check that no client has ended it."""
     address = f"127.0.0.1:{free_port()}" if tcp else str(folder / "private" / "server.sock")
-    where = ["--tcp" if tcp else "--socket", address]
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(folder / "data"), "serve", *where, *options]
+    endpoint = ["--tcp" if tcp else "--socket", address]
+    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(folder / "data"), "serve", *endpoint, *options]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=surroundings(folder))
+    process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=isolated_environment(folder))
     assert process.stderr
     server = Listener(process, address, folder, [process.stderr.readline()])
     assert f"listening at {address}" in server.log[0], server.log
-    rest = threading.Thread(target=lambda: server.log.extend(process.stderr or ()))
-    rest.start()
+    log_reader = threading.Thread(target=lambda: server.log.extend(process.stderr or ()))
+    log_reader.start()
     try:
         yield server
-        assert process.poll() is None, "nothing that an editor did has ended it"
+        assert process.poll() is None, "a client ended the server"
     finally:
         process.kill()
         process.wait()
-        rest.join()
+        log_reader.join()
         process.stderr.close()
 
 
 @asynccontextmanager
 async def connected(server: Listener) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection on which an editor may speak."""
+    """Open an authenticated connection."""
     if server.address.startswith("127."):
         reader, writer = await asyncio.open_connection(*server.address.split(":"))
         nonce = secrets.token_bytes(32)
@@ -111,9 +99,9 @@ async def connected(server: Listener) -> AsyncIterator[tuple[asyncio.StreamReade
 
 @asynccontextmanager
 async def editor_at(server: Listener, **options: object) -> AsyncIterator[Editor]:
-    """An editor in a session."""
-    async with connected(server) as ends:
-        editor = Editor(*ends)
+    """Start an editor's session and wait for the model."""
+    async with connected(server) as streams:
+        editor = Editor(*streams)
         try:
             await editor.start(initializationOptions=options)
             await editor.ready()
@@ -123,17 +111,16 @@ async def editor_at(server: Listener, **options: object) -> AsyncIterator[Editor
 
 
 async def labels(editor: Editor, uri: str, line: int, character: int) -> list[str]:
-    """What a menu offers there."""
-    where = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
-    found = await editor.request(COMPLETION, {**where, "context": {"triggerKind": 1}})
-    return [item["label"] for item in found["items"]]
+    """Return the labels of the completions there."""
+    completions = await editor.request(COMPLETION, at(line, character, uri=uri))
+    return [item["label"] for item in completions["items"]]
 
 
 def as_other_user(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python as a user who owns nothing here; what it says is its answer."""
-    # The interpreter and its packages may lie where others cannot look: it changes its user once it runs.
-    start = (
+    """Run a Python program as a user who owns nothing here."""
+    # The interpreter may be where other users cannot read it, so it changes its user once it runs.
+    change_user = (
         f"import os, socket, sys, time, json\nos.setgroups([])\nos.setgid({OTHER_USER})\nos.setuid({OTHER_USER})\n"
     )
-    command = [sys.executable, "-c", start + program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    command = [sys.executable, "-c", change_user + program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)

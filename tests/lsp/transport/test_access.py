@@ -1,4 +1,4 @@
-"""Who may come in: the user's own editors, nobody else; and no editor tells its text to what is not the server."""
+"""Only the user's own editors are served, and an editor sends its text only to the user's own server."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ from spd_lsp.lsp.transport.access import SocketEndpoint, TcpEndpoint, bind, conn
 from spd_lsp.lsp.transport.addresses import TcpAddress, parse_address, parse_tcp_address
 from spd_lsp.lsp.transport.serve import Sessions
 from spd_lsp.lsp.transport.token_proof import default_token_file, load_or_create_token, load_token
-from tests.lsp.lsp_client import PATIENCE, FakeCompleter, frame
+from tests.lsp.lsp_client import FakeCompleter, frame
 from tests.lsp.transport.listeners import (
     OTHER_USER,
     as_other_user,
     connected,
     editor_at,
-    free_port,
+    isolated_environment,
     labels,
-    listening,
-    surroundings,
+    run_listener,
 )
+from tests.processes import TIMEOUT, free_port
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets and users are POSIX's")
 as_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can be another user")
 
 PRIVATE = "quarterly_figures = fetch_ledger(undisclosed_account)"
 
-# Another user's editor: it claims that a private file is open in it, and prints what it is offered there.
-CLAIM = """
+# Another user's editor: it claims to have a private file open, and prints the completions it receives.
+FORGED_EDITOR = """
 import itertools
 address, uri = sys.argv[1:]
-wire = socket.socket(socket.AF_UNIX if "/" in address else socket.AF_INET)
-wire.settimeout(60)
+connection = socket.socket(socket.AF_UNIX if "/" in address else socket.AF_INET)
+connection.settimeout(60)
 try:
-    wire.connect(address if "/" in address else ("127.0.0.1", int(address.split(":")[1])))
+    connection.connect(address if "/" in address else ("127.0.0.1", int(address.split(":")[1])))
     def send(**message):
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        wire.sendall(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+        connection.sendall(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
     send(id=1, method="initialize", params={"processId": None, "rootUri": None, "capabilities": {}})
     send(method="initialized", params={})
     text = "quarterly_fig"
     document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
     send(method="textDocument/didOpen", params={"textDocument": document})
     for number in range(2, 12):
-        place = {"textDocument": {"uri": uri}, "position": {"line": 0, "character": len(text)}}
-        send(id=number, method="textDocument/completion", params={**place, "context": {"triggerKind": 1}})
+        cursor = {"textDocument": {"uri": uri}, "position": {"line": 0, "character": len(text)}}
+        send(id=number, method="textDocument/completion", params={**cursor, "context": {"triggerKind": 1}})
         time.sleep(0.3)
     send(id=99, method="shutdown", params=None)
-    while data := wire.recv(65536):
+    while data := connection.recv(65536):
         print(data.decode(), flush=True)
         if '"id": 99' in data.decode() or '"id":99' in data.decode():
             break
@@ -74,7 +74,7 @@ except OSError as error:
 
 
 @pytest.fixture
-def reachable() -> Iterator[Path]:
+def public_folder() -> Iterator[Path]:
     """A folder that other users may enter."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -82,12 +82,12 @@ def reachable() -> Iterator[Path]:
 
 
 @pytest.fixture
-def ledger(reachable: Path) -> Path:
-    """A repository that only its owner can read, and whose n-grams the owner has counted."""
-    folder = reachable / "ledger"
+def ledger(public_folder: Path) -> Path:
+    """A file in a repository that only its owner can read, and that has an n-gram table."""
+    folder = public_folder / "ledger"
     folder.mkdir(mode=0o700)
     (folder / "figures.py").write_text(f"{PRIVATE}\n" * 20, encoding="utf-8")
-    command = ["--data-dir", str(reachable / "data"), "build-ngrams", str(folder)]
+    command = ["--data-dir", str(public_folder / "data"), "build-ngrams", str(folder)]
     assert CliRunner().invoke(main, command).exit_code == 0
     return folder / "private.py"
 
@@ -96,69 +96,69 @@ def ledger(reachable: Path) -> Path:
 @as_root
 @pytest.mark.parametrize("tcp", [True, False], ids=["port", "socket"])
 async def test_a_user_without_read_access_gets_no_line_of_a_private_repository(
-    ledger: Path, reachable: Path, tcp: bool
+    ledger: Path, public_folder: Path, tcp: bool
 ):
-    with listening(reachable, tcp=tcp) as server:
+    with run_listener(public_folder, tcp=tcp) as server:
         async with editor_at(server) as own:
             own.open("quarterly_fig", ledger.as_uri())
             assert any("ures" in label for label in await labels(own, ledger.as_uri(), 0, 13))
-        if not tcp:  # as if the folder and the socket had been opened by mistake
-            (reachable / "private").chmod(0o755)
+        if not tcp:  # as if their permissions had been widened by mistake
+            (public_folder / "private").chmod(0o755)
             Path(server.address).chmod(0o666)
-        said = await asyncio.to_thread(as_other_user, CLAIM, server.address, ledger.as_uri())
-    assert said.returncode == 0, said.stderr
-    assert said.stdout in ("", "ConnectionResetError\n", "BrokenPipeError\n")
+        forged = await asyncio.to_thread(as_other_user, FORGED_EDITOR, server.address, ledger.as_uri())
+    assert forged.returncode == 0, forged.stderr
+    assert forged.stdout in ("", "ConnectionResetError\n", "BrokenPipeError\n")
 
 
 @as_root
-def test_another_user_does_not_even_reach_the_socket(reachable: Path):
-    with listening(reachable) as server:
-        assert as_other_user(CLAIM, server.address, "file:///x.py").stdout == "PermissionError\n"
+def test_another_user_cannot_even_connect_to_the_socket(public_folder: Path):
+    with run_listener(public_folder) as server:
+        assert as_other_user(FORGED_EDITOR, server.address, "file:///x.py").stdout == "PermissionError\n"
 
 
-async def test_socket_and_folder_are_their_owners_alone_whatever_the_umask(tmp_path):
+async def test_socket_and_folder_are_private_whatever_the_umask(tmp_path):
     before = os.umask(0)
     try:
         path = tmp_path / "new" / "deep" / "server.sock"
-        async with await SocketEndpoint(path, is_default=False).open(ignore):
-            modes = [one.stat().st_mode & 0o777 for one in (path.parent.parent, path.parent, path)]
+        async with await SocketEndpoint(path, is_default=False).open(hang_up):
+            modes = [entry.stat().st_mode & 0o777 for entry in (path.parent.parent, path.parent, path)]
         assert os.umask(0) == 0
     finally:
         os.umask(before)
     assert modes == [0o700, 0o700, 0o600]
 
 
-async def ignore(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def test_a_folder_that_others_may_enter_holds_no_socket(tmp_path):
+async def test_no_socket_is_created_in_a_folder_that_others_may_enter(tmp_path):
     tmp_path.chmod(0o755)
     with pytest.raises(UserError, match="chmod 700"):
-        await SocketEndpoint(tmp_path / "server.sock", is_default=False).open(ignore)
+        await SocketEndpoint(tmp_path / "server.sock", is_default=False).open(hang_up)
     assert list(tmp_path.iterdir()) == []
 
 
 @as_root
-async def test_a_folder_of_someone_else_holds_no_socket(tmp_path):
+async def test_no_socket_is_created_in_a_folder_of_another_user(tmp_path):
     (tmp_path / "theirs").mkdir(mode=0o700)
     os.chown(tmp_path / "theirs", OTHER_USER, OTHER_USER)
     with pytest.raises(UserError, match=f"owned by user {OTHER_USER}"):
-        await SocketEndpoint(tmp_path / "theirs" / "server.sock", is_default=False).open(ignore)
+        await SocketEndpoint(tmp_path / "theirs" / "server.sock", is_default=False).open(hang_up)
 
 
-async def test_a_dead_socket_is_replaced_a_live_one_and_a_file_are_not(tmp_path):
+async def test_a_stale_socket_is_replaced_but_not_one_in_use_or_a_file(tmp_path):
     tmp_path.chmod(0o700)
     path = tmp_path / "server.sock"
-    bind(path).close()  # a server that was killed leaves it
-    async with await SocketEndpoint(path, is_default=False).open(ignore):
+    bind(path).close()  # as a killed server leaves it
+    async with await SocketEndpoint(path, is_default=False).open(hang_up):
         with pytest.raises(UserError, match="another server listens"):
-            await SocketEndpoint(path, is_default=False).open(ignore)
+            await SocketEndpoint(path, is_default=False).open(hang_up)
         connect_to_socket(path).close()
     file = tmp_path / "file"
     file.write_text("kept")
     with pytest.raises(UserError, match="it is a file"):
-        await SocketEndpoint(file, is_default=False).open(ignore)
+        await SocketEndpoint(file, is_default=False).open(hang_up)
     assert file.read_text() == "kept"
 
 
@@ -170,65 +170,65 @@ async def main():
     async def serve(reader, writer):
         writer.close()
     async with await SocketEndpoint(Path(sys.argv[1]), is_default=False).open(serve):
-        print("listening", flush=True)
+        print("run_listener", flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
 """
 
 
-def test_of_servers_that_start_at_the_same_time_one_has_the_socket(tmp_path):
+def test_of_servers_started_at_the_same_time_one_gets_the_socket(tmp_path):
     tmp_path.chmod(0o700)
     path = tmp_path / "server.sock"
     bind(path).close()
     command = [sys.executable, "-c", SERVE, str(path)]
     pipe = subprocess.PIPE
     started = [
-        subprocess.Popen(command, env=surroundings(tmp_path), stdout=pipe, stderr=pipe, text=True)
+        subprocess.Popen(command, env=isolated_environment(tmp_path), stdout=pipe, stderr=pipe, text=True)
         for _ in range(4)
     ]
-    lost = [process.stderr for process in started if process.stdout and not process.stdout.readline()]
+    failed = [process.stderr for process in started if process.stdout and not process.stdout.readline()]
     connect_to_socket(path).close()
-    assert len(lost) == 3
-    assert all("another server listens" in stream.read() for stream in lost if stream)
+    assert len(failed) == 3
+    assert all("another server listens" in stream.read() for stream in failed if stream)
     for process in started:
         process.kill()
         process.communicate()
 
 
 @as_root
-def test_an_editor_says_nothing_at_another_users_socket(reachable: Path):
-    theirs = reachable / "theirs"
+def test_an_editor_refuses_another_users_socket(public_folder: Path):
+    theirs = public_folder / "theirs"
     theirs.mkdir()
     os.chown(theirs, OTHER_USER, OTHER_USER)
-    said = as_other_user("s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1])", str(theirs / "server.sock"))
-    assert said.returncode == 0, said.stderr
+    bound = as_other_user("s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1])", str(theirs / "server.sock"))
+    assert bound.returncode == 0, bound.stderr
     for path in (theirs / "server.sock", theirs / "link"):
         with pytest.raises(UserError, match=f"owned by user {OTHER_USER}"):
             connect_to_socket(path)
-    reachable.chmod(0o777)
-    bind(reachable / "own.sock").close()
+    public_folder.chmod(0o777)
+    bind(public_folder / "own.sock").close()
     with pytest.raises(UserError, match="chmod go-w"):
-        connect_to_socket(reachable / "own.sock")
+        connect_to_socket(public_folder / "own.sock")
 
 
 @contextmanager
 def impostor(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """Who took a port first: answers that, and notes all that is said to it."""
-    heard: list[bytes] = []
+    """Listen on a port as another program would: send the answer and record what is received."""
+    received: list[bytes] = []
 
-    def take() -> None:
-        wire, _ = listener.accept()
-        with wire:
-            wire.sendall(answer)
-            wire.settimeout(PATIENCE)
-            with suppress(ConnectionResetError):  # not all of the answer was wanted
-                while data := wire.recv(65536):
-                    heard.append(data)
+    def accept() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(answer)
+            connection.settimeout(TIMEOUT)
+            with suppress(ConnectionResetError):  # the client did not read the whole answer
+                while data := connection.recv(65536):
+                    received.append(data)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=take)
+        thread = threading.Thread(target=accept)
         thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}", heard
+        yield f"127.0.0.1:{listener.getsockname()[1]}", received
         thread.join()
 
 
@@ -236,57 +236,62 @@ HELLO = frame({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"se
 
 
 @pytest.mark.parametrize("answer", [b"", b"no", bytes(64), b"Content-Length: 2\r\n\r\n{}" * 9], ids=str)
-def test_who_took_the_port_first_learns_nothing_of_the_editor(tmp_path, monkeypatch, answer: bytes):
+def test_a_program_that_took_the_port_first_learns_nothing(tmp_path, monkeypatch, answer: bytes):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg_state_home"))
-    with impostor(answer) as (address, heard):
+    with impostor(answer) as (address, received):
         load_or_create_token(default_token_file(parse_tcp_address(address)))
-        command = [sys.executable, "-c", QUICK, "connect", address]
+        command = [sys.executable, "-c", CONNECT_WITH_SHORT_TIMEOUT, "connect", address]
         done = subprocess.run(
-            command, input=HELLO, capture_output=True, env=surroundings(tmp_path), check=False, timeout=PATIENCE
+            command,
+            input=HELLO,
+            capture_output=True,
+            env=isolated_environment(tmp_path),
+            check=False,
+            timeout=TIMEOUT,
         )
     assert done.returncode == 1
     assert b"nothing was sent to it" in done.stderr
     assert done.stdout == b""
-    assert len(b"".join(heard)) == 48 and b"".join(heard).startswith(b"spd-lsp proof 1\n")
+    assert len(b"".join(received)) == 48 and b"".join(received).startswith(b"spd-lsp proof 1\n")
 
 
-# The command with less patience: who answers too little is waited for.
-QUICK = (
+# The command with a short timeout, since an incomplete answer is waited for.
+CONNECT_WITH_SHORT_TIMEOUT = (
     "from spd_lsp import cli; from spd_lsp.lsp.transport import token_proof; "
     "token_proof.HANDSHAKE_TIMEOUT = 1.0; cli.main()"
 )
 
 
-def test_a_proof_that_was_overheard_serves_nobody_twice(tmp_path):
-    """Whoever has recorded one conversation cannot play either end of another."""
+def test_a_recorded_proof_cannot_be_replayed(tmp_path):
+    """A recording of one handshake does not let anybody play either side of another."""
     file = tmp_path / "token"
     token = load_or_create_token(file)
     nonce = secrets.token_bytes(32)
     recorded = nonce + hmac.digest(token, b"server" + secrets.token_bytes(32) + nonce, "sha256")
-    with impostor(recorded) as (address, heard), pytest.raises(UserError, match="nothing was sent"):
+    with impostor(recorded) as (address, received), pytest.raises(UserError, match="nothing was sent"):
         connect_to_port(parse_tcp_address(address), file)
-    assert len(b"".join(heard)) == 48
+    assert len(b"".join(received)) == 48
 
 
 async def endpoint(tmp_path: Path) -> tuple[asyncio.AbstractServer, TcpAddress, Path]:
-    """A port with sessions behind it, in this process."""
+    """Serve sessions on a port in this process."""
     port, file = TcpAddress("127.0.0.1", free_port()), tmp_path / "state" / "token"
-    entry = TcpEndpoint(port, file)
-    sessions = Sessions(entry, lambda: create_server(lambda settings, report: FakeCompleter()), 9)
-    return await entry.open(sessions.serve), port, file
+    tcp = TcpEndpoint(port, file)
+    sessions = Sessions(tcp, lambda: create_server(lambda settings, report: FakeCompleter()), 9)
+    return await tcp.open(sessions.serve), port, file
 
 
-async def exchange(port: TcpAddress, *said: bytes) -> bytes:
-    """Everything that is answered until the server hangs up."""
+async def exchange(port: TcpAddress, *sent: bytes) -> bytes:
+    """Send bytes; return all that the server sends before it hangs up."""
     reader, writer = await asyncio.open_connection(port.host, port.port)
-    writer.write(b"".join(said))
+    writer.write(b"".join(sent))
     try:
-        return await asyncio.wait_for(reader.read(), PATIENCE)
+        return await asyncio.wait_for(reader.read(), TIMEOUT)
     finally:
         writer.close()
 
 
-async def test_who_does_not_prove_itself_is_answered_nothing_that_helps(tmp_path, monkeypatch):
+async def test_a_client_without_proof_gets_no_useful_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(token_proof, "HANDSHAKE_TIMEOUT", 1.0)
     server, port, file = await endpoint(tmp_path)
     async with server:
@@ -294,57 +299,57 @@ async def test_who_does_not_prove_itself_is_answered_nothing_that_helps(tmp_path
         greeting, nonce = b"spd-lsp proof 1\n", bytes(32)
         assert await exchange(port, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", HELLO) == b""
         assert await exchange(port, HELLO) == b""
-        assert await exchange(port, b"spd") == b"", "too little in too long a time"
+        assert await exchange(port, b"spd") == b"", "the greeting was not completed in time"
         for claim in (token[:32], bytes(32), hmac.digest(token, b"editor" + nonce, "sha256")):
-            told = await exchange(port, greeting, nonce, claim, HELLO)
-            assert len(told) == 64, "its own proof, and nothing after the other's"
-            assert token not in told
+            answer = await exchange(port, greeting, nonce, claim, HELLO)
+            assert len(answer) == 64, "the server's own proof and nothing else"
+            assert token not in answer
 
 
-async def test_what_an_editor_proves_does_not_hold_the_token(tmp_path):
-    """Both directions, recorded between a real editor's end and a real server's."""
+async def test_the_handshake_does_not_reveal_the_token(tmp_path):
+    """Both directions, recorded between a real client and a real server."""
     server, port, file = await endpoint(tmp_path)
-    passed: list[bytes] = []
-    over = asyncio.Event()
+    recorded: list[bytes] = []
+    closed = asyncio.Event()
 
     async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        others = await asyncio.open_connection(port.host, port.port)
+        server_reader, server_writer = await asyncio.open_connection(port.host, port.port)
 
-        async def relay(one: asyncio.StreamReader, other: asyncio.StreamWriter) -> None:
-            while data := await one.read(65536):
-                passed.append(data)
-                other.write(data)
-            other.close()
+        async def relay(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                recorded.append(data)
+                target.write(data)
+            target.close()
 
-        await asyncio.gather(relay(reader, others[1]), relay(others[0], writer))
-        over.set()
+        await asyncio.gather(relay(reader, server_writer), relay(server_reader, writer))
+        closed.set()
 
-    async with server, await asyncio.start_server(record, "127.0.0.1", 0) as between:
-        number = between.sockets[0].getsockname()[1]
-        wire = await asyncio.to_thread(connect_to_port, TcpAddress("127.0.0.1", number), file)
-        wire.sendall(HELLO)
-        wire.setblocking(False)
-        answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(wire, 65536), PATIENCE)
-        wire.close()
-        await asyncio.wait_for(over.wait(), PATIENCE)
+    async with server, await asyncio.start_server(record, "127.0.0.1", 0) as proxy:
+        number = proxy.sockets[0].getsockname()[1]
+        connection = await asyncio.to_thread(connect_to_port, TcpAddress("127.0.0.1", number), file)
+        connection.sendall(HELLO)
+        connection.setblocking(False)
+        answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(connection, 65536), TIMEOUT)
+        connection.close()
+        await asyncio.wait_for(closed.wait(), TIMEOUT)
     assert b'"id": 1' in answer or b'"id":1' in answer
     token = file.read_bytes().strip()
-    assert token not in b"".join(passed) and bytes.fromhex(token.decode()) not in b"".join(passed)
+    assert token not in b"".join(recorded) and bytes.fromhex(token.decode()) not in b"".join(recorded)
 
 
-async def test_many_strangers_keep_nobody_out_for_longer_than_they_are_waited_for(tmp_path, monkeypatch):
+async def test_silent_clients_keep_others_out_only_until_they_time_out(tmp_path, monkeypatch):
     monkeypatch.setattr(token_proof, "HANDSHAKE_TIMEOUT", 1.0)
     server, port, file = await endpoint(tmp_path)
     async with server:
         idle = [await asyncio.open_connection(port.host, port.port) for _ in range(70)]
-        ended = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in idle)), PATIENCE)
-        assert ended == [b""] * 70
+        answers = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in idle)), TIMEOUT)
+        assert answers == [b""] * 70
         (await asyncio.to_thread(connect_to_port, port, file)).close()
     for _, writer in idle:
         writer.close()
 
 
-def test_a_token_is_made_once_for_its_owner_alone(tmp_path):
+def test_a_token_is_created_once_and_private(tmp_path):
     before = os.umask(0)
     try:
         file = tmp_path / "state" / "token"
@@ -353,7 +358,7 @@ def test_a_token_is_made_once_for_its_owner_alone(tmp_path):
         os.umask(before)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert len(bytes.fromhex(token.decode())) == 32
-    assert load_or_create_token(file) == token, "a copy of it elsewhere stays good"
+    assert load_or_create_token(file) == token, "a copy elsewhere stays valid"
     assert load_or_create_token(tmp_path / "state" / "another") != token
 
 
@@ -377,7 +382,7 @@ def test_a_token_that_others_could_read_or_write_is_refused(tmp_path):
 
 
 @as_root
-def test_a_token_that_someone_else_laid_there_is_refused(tmp_path):
+def test_a_token_owned_by_another_user_is_refused(tmp_path):
     file = tmp_path / "token"
     load_or_create_token(file)
     os.chown(file, OTHER_USER, OTHER_USER)
@@ -385,8 +390,8 @@ def test_a_token_that_someone_else_laid_there_is_refused(tmp_path):
         load_token(file, "")
 
 
-def test_each_port_has_a_token_of_its_own():
-    """So a server at one port cannot be held up to an editor as the one at another."""
+def test_each_port_has_its_own_token():
+    """So that a server on one port cannot pass for the server on another."""
     ports = [
         TcpAddress("127.0.0.1", 1),
         TcpAddress("127.0.0.1", 2),
@@ -398,27 +403,27 @@ def test_each_port_has_a_token_of_its_own():
 
 @pytest.mark.parametrize("address", ["0.0.0.0:2087", "10.0.0.1:2087", "gpu-box:2087", "[::]:2087"])
 @pytest.mark.parametrize("command", [["serve", "--tcp"], ["connect"]])
-def test_no_port_leaves_this_machine_unless_the_person_says_so(command: list[str], address: str):
-    told = CliRunner().invoke(main, [*command, address])
-    assert told.exit_code == 1
-    assert "unencrypted" in told.output and "ssh -L" in told.output
+def test_only_loopback_addresses_unless_the_user_says_unencrypted(command: list[str], address: str):
+    result = CliRunner().invoke(main, [*command, address])
+    assert result.exit_code == 1
+    assert "unencrypted" in result.output and "ssh -L" in result.output
 
 
-def test_a_port_beyond_this_machine_still_wants_the_token(tmp_path):
+def test_a_port_open_to_the_network_still_requires_the_token(tmp_path):
     address = f"0.0.0.0:{free_port()}"
     command = [sys.executable, "-m", "spd_lsp", "serve", "--tcp", address, "--unencrypted"]
-    environment = surroundings(tmp_path)
+    environment = isolated_environment(tmp_path)
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stderr and "unencrypted" in child.stderr.readline()
-        with socket.create_connection(("127.0.0.1", int(address.split(":")[1])), PATIENCE) as wire:
-            wire.sendall(HELLO)
-            with suppress(ConnectionResetError):  # hung up as well, before all that was said is read
-                assert wire.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", int(address.split(":")[1])), TIMEOUT) as connection:
+            connection.sendall(HELLO)
+            with suppress(ConnectionResetError):  # the server may hang up before it has read everything
+                assert connection.recv(1) == b""
         child.kill()
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "address"),
     [
         ("127.0.0.1:2087", TcpAddress("127.0.0.1", 2087)),
         (":2087", TcpAddress("127.0.0.1", 2087)),
@@ -429,18 +434,18 @@ def test_a_port_beyond_this_machine_still_wants_the_token(tmp_path):
         ("~/server.sock", Path.home() / "server.sock"),
     ],
 )
-def test_an_address_is_a_port_or_a_path(text: str, meant: TcpAddress | Path):
-    assert parse_address(text) == meant
+def test_an_address_is_a_port_or_a_path(text: str, address: TcpAddress | Path):
+    assert parse_address(text) == address
 
 
-async def test_connect_can_only_look_whether_the_server_is_there(tmp_path):
-    with listening(tmp_path, tcp=True) as server:
+async def test_connect_check_only_checks_that_the_server_is_there(tmp_path):
+    with run_listener(tmp_path, tcp=True) as server:
         command = [sys.executable, "-m", "spd_lsp", "connect", "--check", server.address]
-        pipes = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": PATIENCE}
-        looked = subprocess.run(command, env=surroundings(tmp_path), check=False, **pipes)
-        assert (looked.returncode, looked.stdout, looked.stderr) == (0, b"", b"")
+        pipes = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": TIMEOUT}
+        check = subprocess.run(command, env=isolated_environment(tmp_path), check=False, **pipes)
+        assert (check.returncode, check.stdout, check.stderr) == (0, b"", b"")
         async with connected(server):
             pass
-    looked = subprocess.run(command, env=surroundings(tmp_path), check=False, **pipes)
-    assert looked.returncode == 1
-    assert b"start one there" in looked.stderr
+    check = subprocess.run(command, env=isolated_environment(tmp_path), check=False, **pipes)
+    assert check.returncode == 1
+    assert b"start one there" in check.stderr

@@ -1,4 +1,4 @@
-"""A server notices that its editor's process has ended, and never takes one for ended that it cannot see."""
+"""A server notices that its editor's process has ended, and takes a process it cannot see for running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from spd_lsp.lsp.transport import editor_process
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
+@pytest.mark.skipif(sys.platform == "win32", reason="on Windows os.kill may end the process")
 def test_a_process_runs_until_it_has_ended():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert editor_process.is_running(child.pid)
@@ -21,26 +21,26 @@ def test_a_process_runs_until_it_has_ended():
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**70, os.getpid(), 1], ids=["0", "-1", "2**70", "own", "1"])
-def test_what_cannot_be_asked_for_counts_as_running(number: int):
+def test_an_invalid_process_id_counts_as_running(number: int):
     assert editor_process.is_running(number)
 
 
-async def test_an_editor_that_names_no_process_is_waited_for_for_ever(monkeypatch):
+async def test_without_a_process_id_there_is_no_end_to_wait_for(monkeypatch):
     monkeypatch.setattr(editor_process, "POLL_SECONDS", 0.001)
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(editor_process.process_ended(lambda: None), 0.05)
 
 
-async def test_the_process_is_asked_for_again_and_again(monkeypatch):
+async def test_the_process_is_polled_until_it_has_ended(monkeypatch):
     monkeypatch.setattr(editor_process, "POLL_SECONDS", 0.001)
-    answers = iter([True, True, False])
-    monkeypatch.setattr(editor_process, "is_running", lambda process: next(answers))
-    names = iter([None, 7, 7, 7])
-    assert await editor_process.process_ended(lambda: next(names)) == 7
+    states = iter([True, True, False])
+    monkeypatch.setattr(editor_process, "is_running", lambda process: next(states))
+    process_ids = iter([None, 7, 7, 7])
+    assert await editor_process.process_ended(lambda: next(process_ids)) == 7
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
-def test_what_is_not_on_this_machine_is_not_watched():
+@pytest.mark.skipif(sys.platform == "win32", reason="on Windows os.kill may end the process")
+def test_a_process_that_is_not_on_this_machine_is_not_watched():
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert editor_process.local_process(child.pid) is None

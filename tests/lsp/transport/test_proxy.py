@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lsp.lsp_client import PATIENCE, frame
-from tests.lsp.transport.listeners import surroundings
+from tests.lsp.lsp_client import frame
+from tests.lsp.transport.listeners import isolated_environment
+from tests.processes import TIMEOUT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Python has no Unix sockets there")
 
@@ -28,14 +29,14 @@ def connected(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], socket.
         listener.bind(str(path))
         path.chmod(0o600)
         listener.listen()
-        listener.settimeout(PATIENCE)
+        listener.settimeout(TIMEOUT)
         command = [sys.executable, "-m", "spd_lsp", "connect", str(path)]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        with subprocess.Popen(command, env=surroundings(tmp_path), **pipes) as editor:
+        with subprocess.Popen(command, env=isolated_environment(tmp_path), **pipes) as editor:
             wire, _ = listener.accept()
             with wire:
                 yield editor, wire
-                editor.wait(PATIENCE)
+                editor.wait(TIMEOUT)
 
 
 def type_in(editor: subprocess.Popen[bytes], wire: socket.socket, data: bytes) -> None:
@@ -50,7 +51,7 @@ def test_a_server_that_dies_is_named_and_ends_it_with_1(tmp_path: Path):
     with connected(tmp_path) as (editor, wire):
         type_in(editor, wire, GREETING)
         wire.close()
-        assert editor.wait(PATIENCE) == 1
+        assert editor.wait(TIMEOUT) == 1
         assert editor.stderr
         told = editor.stderr.read().decode()
     assert f"the server at {tmp_path / 'server.sock'} ended the connection" in told
@@ -62,7 +63,7 @@ def test_after_exit_it_ends_with_0(tmp_path: Path):
         type_in(editor, wire, GREETING)
         type_in(editor, wire, EXIT)
         wire.close()
-        assert editor.wait(PATIENCE) == 0
+        assert editor.wait(TIMEOUT) == 0
 
 
 def test_an_editor_that_leaves_ends_it_with_0(tmp_path: Path):
@@ -72,4 +73,4 @@ def test_an_editor_that_leaves_ends_it_with_0(tmp_path: Path):
         editor.stdin.close()
         assert wire.recv(1) == b""
         wire.close()
-        assert editor.wait(PATIENCE) == 0
+        assert editor.wait(TIMEOUT) == 0

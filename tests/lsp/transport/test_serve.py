@@ -1,4 +1,4 @@
-"""Many editors at one server: each has its own session, they share the model, and none can disturb another."""
+"""Many editors use one server: each has its own session, they share the model, and none disturbs another."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from click.testing import CliRunner
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
-from tests.lsp.lsp_client import PATIENCE, Editor
-from tests.lsp.transport.listeners import COMPLETION, editor_at, free_port, labels, listening, surroundings
+from tests.lsp.lsp_client import Editor, at
+from tests.lsp.transport.listeners import COMPLETION, editor_at, isolated_environment, labels, run_listener
 from tests.models.networks import FAST, random_network
+from tests.processes import TIMEOUT, free_port
 
 CODE = "import argparse\n\nparser = argparse."
 
 
 @pytest.fixture(scope="module", params=["socket", "port"])
 def server(request, tmp_path_factory):
-    """A server with the starter."""
-    with listening(tmp_path_factory.mktemp("server"), "-v", tcp=request.param == "port") as server:
+    """A server with the bundled model."""
+    with run_listener(tmp_path_factory.mktemp("server"), "-v", tcp=request.param == "port") as server:
         yield server
 
 
 @pytest.mark.slow
-async def test_editors_complete_at_the_same_time_and_as_one_alone_would(server):
+async def test_editors_at_the_same_time_get_what_one_alone_gets(server):
     async with editor_at(server) as alone:
         alone.open(CODE, "file:///a/alone.py")
         expected = await labels(alone, "file:///a/alone.py", 2, 18)
     assert len(expected) == 3
 
-    async def one(number: int) -> list[str]:
+    async def complete_in(number: int) -> list[str]:
         async with editor_at(server) as editor:
             uri = f"file:///b/{number}.py"
             editor.open(CODE, uri)
             return await labels(editor, uri, 2, 18)
 
-    assert await asyncio.gather(*map(one, range(5))) == [expected] * 5
+    assert await asyncio.gather(*map(complete_in, range(5))) == [expected] * 5
 
 
-async def test_one_editors_documents_are_not_anothers(server):
+async def test_editors_do_not_share_documents(server):
     async with editor_at(server) as one, editor_at(server) as other:
         one.open("very_private_name = 1\n" * 50 + "very_pri", "file:///x.py")
         other.open("very_pri", "file:///x.py")
@@ -52,59 +53,56 @@ async def test_one_editors_documents_are_not_anothers(server):
         assert not any("vate_name" in label for label in await labels(other, "file:///x.py", 0, 8))
 
 
-async def test_an_editor_that_exits_or_breaks_off_ends_its_own_session_only(server):
+async def test_an_editor_that_exits_or_disconnects_ends_only_its_own_session(server):
     async with editor_at(server) as stays:
         stays.open(CODE, "file:///s.py")
         async with editor_at(server) as exits:
             await exits.request("shutdown")
             exits.notify("exit")
-            await asyncio.wait_for(exits.listening, PATIENCE)
+            await asyncio.wait_for(exits.listening, TIMEOUT)
         async with editor_at(server) as vanishes:
             vanishes.open(CODE, "file:///v.py")
-            vanishes.send_request(
-                COMPLETION, {"textDocument": {"uri": "file:///v.py"}, "position": {"line": 2, "character": 18}}
-            )
+            vanishes.send_request(COMPLETION, at(2, 18, kind=None, uri="file:///v.py"))
             vanishes.writer.transport.abort()
-        async with editor_at(server) as babbles:
-            babbles.writer.write(b"Content-Length: 9\r\n\r\nnot json!")
-            await babbles.status()
+        async with editor_at(server) as sends_garbage:
+            sends_garbage.writer.write(b"Content-Length: 9\r\n\r\nnot json!")
+            await sends_garbage.status()
         assert len(await labels(stays, "file:///s.py", 2, 18)) == 3
 
 
-# A completer that never ends by itself, at a socket.
+# A server on a socket whose completer never returns.
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from spd_lsp.lsp.transport import access as access
-from spd_lsp.lsp.transport import serve as listening
 from spd_lsp.lsp import server
+from spd_lsp.lsp.transport import access, serve
 
 class Endless:
-    def update_documents(self, news, asked=""):
+    def update_documents(self, changes, asked=""):
         pass
 
     def run_idle_work(self, seconds):
         return False
 
-    def complete(self, *question, name, forced, check):
+    def complete(self, *request, name, forced, check):
         while True:
             check()
             time.sleep(0.001)
 
 make = lambda: server.create_server(lambda settings, report: Endless())
-listening.serve_many(access.SocketEndpoint(Path(sys.argv[1]), is_default=False), make)
+serve.serve_many(access.SocketEndpoint(Path(sys.argv[1]), is_default=False), make)
 """
 
 
-async def test_an_editor_that_vanishes_while_many_answers_are_due_leaves_no_noise(tmp_path):
+async def test_an_editor_that_vanishes_with_many_requests_open_leaves_no_error(tmp_path):
     pipe = asyncio.subprocess.PIPE
     path = tmp_path / "private" / "server.sock"
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ENDLESS, path, stderr=pipe, env=surroundings(tmp_path)
+        sys.executable, "-c", ENDLESS, path, stderr=pipe, env=isolated_environment(tmp_path)
     )
 
     async def editor() -> Editor:
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
         while not path.exists():
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.05)
@@ -117,7 +115,7 @@ async def test_an_editor_that_vanishes_while_many_answers_are_due_leaves_no_nois
     for n in range(20):
         uri = f"file:///{n}.py"
         vanishes.open(CODE, uri)
-        vanishes.send_request(COMPLETION, {"textDocument": {"uri": uri}, "position": {"line": 2, "character": 18}})
+        vanishes.send_request(COMPLETION, at(2, 18, kind=None, uri=uri))
     await vanishes.status()
     vanishes.listening.cancel()
     vanishes.writer.transport.abort()
@@ -126,19 +124,25 @@ async def test_an_editor_that_vanishes_while_many_answers_are_due_leaves_no_nois
     other.listening.cancel()
     other.writer.close()
     child.kill()
-    _, told = await child.communicate()
-    assert told.decode() == ""
+    _, errors = await child.communicate()
+    assert errors.decode() == ""
 
 
-async def test_an_editor_elsewhere_cannot_choose_the_model_or_a_folder(server):
+async def test_a_remote_editor_cannot_choose_the_model_or_a_folder(server):
     async with editor_at(server, model="/no/such/model", dataDir="/no/such/folder") as editor:
         assert (await editor.status())["kind"] == "normal"
 
 
-async def test_connect_carries_a_session_over_its_pipes(server):
+async def test_connect_forwards_a_session_over_its_pipes(server):
     pipes = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "spd_lsp", "connect", server.address, env=surroundings(server.folder), **pipes
+        sys.executable,
+        "-m",
+        "spd_lsp",
+        "connect",
+        server.address,
+        env=isolated_environment(server.folder),
+        **pipes,
     )
     assert child.stdin and child.stdout
     editor = Editor(child.stdout, child.stdin)
@@ -148,40 +152,40 @@ async def test_connect_carries_a_session_over_its_pipes(server):
     assert len(await labels(editor, "file:///c.py", 2, 18)) == 3
     await editor.request("shutdown")
     editor.notify("exit")
-    assert await asyncio.wait_for(child.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(child.wait(), TIMEOUT) == 0
 
 
-def test_where_nothing_listens_connect_says_what_to_start():
-    told = CliRunner().invoke(main, ["connect", f"127.0.0.1:{free_port()}"])
-    assert told.exit_code == 1
-    assert "start one there with `spd-lsp serve --tcp" in told.output
+def test_connect_to_a_port_without_a_server_says_how_to_start_one():
+    result = CliRunner().invoke(main, ["connect", f"127.0.0.1:{free_port()}"])
+    assert result.exit_code == 1
+    assert "start one there with `spd-lsp serve --tcp" in result.output
 
 
-def test_without_a_server_at_its_socket_connect_says_what_to_start(tmp_path, monkeypatch):
+def test_connect_to_a_socket_without_a_server_says_how_to_start_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    told = CliRunner().invoke(main, ["connect"])
-    assert told.exit_code == 1
-    assert "start one with `spd-lsp serve --socket`" in told.output
+    result = CliRunner().invoke(main, ["connect"])
+    assert result.exit_code == 1
+    assert "start one with `spd-lsp serve --socket`" in result.output
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
+def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         command = [sys.executable, "-m", "spd_lsp", "serve", "--tcp", address]
-        environment = surroundings(tmp_path)
-        done = subprocess.run(
+        environment = isolated_environment(tmp_path)
+        server = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
-    assert done.returncode == 1
-    assert "choose another port" in done.stderr
-    assert "listening" not in done.stderr
-    assert "Traceback" not in done.stderr
+    assert server.returncode == 1
+    assert "choose another port" in server.stderr
+    assert "run_listener" not in server.stderr
+    assert "Traceback" not in server.stderr
 
 
 @pytest.mark.slow
-def test_a_model_is_opened_once_and_a_failure_is_tried_again():
+def test_a_model_is_opened_once_and_again_only_after_a_failure():
     from spd_lsp.models.transformers_engine import TransformersEngine
 
     opened: list[str] = []

@@ -1,4 +1,4 @@
-"""HeaderReader are read as the specification has them, and nothing is written to an editor that has left."""
+"""Headers are read as the specification defines them; output for an editor that has left is dropped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spd_lsp.lsp.transport.streams import HeaderReader, PipeWriter, SocketWriter
 
 
 @pytest.mark.parametrize(
-    ("line", "read"),
+    ("line", "normalized"),
     [
         (b"content-length: 12\r\n", b"Content-Length: 12\r\n"),
         (b"Content-Length:12\n", b"Content-Length: 12\r\n"),
@@ -22,14 +22,14 @@ from spd_lsp.lsp.transport.streams import HeaderReader, PipeWriter, SocketWriter
         (b"", b""),
     ],
 )
-async def test_only_the_length_is_spelled_anew(line: bytes, read: bytes):
+async def test_only_the_length_header_is_normalized(line: bytes, normalized: bytes):
     reader = asyncio.StreamReader()
     reader.feed_data(line)
     reader.feed_eof()
-    assert await HeaderReader(reader).readline() == read
+    assert await HeaderReader(reader).readline() == normalized
 
 
-async def test_what_is_said_after_the_editor_left_is_dropped(caplog):
+async def test_output_after_the_editor_has_left_is_dropped(caplog):
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     wire = SocketWriter(writer)
@@ -42,7 +42,7 @@ async def test_what_is_said_after_the_editor_left_is_dropped(caplog):
     assert not caplog.records
 
 
-def test_a_broken_pipe_is_dropped_likewise():
+def test_output_to_a_broken_pipe_is_dropped():
     read, write = os.pipe()
     os.close(read)
     wire = PipeWriter(write)

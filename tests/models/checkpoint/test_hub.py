@@ -18,6 +18,15 @@ def test_the_starter_brings_ngrams_of_python():
     assert built_in_domains(STARTER) == {"python": STARTER / "python.ngt"}
 
 
+def test_a_table_serves_related_languages_that_have_none(tmp_path):
+    for name in ("cpp", "c", "typescript"):
+        (tmp_path / f"{name}.ngt").touch()
+    served = {language: path.name for language, path in built_in_domains(tmp_path).items()}
+    assert (served["c"], served["cpp"], served["cuda-cpp"]) == ("c.ngt", "cpp.ngt", "cpp.ngt")
+    assert served["javascript"] == served["typescriptreact"] == "typescript.ngt"
+    assert "python" not in served
+
+
 def test_a_folder_is_taken_as_it_is(tmp_path):
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).touch()

@@ -52,6 +52,8 @@ def test_both_spellings_are_read():
         ({"disabledLanguages": "python"}, "must be a list of strings"),
         ({"advanced": {"interpolation": "guess"}}, "must be one of linear, paper, not 'guess'"),
         ({"colour": "red"}, "unknown setting 'colour'"),
+        ({"advanced": 7}, "setting 'advanced' must be an object that holds settings, not int; ignored"),
+        ({"advanced": [1]}, "setting 'advanced' must be an object that holds settings, not list; ignored"),
         ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),
         ({"device": "cuda:one"}, "must be auto, cpu"),
         ({"device": "CPU"}, "must be auto, cpu"),

@@ -63,7 +63,10 @@ class Configuration:
         valid: dict[str, Any] = {}
         for key, value in _flattened(options):
             name = _field_name(key)
-            if name is None:
+            if key == "advanced":
+                kind = type(value).__name__
+                self.problems.append(f"setting 'advanced' must be an object that holds settings, not {kind}; ignored")
+            elif name is None:
                 self.problems.append(f"unknown setting {key!r} ignored")
             elif name in self.flags:
                 continue
@@ -82,8 +85,8 @@ class Configuration:
 def _flattened(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Keys and values. Example: {"drafts": 3, "advanced": {"alpha": 0.5}} -> drafts 3, advanced.alpha 0.5."""
     for key, value in options.items():
-        if key == "advanced" and isinstance(value, Mapping):
-            yield from _flattened({f"advanced.{name}": inner for name, inner in value.items()})
+        if key == "advanced" and (isinstance(value, Mapping) or value == []):  # Lua's empty object, as above
+            yield from _flattened({f"advanced.{name}": inner for name, inner in dict(value).items()})
         elif value is not None and key not in CLIENT_KEYS:
             yield str(key), value
 

@@ -113,6 +113,7 @@ def test_null_is_no_value():
 def test_settings_that_are_not_an_object_are_reported_but_an_empty_list_is_an_empty_object():
     configuration = Configuration(Settings())
     configuration.set_options([])
+    configuration.set_options({"advanced": []})
     configuration.set_configuration([1])
     assert configuration.merged() == Settings()
     (problem,) = configuration.take_problems()

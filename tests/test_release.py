@@ -1,4 +1,4 @@
-"""What a release is made of: tools by hash, actions by commit, and the same bytes from the same sources."""
+"""A release: tools by hash, actions by commit, wheels for each platform, the same bytes from the same sources."""
 
 from __future__ import annotations
 
@@ -21,8 +21,19 @@ HASHED = (ROOT / ".github" / "build-requirements.txt").read_text(encoding="utf-8
 def test_the_workflow_is_yaml_and_publishes_only_what_was_built():
     yaml = pytest.importorskip("yaml")
     jobs = yaml.safe_load(WORKFLOWS["release.yml"])["jobs"]
-    assert jobs["publish"]["needs"] == "build"
-    assert "contents" not in {right for right, may in jobs["build"]["permissions"].items() if may != "read"}
+    assert (jobs["publish"]["needs"], jobs["build"]["needs"]) == ("build", "wheels")
+    for name in ("wheels", "build"):
+        assert "contents" not in {right for right, access in jobs[name]["permissions"].items() if access != "read"}
+
+
+def test_a_release_has_a_wheel_for_each_platform_and_one_without_the_kernel():
+    yaml = pytest.importorskip("yaml")
+    rows = yaml.safe_load(WORKFLOWS["wheels.yml"])["jobs"]["wheel"]["strategy"]["matrix"]["include"]
+    platforms = {"linux-x86_64", "linux-aarch64", "macos-arm64", "macos-x86_64", "windows-x86_64"}
+    assert {row["wheel"] for row in rows} == platforms | {"without-kernel"}
+    assert f"= {len(rows)}\n" in WORKFLOWS["release.yml"], "the release counts its wheels"
+    for name in ("check.yml", "release.yml"):
+        assert yaml.safe_load(WORKFLOWS[name])["jobs"]["wheels"]["uses"] == "./.github/workflows/wheels.yml"
 
 
 def test_every_build_tool_has_one_version_and_its_hashes():
@@ -41,17 +52,24 @@ def test_the_hatchling_of_a_release_is_the_tested_one():
     assert f"hatchling=={pins['hatchling']} " in HASHED
 
 
-def test_the_tools_of_a_release_come_by_hash():
-    assert "--require-hashes" in WORKFLOWS["release.yml"]
+@pytest.mark.parametrize("name", ["release.yml", "wheels.yml"])
+def test_the_tools_of_a_release_come_by_hash(name):
+    assert "--require-hashes" in WORKFLOWS[name]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_workflows_name_no_package_index(name):
+    assert "://" not in WORKFLOWS[name]
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_actions_are_pinned_by_commit_and_jobs_name_their_rights(name):
     workflow = WORKFLOWS[name]
     used = re.findall(r"uses: (\S+)", workflow)
-    assert used and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", one) for one in used)
+    ours = "./.github/workflows/wheels.yml"
+    assert used and all(action == ours or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action) for action in used)
     assert "\npermissions: {}\n" in workflow
-    assert workflow.count("runs-on:") == workflow.count("    permissions:\n")
+    assert workflow.count("runs-on:") + used.count(ours) == workflow.count("    permissions:\n")
 
 
 @pytest.mark.skipif(not shutil.which("actionlint"), reason="needs actionlint: pip install --group workflows")
@@ -72,14 +90,14 @@ def test_the_same_sources_give_the_same_archive(tmp_path, target):
     not (shutil.which("npm") and (EXTENSION / "node_modules").is_dir()), reason="needs `npm ci` in editors/vscode"
 )
 def test_the_same_sources_give_the_same_extension(tmp_path):
-    found = []
+    archives = []
     for zone in ("Asia/Tokyo", "America/Lima"):
-        place = tmp_path / zone.partition("/")[2]
-        shutil.copytree(EXTENSION, place, ignore=shutil.ignore_patterns("node_modules", "dist", "*.vsix"))
-        (place / "node_modules").symlink_to(EXTENSION / "node_modules")
+        copy = tmp_path / zone.partition("/")[2]
+        shutil.copytree(EXTENSION, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "*.vsix"))
+        (copy / "node_modules").symlink_to(EXTENSION / "node_modules")
         done = subprocess.run(
-            ["npm", "run", "package"], cwd=place, env={**os.environ, "TZ": zone}, capture_output=True, text=True
+            ["npm", "run", "package"], cwd=copy, env={**os.environ, "TZ": zone}, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        found.append((place / "spd-lsp.vsix").read_bytes())
-    assert found[0] == found[1]
+        archives.append((copy / "spd-lsp.vsix").read_bytes())
+    assert archives[0] == archives[1]

@@ -56,6 +56,7 @@ class CompletionResult:
     reason: str = ""  # why there are no completions
     withheld: int = 0  # drafts hidden because they hold a secret
     problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
+    index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
 
 
 class Completer:
@@ -106,12 +107,13 @@ class Completer:
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, forced=forced)
         if reason := self._reason_to_skip(context, source[:cursor]):
             self._index_active(document, cursor)
-            return CompletionResult([], reason=reason)
+            return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
         prompt = self.tokens.prompt(context.before, context.after)
 
         self._index_active(document, cursor)
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
+        index_revision = self.index_revision
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
@@ -133,6 +135,7 @@ class Completer:
             reason="" if completions else SECRET_REASON if withheld else "every draft was empty or too unlikely",
             withheld=withheld,
             problems=tuple(self.domains.problems),
+            index_revision=index_revision,
         )
 
     def prefetch(self, source: str, cursor: int, language: str | None, check: Callable[[], None]) -> None:
@@ -152,6 +155,11 @@ class Completer:
     def run_idle_work(self, seconds: float) -> bool:
         """Run background work for about this long; whether there is more."""
         return self.domains.run_idle_work(seconds)
+
+    @property
+    def index_revision(self) -> int:
+        """Changes when tables or files that n-grams are counted from do."""
+        return self.domains.revision
 
     @property
     def context_budget(self) -> int:

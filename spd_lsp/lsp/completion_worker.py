@@ -61,6 +61,10 @@ class CompletionWorker:
             return user_message(error, "loading the model")
         return ""
 
+    def is_current(self, result: CompletionResult) -> bool:
+        """Whether the index still says what the result was computed from. Called on the event loop."""
+        return self._completer is not None and result.index_revision == self._completer.index_revision
+
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""
         if self._completer is not None:

@@ -8,12 +8,12 @@ here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of 
 from __future__ import annotations
 
 import bisect
+import itertools
 import os
 import re
 import sys
 import time
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
@@ -27,6 +27,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 0.1
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_REVISIONS = itertools.count()
 
 
 def line_starts(text: str) -> list[int]:
@@ -34,7 +35,7 @@ def line_starts(text: str) -> list[int]:
     if "\r" in text:
         return [0, *(line_end.end() for line_end in _LINE_END.finditer(text))]
     # A quarter of the regular expression's time, and this runs at every keystroke.
-    return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
+    return [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
 
 
 def count_units(text: str, encoding: str) -> int:
@@ -86,12 +87,14 @@ class LspDocument(TextDocument):
     edit_time: float = float("-inf")  # of the last edit, in monotonic seconds
     shrank: bool = False  # whether the last edit only deleted text
     edited_at: int = 0  # offset in code points where the last edit's text ends
+    revision: int  # of its text, never used twice
 
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
         super().__init__(uri, source, version, language)
         self._encoding = encoding
         self._text = source
         self._starts: list[int] | None = None
+        self.revision = next(_REVISIONS)
 
     @cached_property
     def file(self) -> Path | None:
@@ -163,6 +166,7 @@ class LspDocument(TextDocument):
         if _SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         self.edit_time, self.shrank = time.monotonic(), not change.text and len(text) < len(self._text)
+        self.revision = next(_REVISIONS)
         self._text, self._starts, self.edited_at = text, None, min(start + len(change.text), len(text))
 
 

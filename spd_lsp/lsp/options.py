@@ -65,7 +65,9 @@ class Configuration:
             name = _field_name(key)
             if key == "advanced":
                 kind = type(value).__name__
-                self.problems.append(f"setting 'advanced' must be an object that holds settings, not {kind}; ignored")
+                self.problems.append(
+                    f"setting 'advanced' must be an object that holds settings, not {kind}; ignored"
+                )
             elif name is None:
                 self.problems.append(f"unknown setting {key!r} ignored")
             elif name in self.flags:

@@ -1,4 +1,4 @@
-"""A completion request in plain values, and the previous result reused while someone types along with it.
+"""A completion request in plain values, and recent results reused while someone types along with their drafts.
 
 In: open documents and positions. Out: requests that can be compared. Knows nothing of models.
 """
@@ -6,7 +6,8 @@ In: open documents and positions. Out: requests that can be compared. Knows noth
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +21,13 @@ from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.postprocess import Completion
+
+_MAX_RESULTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """All that a completion depends on: equal requests share one result."""
+    """What the editor says that a completion depends on: equal requests share one result."""
 
     source: str
     cursor: int  # offset in code points
@@ -33,6 +35,7 @@ class CompletionRequest:
     path: Path | None
     uri: str
     explicit: bool  # the user asked for it, it was not triggered by typing
+    others: frozenset[int] = frozenset()  # revisions of the other open documents
 
 
 def request_at(document: LspDocument, cursor: int, *, explicit: bool) -> CompletionRequest:
@@ -53,28 +56,64 @@ def with_selected(
     return dataclasses.replace(request, source=source, cursor=start + len(selected.text))
 
 
+class RecentResults:
+    """The latest results of a session, which also answer whoever types along with one of their drafts."""
+
+    def __init__(self) -> None:
+        self._results: deque[tuple[CompletionRequest, CompletionResult]] = deque(maxlen=_MAX_RESULTS)
+
+    def add(self, request: CompletionRequest, result: CompletionResult) -> None:
+        """Keep a result, which several requests may have shared."""
+        if not self._results or self._results[0][1] is not result:
+            self._results.appendleft((request, result))
+
+    def drop(self, uri: str) -> None:
+        """Forget a document's results."""
+        kept = [(request, result) for request, result in self._results if request.uri != uri]
+        self._results = deque(kept, _MAX_RESULTS)
+
+    def clear(self) -> None:
+        """Forget all results."""
+        self._results.clear()
+
+    def find(
+        self, request: CompletionRequest, is_current: Callable[[CompletionResult], bool]
+    ) -> CompletionResult | None:
+        """The result of an equal request, or else what remains of the one that was typed along with least."""
+        found: CompletionResult | None = None
+        nearest = -1
+        for previous, result in self._results:
+            if nearest < previous.cursor <= request.cursor and is_current(result):
+                left = remaining(previous, result, request)
+                found, nearest = (left, previous.cursor) if left else (found, nearest)
+        return found
+
+
 def remaining(
     previous: CompletionRequest, result: CompletionResult, request: CompletionRequest
-) -> list[Completion]:
-    """What the previous drafts say beyond the text typed since; nothing unless the best draft continues it.
+) -> CompletionResult | None:
+    """What a result says beyond the text typed since; None if none of its drafts continues that.
 
-    Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = comp` there remains `ute(y)`.
+    Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = co` there remain `mpute(y)`, `py(y)`.
     """
     typed = request.source[previous.cursor : request.cursor]
-    if not typed or not _is_typed_on(previous, typed, request):
-        return []
+    if not _is_typed_on(previous, typed, request):
+        return None
+    if not typed:
+        return dataclasses.replace(result, passes=0) if previous.explicit == request.explicit else None
     typed = normalize_line_ends(typed)
     drafts = [
         dataclasses.replace(draft, text=draft.text[len(typed) :])
         for draft in result.completions
         if draft.text.startswith(typed) and draft.text[len(typed) :].strip()
     ]
-    is_best_alive = drafts and result.completions[0].text.startswith(drafts[0].text, len(typed))
-    return drafts if is_best_alive else []
+    return dataclasses.replace(result, completions=drafts, passes=0) if drafts else None
 
 
 def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionRequest) -> bool:
     """Whether nothing changed between two requests but the text typed at the cursor."""
+    if len(previous.source) + len(typed) != len(request.source):
+        return False
     source = previous.source[: previous.cursor] + typed + previous.source[previous.cursor :]
     return request == dataclasses.replace(
         previous, source=source, cursor=request.cursor, explicit=request.explicit
@@ -87,8 +126,23 @@ def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
     return CursorLine(position, document.line_before(cursor), document.language_id or "")
 
 
+def other_revisions(
+    documents: Iterable[LspDocument], disabled_languages: Collection[str], uri: str
+) -> frozenset[int]:
+    """The revisions of the other documents that count."""
+    return frozenset(
+        document.revision
+        for document in documents
+        if document.uri != uri and _is_indexable(document, disabled_languages)
+    )
+
+
 def indexable(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
     """The open documents whose n-grams may be counted, as they are now."""
     for document in documents:
-        if not document.may_hold_secrets and document.language_id not in disabled_languages:
+        if _is_indexable(document, disabled_languages):
             yield OpenDocument(document.uri, document.file, document.language_id or None, document.source)
+
+
+def _is_indexable(document: LspDocument, disabled_languages: Collection[str]) -> bool:
+    return not document.may_hold_secrets and document.language_id not in disabled_languages

@@ -1,4 +1,4 @@
-"""At most one computation per document: equal requests share it, a newer request cancels it.
+"""At most one computation per document: equal requests share it while it runs, a newer request cancels it.
 
 In: a document's URI, a request (anything that compares) and blocking work that polls `check`. Out: the work's
 result, or `Cancelled` with the reason. Knows nothing of LSP or completions.
@@ -60,9 +60,8 @@ class _Job(Generic[Request, Result]):
         self.waiting = 0
 
     def answers(self, request: Request) -> bool:
-        """Whether its result, present or future, is that of this request."""
-        failed = self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
-        return self.cancel.reason is None and not failed and self.request == request
+        """Whether it runs for an equal request."""
+        return self.cancel.reason is None and not self.task.done() and self.request == request
 
     def stop(self, reason: CancelReason) -> None:
         """Cancel it: at once for its callers, within one step in the worker."""
@@ -72,7 +71,7 @@ class _Job(Generic[Request, Result]):
 
 
 class RequestScheduler(Generic[Request, Result]):
-    """The newest request of each document, and its result once known. For use on one event loop."""
+    """The newest request of each document. For use on one event loop."""
 
     def __init__(self, worker: Executor) -> None:
         self._worker = worker
@@ -83,23 +82,13 @@ class RequestScheduler(Generic[Request, Result]):
         """Whether anything runs or waits to run."""
         return any(not job.task.done() for job in self._jobs.values())
 
-    def last_result(self, uri: str) -> tuple[Request, Result] | None:
-        """The document's last request and its result, if it has one."""
-        job = self._jobs.get(uri)
-        if job is None or not job.task.done() or not job.answers(job.request):
-            return None
-        return job.request, job.task.result()
-
-    async def run(
-        self, uri: str, request: Request, work: Work[Result], *, delay: float = 0.0, fresh: bool = False
-    ) -> Result:
+    async def run(self, uri: str, request: Request, work: Work[Result], *, delay: float = 0.0) -> Result:
         """Run `work(check)` in the worker, or share the run of an equal request; a newer request cancels it.
 
         delay: seconds to wait before the work starts, during which a newer request replaces it for free.
-        fresh: do not return a result that is there already.
         """
         job = self._jobs.get(uri)
-        if job is None or not job.answers(request) or (fresh and job.task.done()):
+        if job is None or not job.answers(request):
             self.drop(uri, CancelReason.SUPERSEDED)
             cancel = CancellationToken()
             job = _Job(request, cancel, asyncio.ensure_future(self._run(work, cancel, delay)))
@@ -117,12 +106,12 @@ class RequestScheduler(Generic[Request, Result]):
                 job.stop(CancelReason.CLIENT)
 
     def drop(self, uri: str, reason: CancelReason) -> None:
-        """Cancel what runs for a document and forget its last result."""
+        """Cancel what runs for a document."""
         if (job := self._jobs.pop(uri, None)) is not None:
             job.stop(reason)
 
     def drop_all(self, reason: CancelReason) -> None:
-        """Cancel everything and forget all results."""
+        """Cancel everything."""
         for uri in list(self._jobs):
             self.drop(uri, reason)
 

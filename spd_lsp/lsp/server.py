@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -26,7 +27,15 @@ from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.exclusions import exclusion_reason
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, reply_or_none, safe_traceback, user_message, work_done_progress
-from spd_lsp.lsp.request import CompletionRequest, cursor_line, indexable, remaining, request_at, with_selected
+from spd_lsp.lsp.request import (
+    CompletionRequest,
+    RecentResults,
+    cursor_line,
+    indexable,
+    other_revisions,
+    request_at,
+    with_selected,
+)
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import LOADING, OFF, READY, Status
 from spd_lsp.lsp.transport.editor_process import local_process
@@ -57,6 +66,7 @@ class SpdServer(LanguageServer):
         self.configuration = Configuration(settings, fixed)
         self.worker = CompletionWorker(load)
         self.requests = RequestScheduler(self.worker.executor)
+        self.recent = RecentResults()
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
         self.prefetcher = Prefetcher(self.worker.executor, lambda: self.requests.busy, self.worker.prefetch)
         self.client = ItemCapabilities()
@@ -77,14 +87,19 @@ class SpdServer(LanguageServer):
         if reason := await self.why_not(document, request):
             self.status.reason = reason
             return []
+        documents, disabled = self.workspace.documents, self.settings.disabled_languages
+        request = replace(request, others=other_revisions(documents, disabled, request.uri))
         self.index_changes()
-        if not request.explicit and (drafts := self.typed_through(request)):
-            return drafts
+        if not request.explicit and (result := self.recent.find(request, self.worker.is_current)):
+            return self.note(result)
+        if document.shrank and not request.explicit:
+            self.status.reason = "text was deleted"
+            return []
         self.prefetcher.stop()
         debounce = 0.0 if request.explicit else min(MAX_DEBOUNCE, self.status.seconds / 4)
         work = partial(self.worker.complete, request)
         try:
-            result = await self.requests.run(request.uri, request, work, delay=debounce, fresh=request.explicit)
+            result = await self.requests.run(request.uri, request, work, delay=debounce)
         except Cancelled:
             return None
         except Exception as error:
@@ -92,6 +107,11 @@ class SpdServer(LanguageServer):
             return []
         if result is None:
             return []
+        self.recent.add(request, result)
+        return self.note(result)
+
+    def note(self, result: CompletionResult) -> list[Completion]:
+        """Return a result's drafts; its reason, cost and problems are for the user to see."""
         self.status.reason, self.status.passes, self.status.seconds = result.reason, result.passes, result.seconds
         for problem in result.problems:
             self.show_once(problem, types.MessageType.Warning)
@@ -102,8 +122,7 @@ class SpdServer(LanguageServer):
         if request.explicit and self.status.kind == "loading" and not self.exclusion(document):
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.loaded.wait(), MAX_WAIT_FOR_MODEL)
-        reason = self.exclusion(document) or (LOADING if self.status.kind == "loading" else "")
-        return reason or ("text was deleted" if document.shrank and not request.explicit else "")
+        return self.exclusion(document) or (LOADING if self.status.kind == "loading" else "")
 
     def exclusion(self, document: LspDocument) -> str:
         """Why a document gets no completions whatever is typed in it, or an empty string."""
@@ -114,14 +133,6 @@ class SpdServer(LanguageServer):
         language, disabled = document.language_id, self.settings.disabled_languages
         error = self.status.message if self.status.kind == "error" else ""
         return exclusion_reason(language, disabled, may_hold_secrets=document.may_hold_secrets) or error
-
-    def typed_through(self, request: CompletionRequest) -> list[Completion]:
-        """What remains of the last result if the user typed along with its best draft; no model is run."""
-        previous, result = self.requests.last_result(request.uri) or (None, None)
-        drafts = remaining(previous, result, request) if previous and result else []
-        if drafts:
-            self.status.reason, self.status.passes = "", 0
-        return drafts
 
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
@@ -140,7 +151,7 @@ class SpdServer(LanguageServer):
         elif needs_reload(self.model_settings, self.settings) or failed:
             await self.reload()
         elif self.settings != before:
-            self.requests.drop_all(CancelReason.SUPERSEDED)
+            self.forget_results()
             self.worker.executor.submit(self.worker.apply_settings, self.settings)
 
     async def reload(self) -> None:
@@ -148,7 +159,7 @@ class SpdServer(LanguageServer):
         self.loading.cancel(CancelReason.SUPERSEDED)
         self.loading = cancel = CancellationToken()
         self.model_settings = self.settings
-        self.requests.drop_all(CancelReason.SUPERSEDED)
+        self.forget_results()
         self.status = Status("loading", LOADING)
         self.loaded.clear()
         with work_done_progress(self, "spd-lsp") as report:
@@ -162,6 +173,11 @@ class SpdServer(LanguageServer):
             self.worker.changes.reset()
             self.index_changes()
             self.loaded.set()
+
+    def forget_results(self) -> None:
+        """Stop what runs and forget what was answered: the settings are others."""
+        self.requests.drop_all(CancelReason.SUPERSEDED)
+        self.recent.clear()
 
     def show_once(self, text: str, kind: types.MessageType = types.MessageType.Error) -> None:
         """Show the user a message, unless it was shown before."""
@@ -331,6 +347,7 @@ def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
 def did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
     """Drop the document's request and forget it."""
     ls.requests.drop(params.text_document.uri, CancelReason.CLIENT)
+    ls.recent.drop(params.text_document.uri)
     ls.index_changes()
 
 

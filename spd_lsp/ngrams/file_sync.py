@@ -71,12 +71,14 @@ class DomainSync:
         end_of_text: int,
         vocab_size: int,
         is_open: Callable[[str], bool],
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.domain = domain
         self.contents = contents
         self.tokenizer = tokenizer
         self.end_of_text = end_of_text
         self.is_open = is_open
+        self.on_change = on_change  # called when other texts are counted than before
         files = contents.files
         self.states: dict[str, State] = {path: (size, time) for path, (size, time, _) in files.items()}
         held: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
@@ -167,8 +169,11 @@ class DomainSync:
 
     def _apply(self, path: str, state: State | None, document: CountedText | None) -> None:
         """Count a file as it is now, if the overlay has room for it."""
+        before = self.ledger.keys.get(path)
         if self.ledger.put(path, document, share=_MAX_DISK_SHARE):
             self.states.pop(path, None)
             self.refused.pop(path, None)
             if state is not None:
                 (self.refused if document is None else self.states)[path] = state
+        if self.ledger.keys.get(path) != before:
+            self.on_change()

@@ -206,6 +206,7 @@ class Domains:
         self.default_weights = order_weights  # where a table has none fitted for the model
         self.problems: list[str] = []
         self.generation: Hashable = None
+        self.reloads = 0
         self.opened: dict[Path, Table | None] = {}
         self.stamps: dict[Path, Hashable] = {}  # of the tables' files, as they were
         self.fitted_weights: dict[Path, dict[str, OrderWeights]] = {}
@@ -267,6 +268,11 @@ class Domains:
             domain, lambda: read_indexed_files(domain.path.parent, domain.path.name, self.fingerprint)
         )
 
+    @property
+    def revision(self) -> int:
+        """Changes with the tables, and with the files that changed since; edits of open files do not count."""
+        return self.reloads + (self.live.revision if self.live else 0)
+
     def run_idle_work(self, seconds: float) -> bool:
         """Index changes for about this long, and start due rebuilds; whether there is more to do."""
         if self.live is None:
@@ -287,6 +293,7 @@ class Domains:
         if kept and generation == self.generation:
             return
         self.generation = generation
+        self.reloads += 1
         self.opened, self.stamps, self.fitted_weights, self.file = {}, {}, {}, None
         if self.registry:
             if not kept:

@@ -92,6 +92,7 @@ class LiveIndex:
         self.synced: dict[str, DomainSync] = {}  # the domains whose contents are known
         self.unassigned: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
         self.serial = itertools.count()
+        self.revision = 0  # changes with what is counted, but for edits of open documents
         self.deferred: dict[str, None] = {}  # documents to be encoded between requests
         self.due: dict[str, float] = {}  # when each domain is to be scanned, or its contents read again
         self.queue: deque[Steps] = deque()
@@ -160,7 +161,9 @@ class LiveIndex:
                 end_of_text=self.end_of_text,
                 vocab_size=self.vocab_size,
                 is_open=self.is_open,
+                on_change=self.on_change,
             )
+            self.on_change()
             self.due[domain.name] = time.monotonic()
             self.assign_all()
 
@@ -169,7 +172,12 @@ class LiveIndex:
         for name in self.tables.keys() - set(domains):
             del self.tables[name]
             if self.synced.pop(name, None):
+                self.on_change()
                 self.assign_all()
+
+    def on_change(self) -> None:
+        """Other n-grams are counted than before, though no open document was edited."""
+        self.revision += 1
 
     def is_open(self, place: str) -> bool:
         """Whether an open buffer replaces this file."""
@@ -334,6 +342,7 @@ class LiveIndex:
         self.deferred.pop(name, None)
         if (buffer := self.buffers.get(name)) is not None:
             self.read(buffer)
+            self.on_change()
 
     def scan(self, name: str) -> Steps:
         """Scan a domain's files for changes, and schedule the next scan."""

@@ -184,6 +184,7 @@ class FakeCompleter:
         self.prefetched: list[tuple[str, int]] = []  # source and cursor
         self.error: Exception | None = None
         self.applied: list[Settings] = []
+        self.index_revision = 0
 
     def apply_settings(self, settings: Settings) -> None:
         self.applied.append(settings)
@@ -224,7 +225,14 @@ class FakeCompleter:
             self.ended += 1
         self.answered += 1
         texts = [Completion(text, 0.5 / rank) for rank, text in enumerate(self.texts, 1)]
-        return CompletionResult(texts, passes=self.steps, tokens=self.steps, prompt_tokens=7, seconds=self.seconds)
+        return CompletionResult(
+            texts,
+            passes=self.steps,
+            tokens=self.steps,
+            prompt_tokens=7,
+            seconds=self.seconds,
+            index_revision=self.index_revision,
+        )
 
 
 Loader = Callable[[Settings, Callable[[str], None]], Any]

@@ -1,4 +1,4 @@
-"""Typing along with the best draft reuses the rest of it; anything else is answered by the model."""
+"""Whoever types along with a recent draft gets the rest of it; anything else is answered by the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.completer import CompletionResult
 from spd_lsp.completion.postprocess import Completion
-from spd_lsp.lsp.request import CompletionRequest, remaining
+from spd_lsp.lsp.request import CompletionRequest, RecentResults, remaining
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
 
 COMPLETION = "textDocument/completion"
@@ -27,14 +27,15 @@ def after(typed: str, **changes: object) -> CompletionRequest:
 
 
 def remaining_texts(result: CompletionResult, request: CompletionRequest) -> list[str]:
-    return [draft.text for draft in remaining(PREVIOUS, result, request)]
+    left = remaining(PREVIOUS, result, request)
+    return [draft.text for draft in left.completions] if left else []
 
 
 @pytest.mark.parametrize(("typed", "texts_left"), [
     ("c", ["ompute(y)", "opy(y)"]), ("comp", ["ute(y)"]), ("compute(y", [")"]),
     ("compute(y)", []),  # there is nothing left to offer
-    ("cop", []),  # the best draft was rejected
-    ("d", []), ("", []),
+    ("cop", ["y(y)"]),  # the best draft was rejected, another one was not
+    ("", ["compute(y)", "copy(y)"]), ("d", []),
 ])  # fmt: skip
 def test_what_remains_of_the_drafts(typed: str, texts_left: list[str]):
     assert remaining_texts(result_of("compute(y)", "copy(y)"), after(typed)) == texts_left
@@ -42,9 +43,46 @@ def test_what_remains_of_the_drafts(typed: str, texts_left: list[str]):
 
 @pytest.mark.parametrize("change", [
     {"source": "z = c\ny\n"}, {"source": "x = c\nz\n"}, {"uri": "v"}, {"language": "go"}, {"cursor": 3},
+    {"others": frozenset({7})},
 ])  # fmt: skip
 def test_a_change_elsewhere_is_another_request(change: dict[str, object]):
     assert remaining_texts(result_of("compute(y)"), after("c", **change)) == []
+
+
+def test_an_explicit_request_is_not_answered_by_what_typing_asked_for():
+    assert remaining_texts(result_of("compute(y)"), after("", explicit=True)) == []
+
+
+def found_texts(recent: RecentResults, request: CompletionRequest) -> list[str]:
+    result = recent.find(request, lambda result: result.index_revision == 0)
+    return [draft.text for draft in result.completions] if result else []
+
+
+def test_the_result_that_was_typed_along_with_least_answers():
+    recent = RecentResults()
+    recent.add(PREVIOUS, result_of("compute(y)", "copy(y)"))
+    recent.add(after("cop"), result_of("y(z)", "ies"))
+    assert found_texts(recent, after("copy")) == ["(z)"]
+    assert found_texts(recent, after("co")) == ["mpute(y)", "py(y)"]  # a letter was deleted
+    assert found_texts(recent, PREVIOUS) == ["compute(y)", "copy(y)"]
+
+
+def test_a_result_of_another_state_of_the_index_does_not_answer():
+    recent = RecentResults()
+    recent.add(PREVIOUS, dataclasses.replace(result_of("compute(y)"), index_revision=1))
+    assert found_texts(recent, after("c")) == []
+
+
+def test_only_the_latest_results_are_kept_and_none_of_a_closed_document():
+    recent = RecentResults()
+    recent.add(after("d"), result_of("one"))
+    recent.add(PREVIOUS, result_of("compute(y)"))
+    recent.drop("u")
+    assert found_texts(recent, PREVIOUS) == []
+    for number in range(20):
+        recent.add(after("d" * number), result_of("one"))
+    assert found_texts(recent, after("d")) == []
+    assert found_texts(recent, after("d" * 19)) == ["one"]
 
 
 def test_a_line_end_typed_is_a_line_feed_in_the_drafts():
@@ -52,7 +90,7 @@ def test_a_line_end_typed_is_a_line_feed_in_the_drafts():
 
 
 def test_drafts_that_are_white_space_from_here_on_are_not_offered():
-    assert remaining_texts(result_of("a  ", "ab"), after("a")) == []
+    assert remaining_texts(result_of("a  ", "ab"), after("a")) == ["b"]
     assert remaining_texts(result_of("ab", "a  "), after("a")) == ["b"]
 
 
@@ -74,6 +112,26 @@ async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
         editor.send(edit("!", 0, 7, 7, version=9))
         await editor.request(COMPLETION, at(0, 8, 2))
         assert len(completer.requests) == 2
+        editor.send(edit("", 0, 7, 8, version=10))
+        assert texts(await editor.request(COMPLETION, at(0, 7, 2))) == ["one(1)"], "the letter is deleted again"
+        assert len(completer.requests) == 2
+
+
+async def test_a_result_answers_nothing_once_another_file_changed():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        for text, uri in (("a = 1\n", "file:///code/b.py"), ("KEY=1\n", "file:///code/.env")):
+            editor.open(text, uri)
+            await editor.request(COMPLETION, at(0, 4, 2))
+        assert len(completer.requests) == 2, "the secrets do not count"
+        editor.send(edit("b", 0, 0, 1, uri="file:///code/b.py"))
+        await editor.request(COMPLETION, at(0, 4, 2))
+        assert len(completer.requests) == 3
+        completer.index_revision += 1
+        await editor.request(COMPLETION, at(0, 4, 2))
+        assert len(completer.requests) == 4
 
 
 async def test_an_explicit_request_is_answered_by_the_model():

@@ -87,15 +87,14 @@ async def test_a_request_superseded_in_the_queue_never_runs(scheduler: Scheduler
     assert not second.over
 
 
-async def test_equal_requests_share_one_run(scheduler: Scheduler):
+async def test_equal_requests_share_one_run_while_it_lasts(scheduler: Scheduler):
     work, other = Work("shared"), Work("own")
     waiting = [asyncio.ensure_future(scheduler.run("doc", "same", w)) for w in (work, other)]
     await until(lambda: work.steps)
     work.go()
     assert await asyncio.gather(*waiting) == ["shared", "shared"]
-    assert await scheduler.run("doc", "same", other) == "shared"
     assert not other.over
-    assert await scheduler.run("doc", "same", other.go(), fresh=True) == "own"
+    assert await scheduler.run("doc", "same", other.go()) == "own"
 
 
 async def test_a_run_is_cancelled_with_its_last_caller(scheduler: Scheduler):

@@ -165,15 +165,15 @@ async def served(editor: Editor) -> Editor:
     return editor
 
 
-async def offers(editor: Editor, uri: str) -> list[str]:
+async def offers(editor: Editor, uri: str, kind: int) -> list[str]:
     line = ASKED.count("\n")
-    return texts(await editor.request(COMPLETION, at(line, len(ASKED.split("\n")[-1]), uri=uri)))
+    return texts(await editor.request(COMPLETION, at(line, len(ASKED.split("\n")[-1]), kind, uri=uri)))
 
 
-async def until_offered(editor: Editor, uri: str, wanted: bool = True) -> None:
+async def until_offered(editor: Editor, uri: str, wanted: bool = True, kind: int = 1) -> None:
     """Ask until what was learned is offered, or no more: counting happens between requests."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT
-    while any(text.startswith(LEARNED) for text in await offers(editor, uri)) is not wanted:
+    while any(text.startswith(LEARNED) for text in await offers(editor, uri, kind)) is not wanted:
         assert asyncio.get_running_loop().time() < deadline, f"{'never' if wanted else 'still'} offered"
         await asyncio.sleep(0.05)
 
@@ -194,20 +194,21 @@ async def leave(child: Any, editor: Editor) -> str:
 SERVE = ("serve", "--device", "cpu", "-vv")
 
 
-async def test_what_only_another_unsaved_document_says_is_offered_until_it_is_deleted(tmp_path: Path):
+@pytest.mark.parametrize("kind", [1, 3], ids=["explicit", "automatic"])
+async def test_what_only_another_unsaved_document_says_is_offered_until_it_is_deleted(tmp_path: Path, kind: int):
     asked, other = ((tmp_path / name).as_uri() for name in ("asked.py", "other.py"))
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (child, editor):
         await served(editor)
         editor.open(ASKED, asked)
-        await until_offered(editor, asked, False)
+        await until_offered(editor, asked, False, kind)
         editor.open(HABITS, other)
-        await until_offered(editor, asked)
+        await until_offered(editor, asked, True, kind)
         editor.notify("textDocument/didChange", replaced("import os\n", other, 2))
-        await until_offered(editor, asked, False)
+        await until_offered(editor, asked, False, kind)
         editor.notify("textDocument/didChange", replaced(HABITS, other, 3))
-        await until_offered(editor, asked)
+        await until_offered(editor, asked, True, kind)
         editor.notify("textDocument/didClose", {"textDocument": {"uri": other}})
-        await until_offered(editor, asked, False)
+        await until_offered(editor, asked, False, kind)
         log = await leave(child, editor)
         assert "completion:" in log
         assert not any(word in log for word in ("frob", "zygote", "quench", "Traceback"))

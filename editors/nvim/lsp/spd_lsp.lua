@@ -1,5 +1,11 @@
--- spd-lsp for Neovim 0.11 and later. Add this folder's parent to the runtimepath, then: vim.lsp.enable("spd_lsp")
+-- spd-lsp for Neovim 0.11 and later: vim.lsp.enable("spd_lsp"), with this folder's parent on the runtimepath.
 -- Settings: vim.lsp.config("spd_lsp", { init_options = { drafts = 5 } })
+
+local server = require("spd_lsp.server")
+
+if vim.fn.has("nvim-0.11") == 1 then
+  server.watch()
+end
 
 ---@type vim.lsp.Config
 return {
@@ -10,6 +16,7 @@ return {
     "c", "cpp", "cs", "ruby", "php", "sh", "bash", "lua",
   },
   root_markers = { ".git", "pyproject.toml", "package.json", "go.mod", "Cargo.toml" },
+  on_exit = server.on_exit, -- starts a server that crashed again
   get_language_id = function(_, filetype)
     return ({ cs = "csharp", sh = "shellscript", bash = "shellscript" })[filetype] or filetype
   end,

@@ -1,0 +1,98 @@
+-- Ghost text in Neovim 0.12 and later: accepting a draft or a word of it, and showing the next one.
+
+local M = {}
+
+M.keys = { accept = "<Tab>", accept_word = "<M-Right>", next = "<M-]>", previous = "<M-[>" }
+
+local WORD = { "^%s*[%w_]+", "^%s*[^%w_%s]+" }
+
+-- What of a draft is not in the buffer yet, and where the draft begins; nil if something else was typed there.
+local function remaining(item)
+  local row, column = unpack(vim.api.nvim_win_get_cursor(0))
+  local line = vim.api.nvim_get_current_line()
+  local start_row, start_column = row - 1, column
+  if item.range then
+    start_row, start_column = item.range:to_extmark()
+  end
+  local typed = line:sub(start_column + 1, column)
+  if start_row == row - 1 and vim.startswith(item.insert_text, typed) then
+    return item.insert_text:sub(#typed + 1)
+  end
+end
+
+-- Insert at the cursor, and move behind it.
+local function insert(text)
+  local row, column = unpack(vim.api.nvim_win_get_cursor(0))
+  local lines = vim.split(text, "\n")
+  vim.api.nvim_buf_set_text(0, row - 1, column, row - 1, column, lines)
+  vim.api.nvim_win_set_cursor(0, { row + #lines - 1, (#lines == 1 and column or 0) + #lines[#lines] })
+end
+
+-- Insert a part of the draft that is shown; whether there is one.
+local function accept(part)
+  return vim.lsp.inline_completion.get({
+    on_accept = function(item)
+      local text = type(item.insert_text) == "string" and remaining(item)
+      if text and text ~= "" then
+        insert(part(text))
+      end
+    end,
+  })
+end
+
+--- Insert the draft that is shown; whether there is one.
+function M.accept()
+  return accept(function(text)
+    return text
+  end)
+end
+
+--- Insert the next word of the draft that is shown; whether there is one.
+function M.accept_word()
+  return accept(function(text)
+    return text:match(WORD[1]) or text:match(WORD[2]) or text
+  end)
+end
+
+local function is_shown()
+  local marks = vim.api.nvim_create_namespace("nvim.lsp.inline_completion")
+  return #vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { limit = 1 }) > 0
+end
+
+--- Show another draft; whether there is one.
+function M.select(count)
+  vim.lsp.inline_completion.select({ count = count })
+  return is_shown()
+end
+
+local ACTIONS = {
+  accept = M.accept,
+  accept_word = M.accept_word,
+  next = function()
+    return M.select(1)
+  end,
+  previous = function()
+    return M.select(-1)
+  end,
+}
+
+--- Show ghost text of our server, and map its keys; where there is none, a key does what it did before.
+function M.enable(keys)
+  for action, key in pairs(vim.tbl_extend("force", M.keys, keys or {})) do
+    if key then
+      vim.keymap.set("i", key, function()
+        return not ACTIONS[action]() and key or nil
+      end, { expr = true, desc = "spd-lsp: " .. action:gsub("_", " ") })
+    end
+  end
+  vim.api.nvim_create_autocmd("LspAttach", {
+    callback = function(event)
+      local client = vim.lsp.get_client_by_id(event.data.client_id)
+      if client and client.name == "spd_lsp" then
+        vim.lsp.inline_completion.enable(true, { client_id = client.id })
+      end
+    end,
+  })
+end
+
+return M

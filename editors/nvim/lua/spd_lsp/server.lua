@@ -1,0 +1,89 @@
+-- The server's process: whether it is installed, starting it again after a crash, and requests to it.
+
+local M = {}
+
+local FIRST_DELAY, LONGEST_DELAY = 1000, 60000 -- milliseconds before it is started again
+local told, delay, restarted_at = {}, FIRST_DELAY, nil
+
+--- Show a message, once.
+local function tell(text, level)
+  if not told[text] then
+    told[text] = true
+    vim.schedule(function() -- in an autocommand an error would show a stack trace
+      vim.notify("spd-lsp: " .. text, level)
+    end)
+  end
+end
+
+--- Whether a command's program is installed; the user is told if not.
+function M.is_installed(cmd)
+  if type(cmd) ~= "table" or vim.fn.executable(cmd[1]) == 1 then
+    return true
+  end
+  tell(
+    ("cannot find `%s`. Install spd-lsp, or give its full path: "):format(cmd[1])
+      .. 'vim.lsp.config("spd_lsp", { cmd = { "/path/to/spd-lsp", "serve" } }). More: :help spd-lsp-install',
+    vim.log.levels.ERROR
+  )
+  return false
+end
+
+local function is_enabled()
+  return vim.lsp.is_enabled == nil or vim.lsp.is_enabled("spd_lsp")
+end
+
+--- Have the user told when a file is opened and the server is not installed: Neovim 0.11 and later only log it.
+function M.watch()
+  vim.api.nvim_create_autocmd("FileType", {
+    group = vim.api.nvim_create_augroup("spd_lsp", {}),
+    callback = function(event)
+      local config = is_enabled() and vim.lsp.config.spd_lsp
+      if config and vim.tbl_contains(config.filetypes or {}, event.match) then
+        M.is_installed(config.cmd)
+      end
+    end,
+  })
+end
+
+--- Attach the server to all buffers again; replaced by setup() before Neovim 0.11.
+function M.attach_all()
+  vim.lsp.enable("spd_lsp")
+end
+
+--- After a crash: start the server again, after a pause that doubles each time, for ever.
+function M.on_exit(code, signal)
+  vim.schedule(function()
+    if vim.v.exiting ~= vim.NIL or not is_enabled() or (code == 0 and signal == 0) then
+      return
+    end
+    local now = vim.loop.now()
+    local is_repeated = restarted_at and now - restarted_at < LONGEST_DELAY
+    delay = is_repeated and math.min(2 * delay, LONGEST_DELAY) or FIRST_DELAY
+    restarted_at = now + delay
+    tell("the server ended unexpectedly; it is started again. :checkhealth spd_lsp may say why", vim.log.levels.WARN)
+    vim.defer_fn(M.attach_all, delay)
+  end)
+end
+
+--- The running servers, that of the current buffer first.
+function M.clients()
+  local get = vim.lsp.get_clients or vim.lsp.get_active_clients
+  local found = {}
+  for _, client in ipairs(get({ name = "spd_lsp" })) do
+    if client.name == "spd_lsp" then -- Neovim 0.7 does not filter
+      local is_here = vim.lsp.buf_is_attached(vim.api.nvim_get_current_buf(), client.id)
+      table.insert(found, is_here and 1 or #found + 1, client)
+    end
+  end
+  return found
+end
+
+--- Send a request to a client.
+function M.request(client, method, params, handler)
+  if vim.fn.has("nvim-0.11") == 1 then
+    return client:request(method, params, handler)
+  end
+  return client.request(method, params, handler)
+end
+
+return M

@@ -1,0 +1,45 @@
+-- What :SpdStatus and :checkhealth say about the running server.
+
+local server = require("spd_lsp.server")
+
+local M = {}
+
+local function percent(share)
+  return ("%d %%"):format(math.floor(100 * share + 0.5))
+end
+
+--- The server's status record as lines of text.
+function M.describe(status)
+  local lines = { ("%s (%s)"):format(status.message, status.kind) }
+  local function add(text, ...)
+    lines[#lines + 1] = text:format(...)
+  end
+  if type(status.indexing) == "table" then
+    add("indexing %s: %s", status.indexing.folder, percent(status.indexing.share))
+  end
+  if type(status.model) == "string" and status.model ~= "" then
+    add("model: %s", status.model)
+  end
+  if type(status.tables) == "table" and #status.tables > 0 then
+    add("n-grams of the last completion: %s", table.concat(status.tables, ", "))
+  end
+  if (status.lastPasses or 0) > 0 then
+    add("last completion: %d passes, %d ms", status.lastPasses, status.lastMilliseconds)
+  end
+  if type(status.documentReason) == "string" and status.documentReason ~= "" then
+    add("no completions in this file: %s", status.documentReason)
+  elseif status.reason ~= "" then
+    add("why the last completion was empty: %s", status.reason)
+  end
+  return lines
+end
+
+--- Request a client's status; `show` gets it, or nil and an error.
+function M.request(client, show)
+  local params = { textDocument = { uri = vim.uri_from_bufnr(0) } }
+  server.request(client, "spd-lsp/status", params, function(error, status)
+    show(status, error and error.message)
+  end)
+end
+
+return M

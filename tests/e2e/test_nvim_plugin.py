@@ -1,0 +1,156 @@
+"""A real Neovim with the repository as its plugin: messages, commands, keys, help, and a server that crashes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_nvim import NVIM, STATUS, Neovim
+from tests.processes import is_alive, wait_until
+
+ROOT = Path(__file__).parents[2]
+DOC = ROOT / "editors" / "nvim" / "doc"
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(NVIM is None, reason="needs nvim on PATH, such as `apt-get install neovim`"),
+]
+
+# The repository is installed as people install it without a plugin manager: a link in a package folder.
+INIT = """
+vim.o.swapfile = false
+told = {}
+vim.notify = function(text) -- of our own; Neovim itself tells of a server that has quit
+  if vim.startswith(text, "spd-lsp:") then table.insert(told, text) end
+end
+vim.cmd("packloadall")
+require("spd_lsp").setup({ init_options = { drafts = 2, device = "cpu" } })
+"""
+SOURCE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file."
+
+Open = Callable[..., Neovim]
+
+
+@pytest.fixture
+def open_neovim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Neovim in a home of its own; by the end no server is left."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    package = tmp_path / "XDG_DATA_HOME" / "nvim" / "site" / "pack" / "spd" / "start"
+    package.mkdir(parents=True)
+    (package / "spd-lsp").symlink_to(ROOT)
+    (tmp_path / "reader.py").write_text(SOURCE)
+    (tmp_path / "init.lua").write_text(INIT)
+    opened: list[Neovim] = []
+
+    def open_with(*, server: bool = True) -> Neovim:
+        monkeypatch.setenv(
+            "PATH", os.pathsep.join([str(program(tmp_path).parent)] * server + ["/usr/bin", "/bin"])
+        )
+        opened.append(editor := Neovim("-u", str(tmp_path / "init.lua"), str(tmp_path / "reader.py")))
+        if server:
+            wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
+        return editor
+
+    yield open_with
+    for editor in opened:
+        editor.quit()
+    for pid in started(tmp_path):
+        wait_until("the server has ended with Neovim", lambda pid=pid: not is_alive(pid))
+
+
+def program(folder: Path) -> Path:
+    """An `spd-lsp` that records each start."""
+    path = folder / "bin" / "spd-lsp"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        f"#!/bin/sh\nexport OMP_NUM_THREADS=1 PYTHONPATH='{ROOT}'\n"
+        f'echo $$ >> {folder}/starts\nexec {sys.executable} -m spd_lsp "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def started(folder: Path) -> list[int]:
+    """The process ids of the servers, in the order of their start."""
+    file = folder / "starts"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def text(editor: Neovim) -> str:
+    return "\n".join(editor("buf_get_lines", 0, 0, -1, True))
+
+
+def test_the_user_is_told_once_that_the_server_is_not_installed(open_neovim: Open):
+    editor = open_neovim(server=False)
+    [message] = wait_until("a message is shown", lambda: editor.lua("return told"))
+    assert "cannot find `spd-lsp`" in message and ":help spd-lsp-install" in message
+    editor("command", "edit! other.py")
+    editor("command", "checkhealth spd_lsp")
+    assert "cannot find `spd-lsp`" in text(editor) and "no server is running" in text(editor)
+    assert editor.lua("return #told") == 1
+
+
+def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_path: Path):
+    editor = open_neovim()
+    editor("command", "SpdStatus")
+    [message] = wait_until("the status is shown", lambda: editor.lua("return told"))
+    assert message.startswith("spd-lsp: the model is ready (normal)")
+    editor("command", "checkhealth spd_lsp")
+    assert f"the server's program is {tmp_path}/bin/spd-lsp" in text(editor)
+    assert "the model is ready (normal)" in text(editor)
+
+
+def test_a_server_that_crashes_is_started_again(open_neovim: Open, tmp_path: Path):
+    editor = open_neovim()
+    for crashes in (1, 2):
+        os.kill(started(tmp_path)[-1], signal.SIGKILL)
+        wait_until("there is another server", lambda crashes=crashes: len(started(tmp_path)) == crashes + 1)
+        wait_until("it answers", lambda: editor.lua(STATUS).get("kind") == "normal")
+    assert editor.lua("return told") == [
+        "spd-lsp: the server ended unexpectedly; it is started again. :checkhealth spd_lsp may say why"
+    ]
+
+
+def test_keys_accept_a_draft_a_word_and_show_the_next(open_neovim: Open):
+    editor = open_neovim()
+    if not editor("call_function", "has", ["nvim-0.12"]):
+        pytest.skip("needs Neovim 0.12 for inline completion")
+    before = editor.last_line
+    shown = (
+        "local marks = vim.api.nvim_create_namespace('nvim.lsp.inline_completion')\n"
+        "local mark = vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { details = true })[1]\n"
+        "return mark and mark[4].virt_text[1][1] or ''"
+    )
+    editor("input", "GA")
+    first = wait_until("a draft is shown", lambda: editor.lua(shown))
+    editor("input", "<M-]>")
+    wait_until("the next draft is shown", lambda: editor.lua(shown) not in ("", first))
+    editor("input", "<M-[>")
+    wait_until("the first draft is shown", lambda: editor.lua(shown) == first)
+    editor("input", "<M-Right>")
+    wait_until("a word is inserted", lambda: editor.last_line != before)
+    word = editor.last_line.removeprefix(before)
+    assert first.startswith(word) and word.isidentifier()
+    rest = wait_until("the rest is shown", lambda: editor.lua(shown))
+    editor("input", "<Tab>")
+    wait_until("the rest is inserted", lambda: editor.last_line == before + word + rest)
+    editor("input", "<Esc>:enew!<CR>i<Tab>")
+    wait_until("without a draft, Tab is Tab", lambda: editor.last_line == "\t")
+
+
+def test_the_help_is_found_and_its_tags_are_current(open_neovim: Open, tmp_path: Path):
+    editor = open_neovim(server=False)
+    for tag in ("spd-lsp", "spd-lsp-keys", ":SpdBuild"):
+        editor("command", f"help {tag}")
+        assert text(editor).startswith("*spd-lsp.txt*")
+    shutil.copytree(DOC, tmp_path / "doc", ignore=shutil.ignore_patterns("tags"))
+    subprocess.run([str(NVIM), "--headless", "-u", "NONE", f"+helptags {tmp_path}/doc", "+qa"], check=True)
+    assert (tmp_path / "doc" / "tags").read_text() == (DOC / "tags").read_text()

@@ -13,6 +13,12 @@ from typing import Any
 HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
+# Language ids of texts that are not code, by several editors' names.
+_PROSE_LANGUAGES = (
+    "plaintext", "markdown", "csv", "tsv", "log", "scminput", "git-commit", "gitcommit", "git-rebase", "gitrebase",
+    "dotenv",
+)  # fmt: skip
+
 
 def _setting(
     default: Any,
@@ -82,10 +88,10 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.0, "hide completions below this probability of being exactly right", low=0.0, high=1.0
+        0.0, "offer nothing unasked below this probability of being exactly right", low=0.0, high=1.0
     )
     disabled_languages: tuple[str, ...] = _setting(
-        ("plaintext", "markdown", "csv", "tsv", "git-commit", "gitcommit", "git-rebase", "gitrebase", "dotenv"),
+        _PROSE_LANGUAGES,
         "language ids without completions",
         workspace=True,
     )

@@ -67,6 +67,8 @@ _RELATED: tuple[frozenset[str], ...] = (
     frozenset({"javascript", "javascriptreact", "typescript", "typescriptreact", "vue", "svelte"}),
     frozenset({"c", "cpp", "cuda-cpp", "objective-c", "objective-cpp"}),
     frozenset({"css", "scss", "less"}),
+    frozenset({"csharp", "cs"}),  # Neovim's names are the later ones
+    frozenset({"shellscript", "sh", "bash"}),
 )
 
 

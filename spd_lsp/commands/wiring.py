@@ -54,7 +54,7 @@ def load_completer(
     from spd_lsp.completion.parsing import PARSER_POOL
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.completion.tuned_settings import apply_tuned, read_order_weights
-    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate, vocabulary
+    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, known_languages, locate, vocabulary
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
     from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
     from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains
@@ -67,16 +67,17 @@ def load_completer(
     model = open_model(folder, settings.device, report)
     built_in = built_in_domains(folder) if settings.model == STARTER else {}
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+    languages = known_languages(folder)
     tuned = partial(apply_tuned, folder=registry.folder, model=lasting(settings.model))
     if not ngrams:
-        return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned)
+        return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned, languages)
     live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     rebuild = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
     rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.auto_rebuild else None
     name = lasting(settings.model)
     rows = read_order_weights(registry.folder, name) or ORDER_WEIGHTS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)
-    return Completer(model, tokens, domains, settings, tuned)
+    return Completer(model, tokens, domains, settings, tuned, languages)
 
 
 def check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:

@@ -23,8 +23,10 @@ _MODEL_ALONE = ((-0.76, 0.91, 1.23), (-1.32, 1.02, 1.23))  # 3.4 to 0.3 points
 MIN_PROBABILITY = 1e-12
 
 
-def calibrated(completions: Sequence[Completion], settings: Settings, *, ngrams: bool) -> list[Completion]:
-    """Return the completions with calibrated probabilities, without those below the setting's minimum.
+def calibrated(
+    completions: Sequence[Completion], settings: Settings, floor: float, *, ngrams: bool
+) -> list[Completion]:
+    """Return the completions with calibrated probabilities, without those below the floor.
 
     Scores of other rankings and of the paper's formula are not probabilities: they stay as they are.
     """
@@ -34,7 +36,7 @@ def calibrated(completions: Sequence[Completion], settings: Settings, *, ngrams:
     return [
         replace(completion, probability=probability)
         for completion, probability in zip(completions, probabilities, strict=True)
-        if probability >= settings.min_probability
+        if probability >= floor
     ]
 
 

@@ -6,11 +6,12 @@ Knows neither LSP nor files nor tensors; its parts are passed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import Completion, DraftText
@@ -69,12 +70,14 @@ class Completer:
         domains: Domains,
         settings: Settings,
         tuned: Callable[[Settings], Settings] = lambda settings: settings,
+        languages: Collection[str] | None = None,
     ) -> None:
-        """`tuned` replaces default settings by those tuned for the model."""
+        """`tuned` replaces default settings by those tuned for the model; it knows `languages`, or any if None."""
         self.model = model
         self.tokens = tokens
         self.domains = domains
         self.tuned = tuned
+        self.languages = languages
         self.offer: tuple[OpenDocument, int, list[str]] | None = (
             None  # the last completions, where they were shown
         )
@@ -98,8 +101,9 @@ class Completer:
     ) -> CompletionResult:
         """Return up to k texts to insert at the cursor, an offset in code points, best first.
 
-        `name` identifies an open document; without it the text is not indexed. `forced` completes even where
-        suggestions are rarely wanted. `check` is called before every forward pass and may raise to cancel.
+        `name` identifies an open document; without it the text is not indexed. `forced`, for a person who asks,
+        completes even where suggestions are rarely wanted or right. `check` is called before every forward pass
+        and may raise to cancel.
         """
         started = time.perf_counter()
         source, cursor = normalize_newlines(source, cursor)
@@ -113,15 +117,22 @@ class Completer:
 
         self._index_active(document, cursor)
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
+        if not forced and not self._is_known(language):
+            unknown = language or "this language"
+            return CompletionResult([], reason=f"neither the model nor any n-gram table knows {unknown}")
         index_revision = self.index_revision
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
         drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
-        ranked = texts.rank(drafts.scored(self.settings.ranking))
+        scored = drafts.scored(self.settings.ranking)
+        if not forced and texts.is_empty(scored[0][0]):
+            scored = []
+        ranked = texts.rank(scored)
         safe = without_secrets(ranked, context)
-        completions = calibrated(safe[: self.settings.drafts], self.settings, ngrams=mixture is not None)
+        floor = 0.0 if forced else self.settings.min_probability
+        completions = calibrated(safe[: self.settings.drafts], self.settings, floor, ngrams=mixture is not None)
 
         self.offer = document, cursor, [completion.text for completion in completions]
         withheld = len(ranked) - len(safe)
@@ -132,7 +143,7 @@ class Completer:
             prompt_tokens=len(prompt.ids),
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
-            reason="" if completions else SECRET_REASON if withheld else "every draft was empty or too unlikely",
+            reason="" if completions else SECRET_REASON if withheld else "nothing is likely enough here",
             withheld=withheld,
             problems=tuple(self.domains.problems),
             index_revision=index_revision,
@@ -169,8 +180,8 @@ class Completer:
 
     def _reason_to_skip(self, context: Context, before: str) -> str:
         """Why there is nothing to complete, or an empty string."""
-        if context.shape == "nothing":
-            return "there is text right of the cursor"
+        if context.silence:
+            return context.silence
         if context.before.strip():
             return ""
         if not before.strip():
@@ -179,6 +190,12 @@ class Completer:
         return (
             f"the model reads {positions} tokens and has no room for code beside drafts of {drafts}; ask for less"
         )
+
+    def _is_known(self, language: str | None) -> bool:
+        """Whether the model or a table of the last request's file is about code in this language."""
+        if self.languages is None or (language and not related_languages(language).isdisjoint(self.languages)):
+            return True
+        return self.domains.know(language)
 
     def _index_active(self, document: OpenDocument, cursor: int) -> None:
         """Index an open document but for the line of the cursor, which would predict itself."""

@@ -21,7 +21,7 @@ from spd_lsp.completion.languages import LANGUAGES, Language
 from spd_lsp.completion.parsing import request_begins_body, request_outline
 from spd_lsp.completion.syntax_outline import OutlinePart, Role
 
-CompletionShape = Literal["nothing", "line", "block"]
+CompletionShape = Literal["line", "block"]
 TokenCounter = Callable[[str], int]
 
 MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
@@ -32,6 +32,8 @@ _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they ar
 _TYPICAL_LINE = 16  # tokens; budget kept for a line of usual length
 _GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
 _MAX_TEXT_RIGHT = 8  # characters right of the cursor that a completion in the middle of a line may stand before
+_MAX_NAME_REACH = 200  # characters left of the cursor that are searched for a number or a new name
+_NUMBER = re.compile(r"(?<![\w.])\d\w*(?:\.\w*)?$")
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
@@ -45,6 +47,7 @@ class Context:
     shape: CompletionShape
     indent: str  # of the cursor's line, or of the block: a line indented less ends it
     omitted: int = 0  # lines of the document that did not fit
+    silence: str = ""  # why nothing is offered here unless a person asks for it
 
     @property
     def left(self) -> str:
@@ -112,12 +115,15 @@ def build_context(
 ) -> Context:
     """Return what the model sees around a cursor (in code points) within `budget` tokens, and what to complete.
 
-    A text costs what its lines cost. A completion asked for by hand (`forced`) is never "nothing".
+    A text costs what its lines cost. Where suggestions are rarely wanted there is a reason for silence instead,
+    unless a person asked (`forced`).
     """
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
     page = SplitDocument.open(source, cursor)
-    shape, indent = _expected_shape(known, source, cursor, page, forced)
+    if not forced and (silence := _reason_for_silence(known, page)):
+        return Context("", "", "line", _indentation(page.left), silence=silence)
+    shape, indent = _expected_shape(known, source, cursor, page)
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
     if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
@@ -262,15 +268,26 @@ def _tail(line: str, budget: int, step: int, cost: TokenCounter) -> str:
     return line[starts[fits] :]
 
 
+def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
+    """Why nothing is offered unless a person asks for it, or an empty string."""
+    right, left = page.right.rstrip("\r\n"), page.left[-_MAX_NAME_REACH:]
+    if re.match(r"\w", right):
+        return "a word goes on right of the cursor"
+    if len(right.strip()) > _MAX_TEXT_RIGHT and not _CLOSING.fullmatch(right.strip()):
+        return "there is text right of the cursor"
+    if _NUMBER.search(left):
+        return "a number is being written"
+    if language is not None and language.new_name and language.new_name.search(left):
+        return "a new name is being written"
+    return ""
+
+
 def _expected_shape(
-    language: Language | None, source: str, cursor: int, page: SplitDocument, forced: bool
+    language: Language | None, source: str, cursor: int, page: SplitDocument
 ) -> tuple[CompletionShape, str]:
     """Return how long a completion at the cursor should be, and the indentation that goes with it."""
-    right = page.right.rstrip("\r\n")
-    closing = bool(_CLOSING.fullmatch(right.strip()))
-    if not forced and len(right.strip()) > _MAX_TEXT_RIGHT and not closing:
-        return "nothing", _indentation(page.left)
-    if language is not None and closing and (indent := _block_indent(language, source[:cursor], page)):
+    is_end = _CLOSING.fullmatch(page.right.strip()) is not None
+    if language is not None and is_end and (indent := _block_indent(language, source[:cursor], page)):
         return "block", indent
     return "line", _indentation(page.left)
 

@@ -52,6 +52,7 @@ class Language:
     strings: frozenset[str] = frozenset()  # a body's first statement of such a type is its documentation
     bodies: frozenset[str]  # nodes that hold the statements of a block
     opens: re.Pattern[str]  # the end of a line that opens a body, for code that does not parse
+    new_name: re.Pattern[str] | None = None  # the end of a text that is naming a new function or class
     filler: str = "x;"  # a statement that may come first in any body
     closers: Mapping[str, str] = field(default_factory=lambda: _BRACKETS)  # opening token -> text that closes it
 
@@ -71,6 +72,7 @@ _PYTHON = Language(
     wrappers={"decorated_definition": "definition"},
     strings=_names("string concatenated_string"),
     bodies=_names("block"),
+    new_name=re.compile(r"\b(?:def|class)\s+(?!__)\w*$"),
     opens=re.compile(
         r"^\s*(?:(?:async\s+)?(?:def|class|if|elif|else|for|while|try|except|finally|with|match|case)\b.*"
         r"|[)\]}].*):\s*(?:#.*)?$"
@@ -94,6 +96,8 @@ _SCRIPT_FUNCTIONS = _names(
     " generator_function"
 )
 
+_SCRIPT_NAME = re.compile(r"\b(?:function\*?|class|interface|enum|namespace|type)\s+\w*$")
+
 _JAVASCRIPT = Language(
     module="tree_sitter_javascript",
     functions=_SCRIPT_FUNCTIONS,
@@ -106,6 +110,7 @@ _JAVASCRIPT = Language(
     leading=_names("decorator"),
     comments=_names("comment html_comment"),
     bodies=_names("statement_block class_body switch_body"),
+    new_name=_SCRIPT_NAME,
     opens=_BRACE,
 )
 
@@ -128,6 +133,7 @@ def _typescript(entry: str) -> Language:
         leading=_names("decorator"),
         comments=_names("comment html_comment"),
         bodies=_names("statement_block class_body switch_body interface_body enum_body object_type"),
+        new_name=_SCRIPT_NAME,
         opens=_BRACE,
     )
 
@@ -145,6 +151,7 @@ _GO = Language(
         "call_expression": "arguments",
     },
     bodies=_names("block field_declaration_list interface_type"),
+    new_name=re.compile(r"^(?:\s*type|func(?:\s*\([^()]*\))?)\s+\w*$"),
     opens=_BRACE,
 )
 
@@ -156,6 +163,7 @@ _RUST = Language(
     leading=_names("attribute_item inner_attribute_item"),
     comments=_names("line_comment block_comment"),
     bodies=_names("block declaration_list field_declaration_list enum_variant_list match_block"),
+    new_name=re.compile(r"\b(?:fn|struct|enum|union|trait|mod|type|macro_rules!)\s+\w*$"),
     opens=_BRACE,
 )
 
@@ -172,6 +180,7 @@ _JAVA = Language(
     containers=_names("enum_body_declarations"),
     comments=_names("line_comment block_comment"),
     bodies=_names("block constructor_body class_body interface_body enum_body annotation_type_body switch_block"),
+    new_name=re.compile(r"\b(?:class|interface|enum|record)\s+\w*$"),
     opens=_BRACE,
 )
 
@@ -186,6 +195,7 @@ C = Language(
     wrappers=_C_WRAPPERS,
     containers=_C_CONTAINERS,
     bodies=_names("compound_statement field_declaration_list enumerator_list"),
+    new_name=re.compile(r"^\s*#\s*define\s+\w*$"),
     opens=_BRACE,
 )
 
@@ -197,6 +207,7 @@ _CPP = Language(
     wrappers={**_C_WRAPPERS, "template_declaration": ""},
     containers=_C_CONTAINERS,
     bodies=_names("compound_statement field_declaration_list enumerator_list declaration_list"),
+    new_name=re.compile(r"(?:\bclass|(?<!using )\bnamespace|^\s*#\s*define)\s+\w*$"),
     opens=_BRACE,
 )
 
@@ -215,6 +226,7 @@ _CSHARP = Language(
     imports=_names("using_directive file_scoped_namespace_declaration"),
     containers=_names("preproc_if preproc_else preproc_elif preproc_region"),
     bodies=_names("block declaration_list enum_member_declaration_list accessor_list switch_body"),
+    new_name=re.compile(r"\b(?:class|interface|enum|struct|record|namespace)\s+\w*$"),
     opens=_BRACE,
     filler="x();",
 )
@@ -229,6 +241,7 @@ _RUBY = Language(
     bodies=_names(
         "body_statement then else ensure do begin block_body do_block method singleton_method class module rescue"
     ),
+    new_name=re.compile(r"\b(?:def|class|module)\s+[\w.]*$"),
     # Only from the first `def`: trying each would take time quadratic in the length of the line.
     opens=re.compile(
         r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||^(?:(?!\bdef\b).)*\bdef\b.*\))\s*(?:#.*)?$"
@@ -252,6 +265,7 @@ _PHP = Language(
     import_line=re.compile(r"(?:require|include)(?:_once)?\b"),
     leading=_names("attribute_list"),
     bodies=_names("compound_statement declaration_list enum_declaration_list match_block switch_block"),
+    new_name=re.compile(r"\b(?:function|class|interface|trait|enum|namespace)\s+\w*$"),
     opens=_BRACE,
     filler="x();",
 )
@@ -261,6 +275,7 @@ _SHELL = Language(
     functions=_names("function_definition"),
     import_line=re.compile(r"(?:source|\.)\s"),
     bodies=_names("compound_statement do_group if_statement elif_clause else_clause case_item"),
+    new_name=re.compile(r"\bfunction\s+\w*$"),
     opens=re.compile(r"(?:\b(?:then|do|else|in)|\{|\)\s*\{)\s*(?:#.*)?$"),
     filler="x",
     closers={**_BRACKETS, "if": "fi", "do": "done", "case": "esac"},
@@ -272,6 +287,7 @@ _LUA = Language(
     import_line=re.compile(r"(?:local\b.*=\s*)?require\b"),
     wrappers={"variable_declaration": "", "assignment_statement": "", "expression_list": ""},
     bodies=_names("block"),
+    new_name=re.compile(r"\bfunction\s+[\w.:]*$"),
     opens=re.compile(
         r"(?:\b(?:then|do|else|repeat)|\bfunction\b(?:(?!\bfunction\b)[^()])*\([^()]*\))\s*(?:--.*)?$"
     ),

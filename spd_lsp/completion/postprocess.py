@@ -49,6 +49,10 @@ class DraftText:
         """Return the completions of drafts and their scores, best first."""
         return rank_completions([(self.text(ids), score) for ids, score in drafts], self.context)
 
+    def is_empty(self, ids: Sequence[int]) -> bool:
+        """Whether a draft says that nothing belongs here."""
+        return not self.visible(ids).strip()
+
     def visible(self, ids: Sequence[int]) -> str:
         """Return what a user would see of a draft."""
         return visible_text(self.text(ids), self.context)

@@ -17,6 +17,7 @@ _NON_SOURCE_IDS = {
     "txt": "plaintext",
     "csv": "csv",
     "tsv": "tsv",
+    "log": "log",
     "commit_editmsg": "git-commit",
     "merge_msg": "git-commit",
     "git-rebase-todo": "git-rebase",

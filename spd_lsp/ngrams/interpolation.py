@@ -23,6 +23,7 @@ from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.model_match import covering_domains, mismatch_message
 from ngram_builders.registry.registry import Registry, file_stamp
+from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights, longest_match
 from ngram_builders.table.query import open_query
@@ -227,6 +228,12 @@ class Domains:
         if pools != self.pools:
             self.pools, self.mixture = pools, self._mix(pools)
         return self.mixture if pools else None
+
+    def know(self, language: str | None) -> bool:
+        """Whether a table of the last request's file holds code in this language; open files do not count."""
+        wanted = related_languages(language or "")
+        held = (one.domain.languages if one.domain else [language] for one in self.tables)
+        return any(not languages or not wanted.isdisjoint(languages) for languages in held)
 
     def _mix(self, pools: Sequence[Sequence[Columns]]) -> Mixture:
         """Return the mixture of the file's tables and of the open files, the last pool if there is one more."""

@@ -132,6 +132,15 @@ def vocabulary(folder: Path) -> int | None:
     return size if isinstance(size, int) else None
 
 
+def known_languages(folder: Path) -> frozenset[str] | None:
+    """The languages of the code a model was trained on, as its training.json says; None: it may know any."""
+    try:
+        sources = json.loads((folder / "training.json").read_bytes())["sources"]
+        return frozenset(str(source["language"]) for source in sources if not source.get("skipped")) or None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
 def built_in_domains(folder: Path) -> dict[str, Path]:
     """The n-gram tables that come with a model, by language.
 

@@ -1,0 +1,149 @@
+"""Where nothing belongs, or nothing is known, nothing is offered unless a person asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.hypotheses import Draft
+from spd_lsp.decoding.superposed import DecodingResult
+from spd_lsp.models.checkpoint.hub import built_in_domains, known_languages
+from spd_lsp.models.load import load
+from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.settings import Settings
+from tests.conftest import STARTER
+
+WORD = "a word goes on right of the cursor"
+NAME = "a new name is being written"
+NUMBER = "a number is being written"
+TEXT = "there is text right of the cursor"
+STATEMENTS = "import os\n\n\ndef names(path):\n    found = os.listdir(path)\n"
+
+
+def silence(marked, language="python", *, forced=False):
+    source, cursor = marked.replace("¦", ""), marked.index("¦")
+    return build_context(source, cursor, language, 500, len, forced=forced).silence
+
+
+@pytest.mark.parametrize(
+    ("marked", "language", "reason"),
+    [
+        ("x = ¦some_function(a)", "python", WORD),
+        ("x = so¦me", "python", WORD),
+        ("call(a, ¦b)", "python", WORD),
+        ("x = ¦(first, second) + other", "python", TEXT),
+        ("def ¦", "python", NAME),
+        ("async def read_al¦", "python", NAME),
+        ("    class Coun¦():", "python", NAME),
+        ("class ¦", None, ""),
+        ("export default function handle¦", "javascript", NAME),
+        ("export interface Prop¦ {", "typescript", NAME),
+        ("func (s *Server) Lis¦", "go", NAME),
+        ("func Lis¦", "go", NAME),
+        ("pub(crate) fn par¦", "rust", NAME),
+        ("public final class Read¦", "java", NAME),
+        ("#define MAX_¦", "c", NAME),
+        ("namespace deta¦", "cpp", NAME),
+        ("using namespace st¦", "cpp", ""),
+        ("public record Poin¦", "csharp", NAME),
+        ("  def self.cre¦", "ruby", NAME),
+        ("public function get¦", "php", NAME),
+        ("function bui¦", "shellscript", NAME),
+        ("local function M.op¦", "lua", NAME),
+        ("x = 12¦", "python", NUMBER),
+        ("x = f(3.¦)", "python", NUMBER),
+        ("mask = 0xf¦", "c", NUMBER),
+        ("x = row2¦", "python", ""),
+        ("for i in 0..¦", "rust", ""),
+        ("pair.0¦", "rust", ""),
+        ("def __in¦", "python", ""),  # such a name is not new
+        ("def f(¦):", "python", ""),
+        ("class A(Ba¦):", "python", ""),
+        ("define ¦", "python", ""),
+        ("call(¦)", "python", ""),
+        ('call("¦")', "python", ""),
+        ("x = ¦          ", "python", ""),
+    ],
+)
+def test_nothing_is_offered_where_nobody_can_know_or_a_text_goes_on(marked, language, reason):
+    assert silence(marked, language) == reason
+    assert silence(marked, language, forced=True) == ""
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return load(STARTER, "cpu"), ModelTokenizer(STARTER)
+
+
+@pytest.fixture
+def completer(parts):
+    network, tokens = parts
+    domains = Domains(None, tokens.fingerprint, built_in_domains(STARTER))
+    return Completer(network, tokens, domains, Settings(min_probability=0.0), languages=known_languages(STARTER))
+
+
+def answers(completer, source, language="python"):
+    """What is offered to a person who types, and to one who asks."""
+    return [completer.complete(source, len(source), language, forced=forced) for forced in (False, True)]
+
+
+@pytest.mark.parametrize("line", ["    return found\n", "    print(found)", "    found.sort()"])
+def test_at_the_end_of_a_finished_line_nothing_is_offered_but_to_one_who_asks(completer, line):
+    typed, asked = answers(completer, STATEMENTS + line.rstrip("\n"))
+    assert typed.completions == []
+    assert typed.reason == "nothing is likely enough here"
+    assert asked.completions
+
+
+def test_if_the_best_draft_is_empty_the_others_are_for_those_who_ask(completer, monkeypatch):
+    end, word = (completer.tokens.encode(text) for text in (" \n", " x\n"))  # the blank is taken back
+    for best, shown in (((-0.1, -2.0), []), ((-2.0, -0.1), ["x"])):
+        drafts = sorted([Draft(tuple(end), best[0]), Draft(tuple(word), best[1])], key=lambda d: -d.score)
+        monkeypatch.setattr(completer, "_decode", lambda *a, drafts=drafts: DecodingResult(drafts, 1, 2))
+        typed, asked = answers(completer, STATEMENTS + "    return ")
+        assert [one.text for one in typed.completions] == shown
+        assert [one.text for one in asked.completions] == ["x"]
+
+
+def test_below_the_floor_is_only_for_those_who_ask(completer):
+    source = STATEMENTS + "    for name in os."
+    every = answers(completer, source)[1].completions
+    least = sorted(completion.probability for completion in every)[1]
+    completer.apply_settings(Settings(min_probability=least))
+    typed, asked = answers(completer, source)
+    assert typed.completions == [completion for completion in every if completion.probability >= least]
+    assert asked.completions == every
+    completer.apply_settings(Settings(min_probability=1.0))
+    assert answers(completer, source)[0].reason == "nothing is likely enough here"
+
+
+@pytest.mark.parametrize("language", ["sql", "css", "go", "log", None])
+def test_in_a_language_that_neither_the_model_nor_a_table_knows_nothing_is_offered(completer, language):
+    typed, asked = answers(completer, STATEMENTS + "    for name in os.", language)
+    assert typed.completions == []
+    assert typed.reason == f"neither the model nor any n-gram table knows {language or 'this language'}"
+    assert typed.passes == 0
+    assert asked.completions
+
+
+def test_a_model_that_does_not_say_what_it_was_trained_on_may_know_any_language(completer, tmp_path):
+    assert known_languages(STARTER) == {"python"}
+    completer.languages = known_languages(tmp_path)
+    assert answers(completer, STATEMENTS + "    for name in os.", "go")[0].completions
+
+
+@pytest.mark.parametrize(
+    ("text", "languages"),
+    [
+        ('{"sources": [{"language": "go"}, {"language": "c", "skipped": "no licence"}]}', {"go"}),
+        ('{"sources": [{"name": "old"}]}', None),
+        ('{"sources": []}', None),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_a_model_s_languages_are_those_of_its_sources(tmp_path, text, languages):
+    (tmp_path / "training.json").write_text(text)
+    assert known_languages(tmp_path) == languages

@@ -6,7 +6,7 @@ Knows neither LSP nor files nor tensors; its parts are passed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -162,6 +162,11 @@ class Completer:
         if live := self.domains.live:
             self._record_offer()
             live.update_documents(changes, active)
+
+    def update_files(self, files: Sequence[Path]) -> None:
+        """Index files that changed on disk; many at once are left to `run_idle_work`."""
+        if live := self.domains.live:
+            live.update_files(files)
 
     def run_idle_work(self, seconds: float) -> bool:
         """Run background work for about this long; whether there is more."""

@@ -63,7 +63,9 @@ class CompletionWorker:
 
     def is_current(self, result: CompletionResult) -> bool:
         """Whether the index still says what the result was computed from. Called on the event loop."""
-        return self._completer is not None and result.index_revision == self._completer.index_revision
+        if self._completer is None or self.changes.files:
+            return False
+        return result.index_revision == self._completer.index_revision
 
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""
@@ -75,7 +77,7 @@ class CompletionWorker:
         check()
         if (completer := self._completer) is None:
             return None
-        completer.update_documents(self.changes.drain(), request.uri)
+        self._update_index(completer, request.uri)
         result = completer.complete(
             request.source,
             request.cursor,
@@ -98,8 +100,13 @@ class CompletionWorker:
         """Index changed documents and the like for about so long; whether there is more to do."""
         if (completer := self._completer) is None:
             return False
-        completer.update_documents(self.changes.drain())
+        self._update_index(completer)
         return completer.run_idle_work(seconds)
+
+    def _update_index(self, completer: Completer, active: str = "") -> None:
+        completer.update_documents(self.changes.drain(), active)
+        if files := self.changes.drain_files():
+            completer.update_files(files)
 
     def close(self) -> None:
         """End the thread and let go of the model."""

@@ -19,11 +19,12 @@ from pygls.capabilities import get_capability
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
 from spd_lsp import __version__
 from spd_lsp.lsp.background import IdleWorker, Prefetcher
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.documents import LspDocument, LspWorkspace
+from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
 from spd_lsp.lsp.exclusions import exclusion_reason
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, reply_or_none, safe_traceback, user_message, work_done_progress
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 MAX_DEBOUNCE = 0.05  # seconds
 MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
+
+_WATCHERS = [{"globPattern": f"**/*.{{{','.join(LANGUAGE_BY_EXTENSION)}}}"}]
 
 log = logging.getLogger(__name__)
 
@@ -282,11 +285,17 @@ async def _configure_after(ls: SpdServer, pulling: Awaitable[bool]) -> None:
 
 
 async def _register_capabilities(ls: SpdServer) -> None:
-    """Ask to be told of changes, where clients want to be asked."""
-    if get_capability(ls.client_capabilities, "workspace.did_change_configuration.dynamic_registration"):
-        method = types.WORKSPACE_DID_CHANGE_CONFIGURATION
-        registration = types.Registration(SECTION, method, {"section": SECTION})
-        await reply_or_none(ls.client_register_capability_async(types.RegistrationParams([registration])))
+    """Ask to be told of changed settings and of files that other programs change, where clients can be asked."""
+    registrations = [
+        types.Registration(method, method, options)
+        for method, capability, options in (
+            (types.WORKSPACE_DID_CHANGE_CONFIGURATION, "did_change_configuration", {"section": SECTION}),
+            (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, "did_change_watched_files", {"watchers": _WATCHERS}),
+        )
+        if get_capability(ls.client_capabilities, f"workspace.{capability}.dynamic_registration")
+    ]
+    if registrations:
+        await reply_or_none(ls.client_register_capability_async(types.RegistrationParams(registrations)))
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
@@ -319,6 +328,14 @@ async def did_change_options(ls: SpdServer, params: Any) -> None:
 def status(ls: SpdServer, params: None) -> dict[str, Any]:
     """What a status bar shows."""
     return ls.status.as_json(busy=ls.requests.busy, enabled=ls.settings.enabled)
+
+
+@_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+def did_change_watched_files(ls: SpdServer, params: types.DidChangeWatchedFilesParams) -> None:
+    """Index files that another program changed."""
+    files = (file_path(change.uri) for change in params.changes)
+    ls.worker.changes.mark_files_changed(file for file in files if file)
+    ls.index_changes()
 
 
 @_feature(types.TEXT_DOCUMENT_DID_OPEN)

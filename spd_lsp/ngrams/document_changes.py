@@ -1,6 +1,7 @@
-"""Changes of open documents, passed from the event loop to the worker thread without a lock.
+"""Changes of open documents and of files on disk, passed from the event loop to the worker thread without a lock.
 
-In: all open documents. Out: those that changed since the worker last drained them. Knows neither LSP nor n-grams.
+In: all open documents, and files. Out: those that changed since the worker last drained them. Knows neither LSP
+nor n-grams.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class DocumentChanges:
     def __init__(self) -> None:
         self.known: dict[str, OpenDocument] = {}
         self.pending: dict[str, DocumentChange] = {}  # each put and pop is atomic
+        self.files: dict[Path, None] = {}  # that other programs changed, likewise
 
     def update(self, documents: Iterable[OpenDocument]) -> None:
         """Record which documents changed, were opened or closed since the last update."""
@@ -65,6 +67,17 @@ class DocumentChanges:
     def reset(self) -> None:
         """Report all documents again at the next update: the index is a new one."""
         self.known = {}
+
+    def mark_files_changed(self, files: Iterable[Path]) -> None:
+        """Record files that were created, changed or deleted on disk."""
+        self.files.update(dict.fromkeys(files))
+
+    def drain_files(self) -> list[Path]:
+        """Return and clear the files that changed on disk."""
+        files = list(self.files)
+        for file in files:
+            del self.files[file]
+        return files
 
     def drain(self) -> dict[str, DocumentChange]:
         """Return and clear the changes, by document name."""

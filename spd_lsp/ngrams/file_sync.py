@@ -50,6 +50,14 @@ def text_digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
+def real_path(file: Path) -> str:
+    """Return a file's path without links, by which domains know it."""
+    try:
+        return str(file.resolve())
+    except (OSError, RuntimeError):  # a cycle of links
+        return str(file)
+
+
 def _state_of(path: str) -> State | None:
     """Return size and modification time of a file, or None if there is none."""
     try:
@@ -136,6 +144,13 @@ class DomainSync:
         for path in missing:
             if not path.startswith(tuple(unread)) and not self.is_open(path):
                 self._apply(path, None, None)
+
+    def sync_changed(self, path: str) -> Iterator[None]:
+        """Count a file that changed on disk, if it is one of the domain's, and pause."""
+        self.inclusion.pop(path, None)
+        if self.includes(path):
+            yield from self.sync_file(path)
+        yield
 
     def sync_file(self, path: str) -> Iterator[None]:
         """Count what a file says now, with pauses while a long one is read; an open one is left to its buffer."""

@@ -26,13 +26,14 @@ from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
-from spd_lsp.ngrams.file_sync import DomainSync, TableContents, text_digest
+from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path, text_digest
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
 Steps = Iterator[None]  # background work that can pause after each step
 
 _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 ms
+_MAX_FILES_IMMEDIATE = 8  # changed on disk and counted before a completion
 MAX_FILES_AT_ONCE = 2_000  # of a domain, listed before a completion; about 5 ms
 MAX_ACCEPTED = 50  # accepted completions that count
 _MIN_ACCEPTED_LENGTH = 3  # characters; shorter texts may as well be typed
@@ -120,6 +121,13 @@ class LiveIndex:
         self.active = opened.name
         self.show(opened, line_around(opened.text, cursor))
 
+    def update_files(self, files: Iterable[Path]) -> None:
+        """Count files that changed on disk: a few now, the rest between requests."""
+        synced = list(self.synced.values())
+        steps = (step for file in files for sync in synced for step in sync.sync_changed(real_path(file)))
+        deque(itertools.islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
+        self.queue.append(steps)
+
     def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
         """Remember the completions shown, to detect which one is accepted."""
         chosen = tuple(text for text in texts if len(text.strip()) >= _MIN_ACCEPTED_LENGTH)
@@ -160,7 +168,7 @@ class LiveIndex:
                 self.tokenizer,
                 end_of_text=self.end_of_text,
                 vocab_size=self.vocab_size,
-                is_open=self.is_open,
+                is_open=lambda place: any(buffer.place == place for buffer in self.buffers.values()),
                 on_change=self.on_change,
             )
             self.on_change()
@@ -178,10 +186,6 @@ class LiveIndex:
     def on_change(self) -> None:
         """Other n-grams are counted than before, though no open document was edited."""
         self.revision += 1
-
-    def is_open(self, place: str) -> bool:
-        """Whether an open buffer replaces this file."""
-        return any(buffer.place == place for buffer in self.buffers.values())
 
     # Buffers.
 
@@ -369,10 +373,7 @@ def _clean(text: str) -> str:
 
 def _place_of(opened: OpenDocument) -> str:
     """Return the name by which domains know a document's file."""
-    try:
-        return str(opened.path.resolve()) if opened.path else opened.name
-    except (OSError, RuntimeError):  # a cycle of links
-        return opened.name
+    return real_path(opened.path) if opened.path else opened.name
 
 
 def line_around(text: str, cursor: int) -> LineSpan:

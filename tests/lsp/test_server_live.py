@@ -237,6 +237,48 @@ async def test_a_restart_knows_what_was_saved_since_the_build(data: Path, reposi
         assert not any(word in log for word in ("frob", "zygote", "quench", "Traceback"))
 
 
+# A server that looks at the disk once, when it opens a table; later changes it must be told.
+TOLD = """
+from spd_lsp import cli
+from spd_lsp.ngrams import live_index
+
+live_index._MIN_SCAN_PAUSE = 1e6
+cli.main()
+"""
+CREATED, CHANGED, DELETED = 1, 2, 3
+
+
+async def test_what_another_program_writes_is_offered_as_soon_as_the_editor_tells(data: Path, repository: Path):
+    asked, other = (repository / name for name in ("asked.py", "other.py"))
+
+    def tell(kind: int, editor: Editor) -> None:
+        changes = [{"uri": other.as_uri(), "type": kind}, {"uri": "untitled:x", "type": kind}]
+        editor.notify("workspace/didChangeWatchedFiles", {"changes": changes})
+
+    async with process("-c", TOLD, "--data-dir", str(data), *SERVE) as (child, editor):
+        await served(editor)
+        editor.open(ASKED, asked.as_uri())
+        await until_offered(editor, asked.as_uri(), False, 3)
+        for text, kind in ((HABITS, CREATED), ("import os\n", CHANGED), (HABITS, CHANGED)):
+            other.write_text(text)
+            tell(kind, editor)
+            await until_offered(editor, asked.as_uri(), text == HABITS, 3)
+        other.unlink()
+        tell(DELETED, editor)
+        await until_offered(editor, asked.as_uri(), False, 3)
+        assert "Traceback" not in await leave(child, editor)
+
+
+async def test_clients_that_watch_files_are_asked_to():
+    watches = {"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}}}
+    async with session(FakeCompleter()) as editor:
+        await editor.start(watches)
+        await until(lambda: editor.received("client/registerCapability"))
+        ((registered,),) = [asked["registrations"] for asked in editor.received("client/registerCapability")]
+        (watcher,) = registered["registerOptions"]["watchers"]
+        assert watcher["globPattern"].startswith("**/*.{py,")
+
+
 async def test_in_a_document_of_other_line_ends_offers_stand_where_the_cursor_is(tmp_path: Path):
     """Edits before and at the cursor included; what is inserted has line feeds, which editors make their own."""
     text = f"{HABITS}class Élan:\n    pass\n\n\n{ASKED}\n    return zygote\n".replace("\n", "\r\n")

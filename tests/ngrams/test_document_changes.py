@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from spd_lsp.ngrams.document_changes import DocumentChange, DocumentChanges, OpenDocument
 
@@ -72,3 +73,10 @@ def test_two_threads_lose_nothing():
     done.set()
     listener.join()
     assert last == ["2999"] * 3
+
+
+def test_changed_files_are_heard_once():
+    inbox = DocumentChanges()
+    inbox.mark_files_changed([Path("a"), Path("b"), Path("a")])
+    assert inbox.drain_files() == [Path("a"), Path("b")]
+    assert inbox.drain_files() == []

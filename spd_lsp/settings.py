@@ -88,7 +88,7 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.0, "offer nothing unasked below this probability of being exactly right", low=0.0, high=1.0
+        0.005, "offer nothing unasked below this probability of being exactly right", low=0.0, high=1.0
     )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,

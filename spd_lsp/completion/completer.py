@@ -119,7 +119,8 @@ class Completer:
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
         if not forced and not self._is_known(language):
             unknown = language or "this language"
-            return CompletionResult([], reason=f"neither the model nor any n-gram table knows {unknown}")
+            reason = f"neither the model nor any n-gram table knows {unknown}"
+            return CompletionResult([], reason=reason, index_revision=self.index_revision)
         index_revision = self.index_revision
 
         texts = DraftText(self.tokens, prompt, context)

@@ -35,6 +35,7 @@ class Completion:
 
     text: str
     probability: float
+    ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,11 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
     Texts with invisible or control characters are dropped.
     """
     completions: dict[str, Completion] = {}
-    for text, score in drafts:
-        text = visible_text(text, context)
+    for draft, score in drafts:
+        text = visible_text(draft, context)
         if text.strip() and not has_hidden_characters(text) and not _is_endless(text) and text not in completions:
-            completions[text] = Completion(text, math.exp(min(score, 0.0)))
+            ends = find_end(draft, context) is not None
+            completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
 
 

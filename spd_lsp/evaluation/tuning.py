@@ -141,7 +141,7 @@ def tune_settings(run: QualityRun, examples: Sequence[Example]) -> TuningResult:
     drafts = _drafts_of(records, best, tuner.k)
     if kept.get(WEIGHTS_KEY):
         kept[WEIGHTS_KEY] = tuner.order_weights()
-    if bound and drafts.keystrokes_saved(bound) > drafts.keystrokes_saved(0.0):
+    if bound and drafts.keystrokes_saved(bound) > drafts.keystrokes_saved(Settings().min_probability):
         kept["min_probability"] = bound
     tables = [
         _gain_table(records, search, gains, tuner.k),

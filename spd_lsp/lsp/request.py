@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
 
 _MAX_RESULTS = 16
+_COMPLETE = "the best draft is typed out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def remaining(
 ) -> CompletionResult | None:
     """What a result says beyond the text typed since; None if none of its drafts continues that.
 
+    Nothing is left to say where the best of those that do is typed out.
     Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = co` there remain `mpute(y)`, `py(y)`.
     """
     typed = request.source[previous.cursor : request.cursor]
@@ -102,11 +104,14 @@ def remaining(
     if not typed:
         return dataclasses.replace(result, passes=0) if previous.explicit == request.explicit else None
     typed = normalize_line_ends(typed)
+    alive = [draft for draft in result.completions if draft.text.startswith(typed)]
     drafts = [
         dataclasses.replace(draft, text=draft.text[len(typed) :])
-        for draft in result.completions
-        if draft.text.startswith(typed) and draft.text[len(typed) :].strip()
+        for draft in alive
+        if draft.text[len(typed) :].strip()
     ]
+    if alive and alive[0].ends and alive[0].text.rstrip() == typed.rstrip():
+        return dataclasses.replace(result, completions=[], reason=_COMPLETE, passes=0)
     return dataclasses.replace(result, completions=drafts, passes=0) if drafts else None
 
 

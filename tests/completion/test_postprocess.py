@@ -154,6 +154,10 @@ def test_a_draft_that_repeats_a_little_is_shown(text):
     assert [completion.text for completion in rank_completions([(text, -0.1)], LINE)] == [text]
 
 
+def test_a_draft_without_a_line_end_was_cut_off():
+    assert [draft.ends for draft in rank_completions([("f(a)\n", -0.1), ("f(b", -0.2)], LINE)] == [True, False]
+
+
 def test_probabilities_follow_the_scores():
     shown = rank_completions([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]

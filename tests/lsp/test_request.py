@@ -90,8 +90,20 @@ def test_a_line_end_typed_is_a_line_feed_in_the_drafts():
 
 
 def test_drafts_that_are_white_space_from_here_on_are_not_offered():
-    assert remaining_texts(result_of("a  ", "ab"), after("a")) == ["b"]
     assert remaining_texts(result_of("ab", "a  "), after("a")) == ["b"]
+
+
+def test_where_the_best_draft_is_typed_out_the_others_are_not_offered_and_no_model_is_asked():
+    left = remaining(PREVIOUS, result_of("found", "found.keys()"), after("found"))
+    assert left is not None and left.completions == [] and left.passes == 0
+    assert left.reason == "the best draft is typed out"
+    assert remaining_texts(result_of("found", "found.keys()"), after("found.")) == ["keys()"]
+    assert remaining_texts(result_of("find", "found", "found.keys()"), after("found")) == []
+
+
+def test_behind_a_draft_that_was_cut_off_more_may_follow():
+    result = CompletionResult([Completion("found", 0.5, ends=False)])
+    assert remaining(PREVIOUS, result, after("found")) is None
 
 
 def test_nothing_remains_of_no_drafts():

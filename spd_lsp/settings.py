@@ -95,7 +95,11 @@ class Settings:
         "language ids without completions",
         workspace=True,
     )
-    auto_rebuild: bool = _setting(True, "rebuild outdated n-gram tables in the background")
+    indexing: str = _setting(
+        "folders",
+        "what is indexed in the background: the `folders` that you open, or nothing (`off`)",
+        choices=("folders", "off"),
+    )
     data_dir: str = _setting(
         "",
         "full path of the folder for n-gram tables; empty: the user's data folder",

@@ -49,6 +49,7 @@ from ngram_builders.registry.domains import (
     table_name,
     write_record,
 )
+from ngram_builders.registry.folder_choices import forget_missing_folders
 from ngram_builders.registry.locks import hold_lock
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
@@ -257,7 +258,7 @@ class Registry:
     def prune(self, *, gone: bool = False, dry_run: bool = False) -> tuple[list[Leftover], list[Leftover]]:
         """Delete what is not needed, and move aside what cannot be read. -> what was done, and what failed.
 
-        With gone, also domains whose repositories are all gone, and assignments to folders that are.
+        With gone, also domains whose repositories are all gone, and what was chosen for folders that are.
         """
         try:
             if not self.folder.is_dir():
@@ -273,6 +274,8 @@ class Registry:
                 kept = replace(kept, workspaces=workspaces)
             if not dry_run:
                 self._write_assignments(kept)
+                if gone:
+                    forget_missing_folders(self.folder)
         return [leftover for leftover in leftovers if leftover not in failed], failed
 
     def _domains_without_roots(self) -> Iterator[Leftover]:

@@ -63,5 +63,6 @@ def serve(
     if endpoint is None:
         sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
-    make_server = partial(create_server, load, settings, _SHARED_SETTINGS)
+    # Behind a port is another account, which may read no more of this one's files than completions show.
+    make_server = partial(create_server, load, settings, _SHARED_SETTINGS, may_index=tcp is None)
     sys.exit(serve_many(endpoint, make_server, print_status, max_sessions=sessions, verbose=verbose))

@@ -73,7 +73,7 @@ def load_completer(
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned, languages)
     live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     rebuild = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
-    rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.auto_rebuild else None
+    rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.indexing != "off" else None
     name = lasting(settings.model)
     rows = read_order_weights(registry.folder, name) or ORDER_WEIGHTS
     domains = Domains(registry, tokens.fingerprint, built_in, live, rebuilder, name, rows)

@@ -38,6 +38,12 @@ class CompletionWorker:
         self._make_completer = load
         self._completer: Completer | None = None
 
+    @property
+    def fingerprint(self) -> str | None:
+        """What identifies the tokenizer of the loaded model; None without one."""
+        completer = self._completer
+        return completer.tokens.fingerprint if completer else None
+
     async def load(self, settings: Settings, report: Report, cancel: CancellationToken) -> str:
         """Replace the completer; what went wrong, or an empty string. `report` is called on the event loop."""
         loop = asyncio.get_running_loop()

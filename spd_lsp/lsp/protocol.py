@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
@@ -235,13 +235,21 @@ async def reply_or_none(request: Awaitable[Any]) -> Any:
         return None
 
 
+class ReportProgress(Protocol):
+    """Tells the user how far something is."""
+
+    def __call__(self, text: str, share: float | None = None) -> None:
+        """Show a text and, if it is known, the share that is done."""
+
+
 class _ProgressDisplay:
     """The client's progress display, or its log if it has none. Nothing waits until it is there."""
 
-    def __init__(self, ls: LanguageServer, title: str) -> None:
+    def __init__(self, ls: LanguageServer, title: str, cancel: Callable[[], None] | None) -> None:
         self._ls = ls
         self._title = title
-        self._text = ""  # of the newest report
+        self._cancel = cancel
+        self._newest: tuple[str, float | None] | None = None  # report
         self._token = str(uuid.uuid4())
         self._creating: asyncio.Future[None] | None = None
         if get_capability(ls.client_capabilities, "window.work_done_progress"):
@@ -256,17 +264,28 @@ class _ProgressDisplay:
         await reply_or_none(display.create_async(self._token))
         self._creating = None
         if self._is_open:
-            display.begin(self._token, types.WorkDoneProgressBegin(title=self._title))
-        if self._text:
-            self.report(self._text)
+            self._begin()
+        if self._newest:
+            self.report(*self._newest)
 
-    def report(self, text: str) -> None:
-        """Show a text, once the display is there."""
-        self._text = text
+    def _begin(self) -> None:
+        """Open the display. What can be cancelled shows a share from the start."""
+        display, cancel = self._ls.work_done_progress, self._cancel
+        if cancel:
+            display.tokens[self._token].add_done_callback(lambda future: future.cancelled() and cancel())
+        begin = types.WorkDoneProgressBegin(
+            title=self._title, cancellable=bool(cancel), percentage=0 if cancel else None
+        )
+        display.begin(self._token, begin)
+
+    def report(self, text: str, share: float | None = None) -> None:
+        """Show a text and the share that is done, once the display is there; a log gets texts only."""
+        self._newest = text, share
         if self._is_open:
-            report = types.WorkDoneProgressReport(message=printable(text))
+            percentage = None if share is None else round(share * 100)
+            report = types.WorkDoneProgressReport(message=printable(text) or None, percentage=percentage)
             self._ls.work_done_progress.report(self._token, report)
-        elif self._creating is None:
+        elif self._creating is None and text:
             message = f"{self._title}: {printable(text)}"
             self._ls.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
 
@@ -280,9 +299,14 @@ class _ProgressDisplay:
 
 
 @contextmanager
-def work_done_progress(ls: LanguageServer, title: str) -> Iterator[Callable[[str], None]]:
-    """A function that reports progress to the client's progress display, or to its log if it has none."""
-    display = _ProgressDisplay(ls, title)
+def work_done_progress(
+    ls: LanguageServer, title: str, cancel: Callable[[], None] | None = None
+) -> Iterator[ReportProgress]:
+    """A function that reports progress to the client's progress display, or texts to its log if it has none.
+
+    The user can `cancel`, if that is given.
+    """
+    display = _ProgressDisplay(ls, title, cancel)
     try:
         yield display.report
     finally:

@@ -26,6 +26,7 @@ from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_it
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
 from spd_lsp.lsp.exclusions import exclusion_reason
+from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, reply_or_none, safe_traceback, user_message, work_done_progress
 from spd_lsp.lsp.request import (
@@ -63,7 +64,9 @@ class SpdServer(LanguageServer):
     protocol: SpdProtocol
     requests: RequestScheduler[CompletionRequest, CompletionResult | None]
 
-    def __init__(self, load: Load, settings: Settings, fixed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, load: Load, settings: Settings, fixed: Sequence[str] = (), *, may_index: bool = True
+    ) -> None:
         super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
         self.settings = settings
         self.configuration = Configuration(settings, fixed)
@@ -72,6 +75,7 @@ class SpdServer(LanguageServer):
         self.recent = RecentResults()
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
         self.prefetcher = Prefetcher(self.worker.executor, lambda: self.requests.busy, self.worker.prefetch)
+        self.indexer = FolderIndexer(self, may_index)
         self.client = ItemCapabilities()
         self.editor_process: int | None = None  # if it runs on this machine
         self.status = Status()
@@ -143,6 +147,12 @@ class SpdServer(LanguageServer):
             self.worker.changes.update(indexable(self.workspace.documents, self.settings.disabled_languages))
             self.idle_worker.wake()
 
+    def index_folders(self) -> None:
+        """Index the open folders in the background, once the model is loaded."""
+        root = self.workspace.root_uri
+        folders = [folder.uri for folder in self.workspace.folders.values()] or ([root] if root else [])
+        self.indexer.update(folders, self.settings, self.worker.fingerprint if folders else None)
+
     async def configure(self) -> None:
         """Apply changed settings; reload the model only if they need another one, or loading had failed."""
         before, self.settings = self.settings, self.configuration.merged()
@@ -156,6 +166,7 @@ class SpdServer(LanguageServer):
         elif self.settings != before:
             self.forget_results()
             self.worker.executor.submit(self.worker.apply_settings, self.settings)
+        self.index_folders()
 
     async def reload(self) -> None:
         """Load the model, or else keep the previous one; a newer call cancels this one."""
@@ -201,6 +212,7 @@ class SpdServer(LanguageServer):
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""
         self.cancel_all()
+        self.indexer.stop()
         self.idle_worker.stop()
         self.prefetcher.stop()
         self.worker.close()
@@ -221,14 +233,19 @@ def _feature(method: str, options: Any = None) -> Callable[[Handler], Handler]:
     return register
 
 
-def create_server(load: Load, settings: Settings | None = None, fixed: Sequence[str] = ()) -> SpdServer:
+def create_server(
+    load: Load, settings: Settings | None = None, fixed: Sequence[str] = (), *, may_index: bool = True
+) -> SpdServer:
     """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`.
 
-    Editors cannot change `settings` that differ from the defaults, nor those named `fixed`.
+    Editors cannot change `settings` that differ from the defaults, nor those named `fixed`. may_index: whether the
+    folders that the editor opens may be read and indexed.
     """
-    server = SpdServer(load, settings or Settings(), fixed)
+    server = SpdServer(load, settings or Settings(), fixed, may_index=may_index)
     for method, (handler, options) in _FEATURES.items():
         server.feature(method, options)(handler)
+    for name, command in server.indexer.commands.items():
+        server.command(name)(partial(command))  # pygls marks what it registers, which a method does not allow
     return server
 
 
@@ -317,6 +334,12 @@ async def _pull_configuration(ls: SpdServer) -> bool:
     return True
 
 
+@_feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+def did_change_workspace_folders(ls: SpdServer, params: types.DidChangeWorkspaceFoldersParams) -> None:
+    """Index the new folders."""
+    ls.index_folders()
+
+
 @_feature("spd-lsp/options")
 async def did_change_options(ls: SpdServer, params: Any) -> None:
     """Use new `initializationOptions`."""
@@ -327,7 +350,7 @@ async def did_change_options(ls: SpdServer, params: Any) -> None:
 @_feature("spd-lsp/status")
 def status(ls: SpdServer, params: None) -> dict[str, Any]:
     """What a status bar shows."""
-    return ls.status.as_json(busy=ls.requests.busy, enabled=ls.settings.enabled)
+    return ls.status.as_json(busy=ls.requests.busy, enabled=ls.settings.enabled, indexing=ls.indexer.progress)
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)

@@ -22,13 +22,17 @@ class Status:
     passes: int = 0
     seconds: float = 0.0
 
-    def as_json(self, *, busy: bool, enabled: bool) -> dict[str, Any]:
-        """The result of the request `spd-lsp/status`; `busy` while a completion runs."""
+    def as_json(self, *, busy: bool, enabled: bool, indexing: tuple[str, float] | None) -> dict[str, Any]:
+        """The result of the request `spd-lsp/status`; `busy` while a completion runs.
+
+        indexing: the name of the folder that is being indexed, and the share that is done.
+        """
         return {
             "busy": busy or self.kind == "loading",
             "kind": self.kind,
             "message": printable(self.message) if enabled else OFF,
             "reason": printable(self.reason),
+            "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,
             "lastPasses": self.passes,
             "lastMilliseconds": round(self.seconds * 1000),
         }

@@ -6,18 +6,14 @@ rebuilt at most once, so that a build that fails is not repeated.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ngram_builders.programs import AWAY
 from ngram_builders.registry.domains import Domain
-
-_LEAST_PRIORITY = 19
+from spd_lsp.ngrams.background_process import BACKGROUND, lower_priority
 
 
 class Rebuilder:
@@ -44,9 +40,8 @@ class Rebuilder:
             self.start(chosen)
 
     def start(self, domain: Domain) -> None:
-        """Rebuild a domain in a low-priority process, in a folder that is no repository."""
+        """Rebuild a domain in the background, from a working folder that is no repository."""
         nothing = subprocess.DEVNULL
-        below_normal = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)  # Windows
         try:
             process = subprocess.Popen(
                 list(self.command(domain)),
@@ -54,14 +49,12 @@ class Rebuilder:
                 stdout=nothing,
                 stderr=nothing,
                 cwd=AWAY,
-                creationflags=below_normal,
+                creationflags=BACKGROUND,
             )
         except OSError:
             self.problems.append(outdated_message(domain))
             return
-        if sys.platform != "win32":
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, _LEAST_PRIORITY)
+        lower_priority(process.pid)
         self.running = domain, process
         weakref.finalize(self, end, process)
 

@@ -213,3 +213,21 @@ def test_what_an_editor_gets_nothing_in_is_refused_with_the_reason(run, tmp_path
     path.write_text("import os\n", encoding="utf-8")
     assert run("complete", f"{path}:2:1").output == f"no draft: {why}\n"
     assert json.loads(run("complete", "--json", f"{path}:2:1").stdout)["reason"] == why
+
+
+@pytest.mark.parametrize(("where", "may_index"), [("--socket", True), ("--tcp", False)])
+def test_a_server_at_a_port_indexes_no_folders_of_its_editors(tmp_path, monkeypatch, where, may_index):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    servers = []
+
+    def serve_many(endpoint, make_server, *arguments, **options):
+        servers.append(make_server())
+        return 0
+
+    monkeypatch.setattr("spd_lsp.lsp.transport.serve.serve_many", serve_many)
+    result = CliRunner().invoke(main, ["serve", where, str(tmp_path / "s") if may_index else "127.0.0.1:2087"])
+    assert result.exit_code == 0, result.output
+    (server,) = servers
+    assert server.indexer.may_index is may_index
+    server.shutdown()

@@ -10,12 +10,12 @@ import pytest
 from spd_lsp.lsp.options import WORKSPACE_SETTINGS, Configuration, needs_reload
 from spd_lsp.settings import Settings
 
-RELOADING = {"model": "owner/mine", "device": "cuda", "data_dir": "/data", "auto_rebuild": False}
+RELOADING = {"model": "owner/mine", "device": "cuda", "data_dir": "/data", "indexing": "off"}
 OTHERS = {
     "model": "owner/mine",
     "device": "cpu",
     "data_dir": "/data",
-    "auto_rebuild": False,
+    "indexing": "off",
     "decoder": "rescored",
     "streams": 2,
     "max_tokens": 8,

@@ -307,7 +307,7 @@ async def client(request: Any, lsp_client: LanguageClient) -> AsyncIterator[None
         capabilities=client_capabilities(request.param),
         client_info=types.ClientInfo(name=name),
         root_uri=ROOT.as_uri(),
-        initialization_options={"maxTokens": 8},
+        initialization_options={"maxTokens": 8, "indexing": "off"},
     )
     lsp_client.set_configuration({"drafts": 2}, section="spd-lsp")
     await lsp_client.initialize_session(params)

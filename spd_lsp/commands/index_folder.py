@@ -1,0 +1,118 @@
+"""What a server runs as a process to build the table of a folder that an editor opened; no command for people.
+
+In: a `BuildTask` of `spd_lsp.lsp.indexing.build_process` as JSON. Out: `BuildEvent`s, one a line, as JSON.
+Ends with its standard input, and so with the server. Stops at a size or a time for which the user should be asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ngram_builders.errors import UserError
+from spd_lsp.commands.build_ngrams import count
+from spd_lsp.progress import format_bytes
+from spd_lsp.settings import Settings
+
+_MAX_FILES = 10_000
+_MAX_BYTES = 25_000_000  # of source code; a table takes about eight times as much
+_MAX_SURVEY_SECONDS = (
+    10.0  # of processor time, as are all limits: in the background, time on the clock says little
+)
+_MAX_SECONDS = 60.0
+_STAGES = {"bytes": (0.0, 0.5), "counting": (0.5, 0.45), "measuring": (0.95, 0.05)}  # start and width, as shares
+_MIN_STEP = 0.01  # between two reports of progress
+
+
+class _TooLarge(Exception):
+    """The folder exceeds a limit; the text says what was found until then."""
+
+
+@dataclass
+class _Size:
+    """The source code of a folder, as far as it was surveyed."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def _main(folder: str, data_dir: str, model: str, unlimited: bool) -> None:
+    """Build the table of a folder; unlimited: whatever its size."""
+    threading.Thread(target=_exit_with_server, daemon=True).start()
+    settings, root = Settings(data_dir=data_dir), Path(folder)
+    try:
+        size = _survey(root, unlimited)
+        if not size.files:
+            _print_event("skipped", text="it holds no source code")
+            return
+        _print_event("progress", share=0.0)
+        progress = _Progress(size, unlimited)
+        options: dict[str, Any] = {"domain": None, "engine": "local", "model": model}
+        summary, _ = count(settings, [root], progress.report, **options)
+        _print_event("built", text=f"{summary.files:,} files")
+    except _TooLarge as found:
+        _print_event("large", text=str(found))
+    except UserError as error:
+        _print_event("failed", text=str(error))
+
+
+def _exit_with_server() -> None:
+    """End this process when the server closes its end of standard input, or ends; the next build resumes."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+def _survey(folder: Path, unlimited: bool) -> _Size:
+    """Find out how much source code there is; raises _TooLarge as soon as a limit is reached."""
+    from ngram_builders.sources.discovery import SourceFile, walk_sources
+
+    size = _Size()
+    for _, found in walk_sources(str(folder)):
+        if isinstance(found, SourceFile):
+            size.files += 1
+            size.bytes += found.size
+        if unlimited:
+            continue
+        if size.files > _MAX_FILES or size.bytes > _MAX_BYTES:
+            raise _TooLarge(f"more than {size.files - 1:,} files, {format_bytes(size.bytes)}, of source code")
+        if time.process_time() > _MAX_SURVEY_SECONDS:
+            if not size.files:
+                return size
+            raise _TooLarge("very many files")
+    return size
+
+
+class _Progress:
+    """Prints how far a build is, and ends one that takes too long."""
+
+    def __init__(self, size: _Size, unlimited: bool) -> None:
+        self.size = size
+        self.unlimited = unlimited
+        self.share = 0.0
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Note how much of a stage is done."""
+        if not self.unlimited and time.process_time() > _MAX_SECONDS:
+            raise _TooLarge(f"{self.size.files:,} files, {format_bytes(self.size.bytes)}, of source code")
+        start, width = _STAGES.get(stage, (0.0, 0.0))
+        share = start + width * min(1.0, done / max(total, 1))
+        if share >= self.share + _MIN_STEP:
+            self.share = share
+            _print_event("progress", share=round(share, 3))
+
+
+def _print_event(kind: str, text: str = "", share: float = 0.0) -> None:
+    """Tell the server."""
+    sys.stdout.write(json.dumps({"kind": kind, "text": text, "share": share}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _main(**json.loads(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Indexing of the folders that an editor opens."""

@@ -1,0 +1,237 @@
+"""Indexes the folders that an editor opens, one at a time, and tells the user so once for each.
+
+In: folders, settings, commands. Out: tables in the registry, which the server's own n-grams notice by themselves.
+Runs on the event loop; what reads the disk runs in threads, what counts in a process of low priority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+
+from ngram_builders.errors import UserError
+from ngram_builders.registry.folder_choices import (
+    FolderChoice,
+    read_folder_choices,
+    record_indexed,
+    write_folder_choice,
+)
+from ngram_builders.registry.registry import Registry
+from spd_lsp.lsp.indexing.build_process import (
+    BUILT,
+    LARGE,
+    PROGRESS,
+    SKIPPED,
+    BuildEvent,
+    BuildTask,
+    run_build,
+)
+from spd_lsp.lsp.indexing.eligibility import exclude_folder, local_folder, reason_not_to_index, refusal
+from spd_lsp.lsp.protocol import safe_traceback, work_done_progress
+from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.printable import printable
+from spd_lsp.settings import Settings
+
+_INDEX_COMMAND = "spd-lsp.indexFolder"
+_EXCLUDE_COMMAND = "spd-lsp.excludeFolder"
+_INDEX, _EXCLUDE = "Index", "Never for this folder"  # answers to the question
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where tables are kept, and for which tokenizer."""
+
+    registry: Registry
+    model: str
+    fingerprint: str
+
+
+class FolderIndexer:
+    """The open folders of one session that are being indexed or wait for it."""
+
+    def __init__(self, server: LanguageServer, may_index: bool = True) -> None:
+        self.may_index = may_index
+        self.progress: tuple[str, float] | None = None  # of the build that runs: the folder's name, and the share
+        self._server = server
+        self._target: _Target | None = None
+        self._folders: list[str] = []  # the URIs of all open ones
+        self._opened: set[str] = set()  # those of them that are to be indexed by themselves
+        self._waiting: dict[str, bool] = {}  # URIs, and whether the user asked for it
+        self._building: tuple[str, asyncio.Future[BuildEvent]] | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._questions: set[asyncio.Task[None]] = set()
+
+    @property
+    def commands(self) -> dict[str, Callable[..., Awaitable[None]]]:
+        """What `workspace/executeCommand` runs, with URIs of folders or for all open ones."""
+        return {_INDEX_COMMAND: self.index, _EXCLUDE_COMMAND: self.exclude}
+
+    def update(self, uris: list[str], settings: Settings, fingerprint: str | None) -> None:
+        """Note which folders are open, and index those without a table. Without a model, `fingerprint` is None."""
+        self._folders = uris
+        if fingerprint is None or not self.may_index:
+            self.stop()
+            return
+        registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+        if self._target is None or fingerprint != self._target.fingerprint:
+            self.stop()
+        self._target = _Target(registry, lasting(settings.model), fingerprint)
+        wanted = set(uris) if settings.enabled and settings.indexing != "off" else set()
+        for uri in self._opened - wanted:
+            self._drop(uri)
+        for uri in uris:
+            if uri in wanted - self._opened:
+                self._enqueue(uri, requested=False)
+        self._opened = wanted
+
+    def stop(self) -> None:
+        """Index nothing any more."""
+        self._waiting.clear()
+        self._opened.clear()
+        for task in (*self._questions, *([self._runner] if self._runner else [])):
+            task.cancel()
+        self._runner = None
+
+    async def index(self, *uris: str) -> None:
+        """Index folders because the user wants it, whatever their size and the earlier answers."""
+        if self._target is None:
+            self._tell("no folder can be indexed: the model is not loaded, or the server is at a port", shown=True)
+            return
+        for uri in map(str, uris or self._folders):
+            self._enqueue(uri, requested=True)
+
+    async def exclude(self, *uris: str) -> None:
+        """Never index folders by themselves again, and delete what was built from them."""
+        for uri in map(str, uris or self._folders):
+            self._drop(uri)
+            folder = await asyncio.to_thread(local_folder, uri)
+            if folder and (target := self._target):
+                self._tell(await asyncio.to_thread(exclude_folder, folder, target.registry), shown=True)
+
+    def _enqueue(self, uri: str, *, requested: bool) -> None:
+        self._waiting[uri] = requested
+        if self._runner is None or self._runner.done():
+            self._runner = asyncio.ensure_future(self._run())
+
+    def _drop(self, uri: str) -> None:
+        """Do not index a folder that waits, or is being indexed."""
+        self._waiting.pop(uri, None)
+        if self._building and self._building[0] == uri:
+            self._building[1].cancel()
+
+    async def _run(self) -> None:
+        """Index what waits, in order."""
+        while self._waiting and (target := self._target):
+            uri = next(iter(self._waiting))
+            try:
+                await self._index(uri, target, requested=self._waiting.pop(uri))
+            except (OSError, UserError) as error:
+                self._tell(f"a folder was not indexed: {error}")
+            except Exception as error:
+                log.error("indexing failed: %s", safe_traceback(error))
+
+    async def _index(self, uri: str, target: _Target, *, requested: bool) -> None:
+        """Index one folder, if it is one that should be."""
+        folder = await asyncio.to_thread(local_folder, uri)
+        if folder is None:
+            return
+        reason = await asyncio.to_thread(
+            refusal if requested else reason_not_to_index, folder, target.registry, target.fingerprint
+        )
+        if reason:
+            self._explain(folder, reason, requested=requested)
+            return
+        unlimited = requested or read_folder_choices(target.registry.folder).get(folder) is FolderChoice.ALLOWED
+        build = asyncio.ensure_future(self._build(folder, target, unlimited))
+        self._building = uri, build
+        try:
+            event = await build
+        except asyncio.CancelledError:
+            if not build.cancelled() or self._runner is not asyncio.current_task():
+                raise
+            return  # the user cancelled it or closed the folder
+        finally:
+            self._building = self.progress = None
+        await self._conclude(uri, folder, event, target.registry, requested=requested)
+
+    async def _conclude(
+        self, uri: str, folder: Path, event: BuildEvent, registry: Registry, *, requested: bool
+    ) -> None:
+        """Tell the user how a build ended: once that a folder was indexed, in a message the first time of all."""
+        if event.kind == LARGE:
+            question = asyncio.ensure_future(self._ask(uri, folder, event, registry))
+            self._questions.add(question)
+            question.add_done_callback(self._questions.discard)
+        elif event.kind == BUILT:
+            is_new, is_first = await asyncio.to_thread(record_indexed, folder, registry.folder)
+            undo = f"; the command {_EXCLUDE_COMMAND} undoes that, the setting `indexing` turns it off"
+            text = f"indexed {folder}: {event.text}. Completions know its names now{undo if is_new else ''}"
+            self._tell(text, shown=requested or is_first)
+        elif event.kind == SKIPPED:
+            self._explain(folder, event.text, requested=requested)
+        else:
+            self._tell(f"{folder} could not be indexed: {event.text}", shown=requested)
+
+    def _explain(self, folder: Path, reason: str, *, requested: bool) -> None:
+        """Say why a folder is not indexed, if the user asked for it."""
+        log.info("an open folder is not indexed: %s", reason)
+        if requested:
+            self._tell(f"{folder} is not indexed: {reason}", shown=True)
+
+    async def _build(self, folder: Path, target: _Target, unlimited: bool) -> BuildEvent:
+        """Run the build; how it ended. Nothing is shown before there is something to do."""
+        task = BuildTask(str(folder), str(target.registry.folder.absolute()), target.model, unlimited)
+        async with AsyncExitStack() as stack:
+            report, event = None, None
+            events = await stack.enter_async_context(aclosing(run_build(task)))
+            async for event in events:
+                if event.kind == PROGRESS:
+                    if report is None:
+                        title = f"spd-lsp: indexing {printable(folder.name)}"
+                        display = work_done_progress(self._server, title, lambda: self._cancel(folder, target))
+                        report = stack.enter_context(display)
+                    self.progress = folder.name, event.share
+                    report("", event.share)
+            assert event
+            return event
+
+    def _cancel(self, folder: Path, target: _Target) -> None:
+        """The user cancelled a build: do not start it again at every opening."""
+        if self._building:
+            self._building[1].cancel()
+        write_folder_choice(target.registry.folder, folder, FolderChoice.EXCLUDED)
+        self._tell(f"{folder} is not indexed; to do so, run: spd-lsp build-ngrams {folder}")
+
+    async def _ask(self, uri: str, folder: Path, event: BuildEvent, registry: Registry) -> None:
+        """Ask whether to index a large folder, and remember the answer; without one, ask again next time."""
+        question = f"spd-lsp: {folder} has {event.text}. Index it in the background, for completions of its names?"
+        actions = [types.MessageActionItem(_INDEX), types.MessageActionItem(_EXCLUDE)]
+        params = types.ShowMessageRequestParams(types.MessageType.Info, printable(question), actions)
+        try:
+            answer = await self._server.window_show_message_request_async(params)
+        except JsonRpcException:
+            return  # the editor cannot ask
+        title = answer.title if answer else None
+        if title == _INDEX:
+            await asyncio.to_thread(write_folder_choice, registry.folder, folder, FolderChoice.ALLOWED)
+            self._enqueue(uri, requested=False)
+        elif title == _EXCLUDE:
+            await asyncio.to_thread(write_folder_choice, registry.folder, folder, FolderChoice.EXCLUDED)
+
+    def _tell(self, text: str, *, shown: bool = False) -> None:
+        """Log a text at the editor, or show it."""
+        text = f"spd-lsp: {printable(text)}"
+        if shown:
+            self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
+        else:
+            self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))

@@ -1,0 +1,281 @@
+"""Opening a folder is enough: the server as installed, without settings, learns the names in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngram_builders.registry.folder_choices import read_folder_choices
+from ngram_builders.registry.registry import Registry
+from tests.lsp.lsp_client import MENU, Editor, until
+from tests.lsp.test_server_live import ASKED, HABITS, SERVE, offers, until_offered
+from tests.lsp.test_server_process import end, process
+
+PROGRESS = {**MENU, "window": {"workDoneProgress": True}}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, makes links and pipes"),
+]
+TITLE = "spd-lsp: indexing shop"
+LARGE_FILES = 10_001  # one more than are indexed without a question
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A folder whose habits no other table knows."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "habits.py").write_text(HABITS)
+    (folder / "asked.py").write_text("import os\n")
+    return folder
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path / "data")
+
+
+class Session(Editor):
+    """An editor that also reads what the server logs."""
+
+    log = ""
+
+    async def read_log(self, errors: asyncio.StreamReader) -> None:
+        while line := await errors.readline():
+            self.log += line.decode()
+
+
+@asynccontextmanager
+async def opened(
+    registry: Registry, *folders: Path, capabilities: Any = PROGRESS, **more: Any
+) -> AsyncIterator[Session]:
+    """An editor that has opened folders, with the model loaded."""
+    named = [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]
+    async with process("-m", "spd_lsp", "--data-dir", str(registry.folder), *SERVE) as (child, editor):
+        editor.__class__ = Session
+        assert isinstance(editor, Session) and child.stderr
+        logging = asyncio.ensure_future(editor.read_log(child.stderr))
+        await editor.start(capabilities, workspaceFolders=named, **more)
+        await editor.ready()
+        yield editor
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+        await logging
+        assert "Traceback" not in editor.log and "frob" not in editor.log
+
+
+def progress(editor: Editor, title: str = TITLE) -> list[dict[str, Any]]:
+    """The reports of the builds with this title so far."""
+    reports = editor.received("$/progress")
+    tokens = {one["token"] for one in reports if one["value"].get("title") == title}
+    return [one["value"] for one in reports if one["token"] in tokens]
+
+
+def ended(editor: Editor) -> bool:
+    return any(report["kind"] == "end" for report in progress(editor))
+
+
+def told(editor: Editor) -> list[str]:
+    """What the user is told of indexing."""
+    parameters = editor.received("window/showMessage") + editor.received("window/logMessage")
+    return [one["message"] for one in parameters if " index" in one["message"]]
+
+
+def contents(folder: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Everything in a folder, to compare."""
+    for path in sorted(folder.rglob("*")):
+        yield str(path), path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b""
+
+
+async def left_alone(editor: Session, *reasons: str) -> None:
+    """Wait until the server has decided not to index folders, in silence."""
+    for reason in reasons:
+        await until(partial(_has_logged, editor, f"not indexed: {reason}"))
+    assert progress(editor) == told(editor) == editor.received("window/showMessageRequest") == []
+
+
+def _has_logged(editor: Session, text: str) -> bool:
+    return text in editor.log
+
+
+def index_processes(folder: Path) -> list[str]:
+    """The running builds of a folder."""
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _is_readable(path))
+    return [line.decode() for line in commands if b'{"folder": "%s"' % os.fsencode(folder) in line]
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(path.read_bytes())
+    except OSError:
+        return False
+
+
+async def test_opening_a_folder_is_enough_and_a_restart_builds_nothing(shop: Path, registry: Registry):
+    before, asked = list(contents(shop)), (shop / "asked.py").as_uri()
+    async with opened(registry, shop) as editor:
+        await until(lambda: ended(editor))
+        begin, *reports, _ = progress(editor)
+        assert (begin["kind"], begin["cancellable"], begin["percentage"]) == ("begin", True, 0)
+        assert [report["percentage"] for report in reports] == sorted(report["percentage"] for report in reports)
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked)
+        await until(lambda: told(editor))
+        (message,) = told(editor)
+        assert f"indexed {shop}: 2 files" in message and "spd-lsp.excludeFolder" in message
+        assert len(editor.received("window/showMessage")) == 1
+        assert (await editor.status())["indexing"] is None
+    (domain,) = registry.domains()
+    assert (domain.name, domain.roots, domain.files) == ("shop", (shop,), 2)
+    assert list(contents(shop)) == before
+    async with opened(registry, shop) as editor:
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked)
+        await left_alone(editor, "it has a table")
+    assert registry.domains() == [domain]
+
+
+async def test_a_folder_added_later_is_indexed_and_said_in_the_log_only(
+    shop: Path, registry: Registry, tmp_path: Path
+):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "one.py").write_text("import os\n")
+    async with opened(registry, tmp_path / "first") as editor:
+        await until(lambda: told(editor))
+        added = {"added": [{"uri": shop.as_uri(), "name": "shop"}], "removed": []}
+        editor.notify("workspace/didChangeWorkspaceFolders", {"event": added})
+        await until(lambda: ended(editor) and len(told(editor)) == 2)
+        assert len(editor.received("window/showMessage")) == 1
+    assert {domain.name for domain in registry.domains()} == {"first", "shop"}
+
+
+async def test_without_workspace_folders_the_root_is_the_folder(shop: Path, registry: Registry):
+    async with opened(registry, capabilities=MENU, rootUri=shop.as_uri()) as editor:
+        await until(lambda: told(editor))
+        assert editor.received("$/progress") == []
+    assert [domain.roots for domain in registry.domains()] == [(shop,)]
+
+
+async def test_a_cancelled_build_ends_at_once_and_does_not_come_back(shop: Path, registry: Registry):
+    with registry.lock_for_build("shop"):  # the build waits
+        async with opened(registry, shop) as editor:
+            await until(lambda: progress(editor))
+            assert index_processes(shop)
+            assert (await editor.status())["indexing"] == {"folder": "shop", "share": 0.0}
+            (token,) = {
+                one["token"] for one in editor.received("$/progress") if one["value"].get("title") == TITLE
+            }
+            editor.notify("window/workDoneProgress/cancel", {"token": token})
+            await until(lambda: ended(editor) and told(editor))
+            assert "spd-lsp build-ngrams" in told(editor)[0]
+            await until(lambda: not index_processes(shop))
+            assert (await editor.status())["indexing"] is None
+    async with opened(registry, shop) as editor:
+        await left_alone(editor, "you excluded it")
+    assert registry.domains() == []
+
+
+async def test_a_build_ends_with_the_server(shop: Path, registry: Registry):
+    with registry.lock_for_build("shop"):
+        arguments = ("-m", "spd_lsp", "--data-dir", str(registry.folder), *SERVE)
+        async with process(*arguments) as (child, editor):
+            await editor.start(PROGRESS, rootUri=shop.as_uri())
+            await until(lambda: progress(editor))
+            assert index_processes(shop)
+            child.kill()
+            await child.wait()
+            await until(lambda: not index_processes(shop))
+
+
+async def test_the_setting_turns_it_off_and_on(shop: Path, registry: Registry):
+    async with opened(registry, shop, initializationOptions={"indexing": "off"}) as editor:
+        assert progress(editor) == []
+        editor.notify("spd-lsp/options", {"indexing": "folders"})
+        await until(lambda: ended(editor))
+    assert len([report for report in progress(editor) if report["kind"] == "begin"]) == 1
+
+
+async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry: Registry):
+    def execute(command: str) -> dict[str, Any]:
+        return {"command": command, "arguments": [shop.as_uri()]}
+
+    async with opened(registry, shop) as editor:
+        await until(lambda: told(editor))
+        await editor.request("workspace/executeCommand", execute("spd-lsp.excludeFolder"))
+        assert "its tables were deleted: shop" in told(editor)[-1]
+        assert registry.domains() == []
+    async with opened(registry, shop) as editor:
+        await left_alone(editor, "you excluded it")
+        await editor.request("workspace/executeCommand", execute("spd-lsp.indexFolder"))
+        await until(lambda: ended(editor) and told(editor))
+    assert [domain.name for domain in registry.domains()] == ["shop"]
+    async with opened(registry, shop) as editor:
+        await left_alone(editor, "it has a table")
+
+
+async def test_a_folder_without_source_code_or_that_is_a_home_is_left_alone_in_silence(
+    tmp_path: Path, registry: Registry, shop: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", str(shop))
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "notes.md").write_text("# Notes\n")
+    (tmp_path / "link").symlink_to(shop, target_is_directory=True)
+    async with opened(registry, tmp_path / "texts", tmp_path / "link", tmp_path / "gone", shop) as editor:
+        await left_alone(editor, "it holds no source code", "it is a home directory")
+        assert progress(editor, "spd-lsp: indexing texts") == []
+    assert registry.domains() == []
+
+
+async def test_links_do_not_lead_out_of_a_folder(shop: Path, registry: Registry, tmp_path: Path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "other.py").write_text(HABITS)
+    (shop / "habits.py").unlink()
+    (shop / "inner").symlink_to(outside, target_is_directory=True)
+    (shop / "linked.py").symlink_to(outside / "other.py")
+    os.mkfifo(shop / "pipe.py")
+    asked = (shop / "asked.py").as_uri()
+    async with opened(registry, shop) as editor:
+        await until(lambda: ended(editor))
+        editor.open(ASKED, asked)
+        assert not any(text.startswith("frobnicator.quench") for text in await offers(editor, asked))
+    (domain,) = registry.domains()
+    assert domain.files == 1
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A folder of very many files."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for number in range(LARGE_FILES):
+        (folder / f"{number}.py").write_text("import os\n")
+    return folder
+
+
+@pytest.mark.parametrize(("answer", "tables"), [("Index", ["shop"]), ("Never for this folder", [])])
+async def test_a_large_folder_is_a_question_whose_answer_is_remembered(
+    large: Path, registry: Registry, answer: str, tables: list[str]
+):
+    async with opened(registry, large) as editor:  # null: the question was closed
+        await until(lambda: editor.received("window/showMessageRequest"))
+    assert registry.domains() == []
+    async with opened(registry, large) as editor:
+        editor.replies["window/showMessageRequest"] = {"title": answer}
+        await until(lambda: editor.received("window/showMessageRequest"))
+        (question,) = editor.received("window/showMessageRequest")
+        assert f"{large} has more than 10,000 files" in question["message"]
+        assert [action["title"] for action in question["actions"]] == ["Index", "Never for this folder"]
+        await until(lambda: ended(editor) or (not tables and read_folder_choices(registry.folder)))
+    assert [domain.name for domain in registry.domains()] == tables
+    async with opened(registry, large) as editor:
+        await left_alone(editor, "it has a table" if tables else "you excluded it")

@@ -1,6 +1,6 @@
 """What the worker thread does between requests: index in slices, and prefetch the prompt of a likely request.
 
-In: the work, and edited documents. Out: nothing. A request waits for one slice, and stops a prefetch between two
+In: the work, and likely requests. Out: nothing. A request waits for one slice, and stops a prefetch between two
 chunks of its prompt.
 """
 
@@ -11,9 +11,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from spd_lsp.lsp.documents import LspDocument
 from spd_lsp.lsp.protocol import safe_traceback
-from spd_lsp.lsp.request import CompletionRequest, request_at
+from spd_lsp.lsp.request import CompletionRequest
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason
 
 log = logging.getLogger(__name__)
@@ -76,11 +75,11 @@ class Prefetcher:
         self._cancel = CancellationToken()
         self._task: asyncio.Task[None] | None = None
 
-    def schedule(self, document: LspDocument) -> None:
-        """Prefetch at the document's last edit, unless a request or another edit comes first."""
+    def schedule(self, make_request: Callable[[], CompletionRequest]) -> None:
+        """Prefetch for a request that is likely, unless another one or an edit comes first."""
         self.stop()
         self._cancel = CancellationToken()
-        self._task = asyncio.ensure_future(self._run(document, self._cancel))
+        self._task = asyncio.ensure_future(self._run(make_request, self._cancel))
 
     def stop(self) -> None:
         """Cancel what is scheduled or running."""
@@ -88,11 +87,10 @@ class Prefetcher:
         if self._task is not None:
             self._task.cancel()
 
-    async def _run(self, document: LspDocument, cancel: CancellationToken) -> None:
+    async def _run(self, make_request: Callable[[], CompletionRequest], cancel: CancellationToken) -> None:
         await asyncio.sleep(PREFETCH_DELAY_SECONDS)
         if not self._is_busy():
-            request = request_at(document, document.edited_at, explicit=False)
-            await asyncio.get_running_loop().run_in_executor(self._worker, self._try, request, cancel)
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._try, make_request(), cancel)
 
     def _try(self, request: CompletionRequest, cancel: CancellationToken) -> None:
         """In the worker thread. Failures are logged."""

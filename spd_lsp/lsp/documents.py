@@ -1,8 +1,9 @@
 """Open documents, with the lines and positions of the LSP specification.
 
 In: document items, edits and positions in the client's units (UTF-8, UTF-16 or UTF-32 code units). Out: text,
-and offsets into it in code points. pygls splits lines where Python does, so a form feed shifts every later edit;
-here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of completions.
+and offsets into it in code points; a notebook's cells are one text. pygls splits lines where Python does, so a
+form feed shifts every later edit; here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of
+completions.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from typing import Any
+from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 from lsprotocol import types
 from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument, Workspace
 
 from ngram_builders.sources.secret_files import is_secret
+from spd_lsp.ngrams.document_changes import OpenDocument
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 0.1
@@ -71,6 +75,12 @@ def file_path(uri: str) -> Path | None:
     return Path(path) if path and "\0" not in path else None
 
 
+def _folder_path(uri: str) -> Path | None:
+    """A folder's path on the machine that the editor works on. Example: `vscode-remote://ssh/a` -> `/a`."""
+    parts = urlsplit(uri)
+    return file_path(parts._replace(scheme="file", netloc="").geturl() if parts.scheme == "vscode-remote" else uri)
+
+
 def may_hold_secrets(uri: str) -> bool:
     """Whether files of this name usually hold keys or passwords. Example: `file:///app/.env.local` -> True."""
     return is_secret(PurePosixPath(unquote(urlsplit(uri).path)))
@@ -91,15 +101,11 @@ class LspDocument(TextDocument):
 
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
         super().__init__(uri, source, version, language)
+        self.file = file_path(uri)  # or, if the document is no file, a name that it could have in the open folder
         self._encoding = encoding
         self._text = source
         self._starts: list[int] | None = None
         self.revision = next(_REVISIONS)
-
-    @cached_property
-    def file(self) -> Path | None:
-        """Its file, if it is one."""
-        return file_path(self.uri)
 
     @cached_property
     def may_hold_secrets(self) -> bool:
@@ -173,6 +179,10 @@ class LspDocument(TextDocument):
 class LspWorkspace(Workspace):
     """The client's open documents."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._notebook_texts: dict[str, tuple[list[int], str]] = {}  # with the revisions of their cells
+
     @property
     def encoding(self) -> str:
         """The unit that the client counts columns in: `utf-8`, `utf-16` or `utf-32`."""
@@ -182,6 +192,44 @@ class LspWorkspace(Workspace):
     def documents(self) -> list[LspDocument]:
         """All open documents."""
         return [document for document in self._text_documents.values() if isinstance(document, LspDocument)]
+
+    @property
+    def folder_uris(self) -> list[str]:
+        """The open folders."""
+        return [folder.uri for folder in self.folders.values()] or ([self.root_uri] if self.root_uri else [])
+
+    def parts(self, document: LspDocument) -> list[LspDocument]:
+        """The cells of a document's notebook that are in its language, in order; of any other document just it."""
+        notebook = self.get_notebook_document(cell_uri=document.uri)
+        cells = [self.get_text_document(cell.document) for cell in notebook.cells] if notebook else []
+        return [cell for cell in cells if cell.is_open and cell.language_id == document.language_id] or [document]
+
+    def whole_text(self, document: LspDocument) -> tuple[OpenDocument, int]:
+        """The text that a document is part of, which is its notebook's or its own, and where it starts there.
+
+        A notebook's is named after its first cell.
+        """
+        notebook, language = self.get_notebook_document(cell_uri=document.uri), document.language_id or None
+        if notebook is None:
+            return OpenDocument(document.uri, document.file, language, document.source), 0
+        cells = self.parts(document)
+        before = itertools.takewhile(lambda cell: cell is not document, cells)
+        whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, self._joined(cells))
+        return whole, sum(len(cell.source) + 1 for cell in before)
+
+    def _joined(self, cells: Sequence[LspDocument]) -> str:
+        """The text of a notebook's cells, the same object until one of them changes."""
+        name, revisions = cells[0].uri, [cell.revision for cell in cells]
+        if self._notebook_texts.get(name, ([], ""))[0] != revisions:
+            self._notebook_texts[name] = revisions, "".join(f"{cell.source}\n" for cell in cells)
+        return self._notebook_texts[name][1]
+
+    def _path_of(self, uri: str) -> Path | None:
+        """A document's file; what is no file here gets a name in the open folder, whose tables serve it then."""
+        folders = self.folder_uris
+        around = [folder for folder in folders if uri.startswith(f"{folder.rstrip('/')}/")] or folders
+        folder = next((path for path in map(_folder_path, around) if path), None)
+        return file_path(uri) or (folder and folder / quote(uri, safe=""))
 
     def get_text_document(self, doc_uri: str) -> LspDocument:
         """The document of a URI, empty if it is not open: files are never read behind the client's back."""
@@ -193,13 +241,17 @@ class LspWorkspace(Workspace):
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Add a document that the client opened."""
         item = text_document
-        self._text_documents[_document_key(item.uri)] = LspDocument(
-            item.uri, item.text, self.encoding, item.language_id, item.version
-        )
+        document = LspDocument(item.uri, item.text, self.encoding, item.language_id, item.version)
+        document.file = self._path_of(item.uri)
+        self._text_documents[_document_key(item.uri)] = document
+        if notebook_uri:
+            self._cell_in_notebook[unquote(item.uri)] = unquote(notebook_uri)
 
     def remove_text_document(self, doc_uri: str) -> None:
         """Remove a document that the client closed."""
         self._text_documents.pop(_document_key(doc_uri), None)
+        self._cell_in_notebook.pop(unquote(doc_uri), None)
+        self._notebook_texts.pop(doc_uri, None)
 
     def update_text_document(
         self, text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.lsp.completion_items import CursorLine
-from spd_lsp.lsp.documents import LspDocument
+from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
@@ -39,20 +39,27 @@ class CompletionRequest:
     others: frozenset[int] = frozenset()  # revisions of the other open documents
 
 
-def request_at(document: LspDocument, cursor: int, *, explicit: bool) -> CompletionRequest:
-    """A request at an offset. Lone surrogates, which no tokenizer can encode, become question marks."""
-    source = document.source
+def request_at(
+    workspace: LspWorkspace, document: LspDocument, cursor: int, *, explicit: bool = False
+) -> CompletionRequest:
+    """A request at an offset in a document, which may be a part of a longer text.
+
+    Lone surrogates, which no tokenizer can encode, become question marks.
+    """
+    whole, start = workspace.whole_text(document)
+    source = whole.text
     if not source.isascii():
         source = source.encode("utf-8", "replace").decode()
-    return CompletionRequest(source, cursor, document.language_id or None, document.file, document.uri, explicit)
+    return CompletionRequest(source, start + cursor, whole.language, whole.path, whole.name, explicit)
 
 
 def with_selected(
-    request: CompletionRequest, document: LspDocument, selected: types.SelectedCompletionInfo
+    request: CompletionRequest, document: LspDocument, cursor: int, selected: types.SelectedCompletionInfo
 ) -> CompletionRequest:
-    """The request as if the menu's selected item had been accepted: ghost text must continue from it."""
-    start = document.offset_at_position(selected.range.start)
-    end = max(start, document.offset_at_position(selected.range.end))
+    """The request at a document's cursor as if the menu's selected item had been accepted: ghost text follows it."""
+    start_of_document = request.cursor - cursor
+    start = start_of_document + document.offset_at_position(selected.range.start)
+    end = max(start, start_of_document + document.offset_at_position(selected.range.end))
     source = request.source[:start] + selected.text + request.source[end:]
     return dataclasses.replace(request, source=source, cursor=start + len(selected.text))
 
@@ -132,21 +139,19 @@ def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
 
 
 def other_revisions(
-    documents: Iterable[LspDocument], disabled_languages: Collection[str], uri: str
+    workspace: LspWorkspace, disabled_languages: Collection[str], document: LspDocument
 ) -> frozenset[int]:
     """The revisions of the other documents that count."""
-    return frozenset(
-        document.revision
-        for document in documents
-        if document.uri != uri and _is_indexable(document, disabled_languages)
-    )
+    own = workspace.parts(document)
+    others = (other for other in workspace.documents if other not in own)
+    return frozenset(other.revision for other in others if _is_indexable(other, disabled_languages))
 
 
-def indexable(documents: Iterable[LspDocument], disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
-    """The open documents whose n-grams may be counted, as they are now."""
-    for document in documents:
-        if _is_indexable(document, disabled_languages):
-            yield OpenDocument(document.uri, document.file, document.language_id or None, document.source)
+def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
+    """The open texts whose n-grams may be counted, as they are now."""
+    for document in workspace.documents:
+        if _is_indexable(document, disabled_languages) and workspace.parts(document)[0] is document:
+            yield workspace.whole_text(document)[0]
 
 
 def _is_indexable(document: LspDocument, disabled_languages: Collection[str]) -> bool:

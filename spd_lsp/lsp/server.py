@@ -15,20 +15,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lsprotocol import types
-from pygls.capabilities import get_capability
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
-from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
 from spd_lsp import __version__
 from spd_lsp.lsp.background import IdleWorker, Prefetcher
+from spd_lsp.lsp.client_requests import pull_configuration, register_capabilities
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
 from spd_lsp.lsp.exclusions import exclusion_reason
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
-from spd_lsp.lsp.protocol import SpdProtocol, reply_or_none, safe_traceback, user_message, work_done_progress
+from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
 from spd_lsp.lsp.request import (
     CompletionRequest,
     RecentResults,
@@ -53,8 +52,6 @@ MAX_DEBOUNCE = 0.05  # seconds
 MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
-_WATCHERS = [{"globPattern": f"**/*.{{{','.join(LANGUAGE_BY_EXTENSION)}}}"}]
-
 log = logging.getLogger(__name__)
 
 
@@ -67,7 +64,8 @@ class SpdServer(LanguageServer):
     def __init__(
         self, load: Load, settings: Settings, fixed: Sequence[str] = (), *, may_index: bool = True
     ) -> None:
-        super().__init__("spd-lsp", __version__, protocol_cls=SpdProtocol)
+        notebooks = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
+        super().__init__("spd-lsp", __version__, notebook_document_sync=notebooks, protocol_cls=SpdProtocol)
         self.settings = settings
         self.configuration = Configuration(settings, fixed)
         self.worker = CompletionWorker(load)
@@ -94,8 +92,8 @@ class SpdServer(LanguageServer):
         if reason := await self.why_not(document, request):
             self.status.reason = reason
             return []
-        documents, disabled = self.workspace.documents, self.settings.disabled_languages
-        request = replace(request, others=other_revisions(documents, disabled, request.uri))
+        others = other_revisions(self.workspace, self.settings.disabled_languages, document)
+        request = replace(request, others=others)
         self.index_changes()
         if not request.explicit and (result := self.recent.find(request, self.worker.is_current)):
             return self.note(result)
@@ -144,14 +142,26 @@ class SpdServer(LanguageServer):
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
         if self.settings.enabled:
-            self.worker.changes.update(indexable(self.workspace.documents, self.settings.disabled_languages))
+            self.worker.changes.update(indexable(self.workspace, self.settings.disabled_languages))
             self.idle_worker.wake()
 
     def index_folders(self) -> None:
         """Index the open folders in the background, once the model is loaded."""
-        root = self.workspace.root_uri
-        folders = [folder.uri for folder in self.workspace.folders.values()] or ([root] if root else [])
+        folders = self.workspace.folder_uris
         self.indexer.update(folders, self.settings, self.worker.fingerprint if folders else None)
+
+    def prefetch(self, uri: str) -> None:
+        """Read the prompt at a document's last edit, unless a request comes first."""
+        document = self.workspace.get_text_document(uri)
+        if not self.exclusion(document):
+            self.prefetcher.schedule(lambda: request_at(self.workspace, document, document.edited_at))
+
+    def forget_documents(self, uris: Sequence[str]) -> None:
+        """Drop what runs and what was answered for closed documents, and no longer count them."""
+        for uri in uris:
+            self.requests.drop(uri, CancelReason.CLIENT)
+            self.recent.drop(uri)
+        self.index_changes()
 
     async def configure(self) -> None:
         """Apply changed settings; reload the model only if they need another one, or loading had failed."""
@@ -258,7 +268,7 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     cursor = document.offset_at_position(params.position)
     line = cursor_line(document, cursor)
     word_start = document.client_position_at_offset(cursor - len(line.word))
-    drafts = await ls.complete(document, request_at(document, cursor, explicit=explicit))
+    drafts = await ls.complete(document, request_at(ls.workspace, document, cursor, explicit=explicit))
     if drafts is None:
         return None
     return types.CompletionList(is_incomplete=True, items=menu_items(drafts, line, word_start, ls.client))
@@ -269,11 +279,12 @@ async def ghost_text(ls: SpdServer, params: types.InlineCompletionParams) -> typ
     """Offer the drafts as ghost text; an empty list hides what is shown, null leaves it."""
     document = ls.workspace.get_text_document(params.text_document.uri)
     explicit = params.context.trigger_kind != types.InlineCompletionTriggerKind.Automatic
-    request = request_at(document, document.offset_at_position(params.position), explicit=explicit)
-    position = document.client_position_at_offset(request.cursor)
+    cursor = document.offset_at_position(params.position)
+    request = request_at(ls.workspace, document, cursor, explicit=explicit)
+    position = document.client_position_at_offset(cursor)
     span, typed = types.Range(position, position), ""
     if selected := params.context.selected_completion_info:
-        request = with_selected(request, document, selected)
+        request = with_selected(request, document, cursor, selected)
         span, typed = selected.range, selected.text
     drafts = await ls.complete(document, request)
     return None if drafts is None else types.InlineCompletionList(inline_items(drafts, span, typed))
@@ -290,9 +301,9 @@ def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
 @_feature(types.INITIALIZED)
 async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
     """Load the model with the client's configuration; what comes late is applied when it comes."""
-    pulling = asyncio.ensure_future(_pull_configuration(ls))
+    pulling = asyncio.ensure_future(pull_configuration(ls, ls.configuration))
     await asyncio.wait([pulling], timeout=MAX_WAIT_FOR_CONFIGURATION)
-    await asyncio.gather(ls.configure(), _configure_after(ls, pulling), _register_capabilities(ls))
+    await asyncio.gather(ls.configure(), _configure_after(ls, pulling), register_capabilities(ls))
 
 
 async def _configure_after(ls: SpdServer, pulling: Awaitable[bool]) -> None:
@@ -301,37 +312,13 @@ async def _configure_after(ls: SpdServer, pulling: Awaitable[bool]) -> None:
     await ls.configure()
 
 
-async def _register_capabilities(ls: SpdServer) -> None:
-    """Ask to be told of changed settings and of files that other programs change, where clients can be asked."""
-    registrations = [
-        types.Registration(method, method, options)
-        for method, capability, options in (
-            (types.WORKSPACE_DID_CHANGE_CONFIGURATION, "did_change_configuration", {"section": SECTION}),
-            (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, "did_change_watched_files", {"watchers": _WATCHERS}),
-        )
-        if get_capability(ls.client_capabilities, f"workspace.{capability}.dynamic_registration")
-    ]
-    if registrations:
-        await reply_or_none(ls.client_register_capability_async(types.RegistrationParams(registrations)))
-
-
 @_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
 async def did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
     """Use the new configuration."""
-    if not await _pull_configuration(ls):
+    if not await pull_configuration(ls, ls.configuration):
         settings = params.settings
         ls.configuration.set_configuration(settings.get(SECTION) if isinstance(settings, dict) else None)
     await ls.configure()
-
-
-async def _pull_configuration(ls: SpdServer) -> bool:
-    """Request our section of the client's configuration; whether the client supports that."""
-    if not get_capability(ls.client_capabilities, "workspace.configuration"):
-        return False
-    params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
-    if sections := await reply_or_none(ls.workspace_configuration_async(params)):
-        ls.configuration.set_configuration(sections[0])
-    return True
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
@@ -361,18 +348,24 @@ def did_change_watched_files(ls: SpdServer, params: types.DidChangeWatchedFilesP
     ls.index_changes()
 
 
+@_feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
 @_feature(types.TEXT_DOCUMENT_DID_OPEN)
-def did_open(ls: SpdServer, params: types.DidOpenTextDocumentParams) -> None:
-    """Index the document."""
+def did_open(ls: SpdServer, params: object) -> None:
+    """Index the document or notebook."""
     ls.index_changes()
 
 
 @_feature(types.TEXT_DOCUMENT_DID_CHANGE)
 def did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None:
     """Prefetch at the edit."""
-    document = ls.workspace.get_text_document(params.text_document.uri)
-    if not ls.exclusion(document):
-        ls.prefetcher.schedule(document)
+    ls.prefetch(params.text_document.uri)
+
+
+@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+def did_change_notebook(ls: SpdServer, params: types.DidChangeNotebookDocumentParams) -> None:
+    """Prefetch at the edit of a cell."""
+    for edited in (params.change.cells and params.change.cells.text_content) or ():
+        ls.prefetch(edited.document.uri)
 
 
 @_feature(types.TEXT_DOCUMENT_DID_SAVE)
@@ -386,9 +379,13 @@ def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
 @_feature(types.TEXT_DOCUMENT_DID_CLOSE)
 def did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
     """Drop the document's request and forget it."""
-    ls.requests.drop(params.text_document.uri, CancelReason.CLIENT)
-    ls.recent.drop(params.text_document.uri)
-    ls.index_changes()
+    ls.forget_documents([params.text_document.uri])
+
+
+@_feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+def did_close_notebook(ls: SpdServer, params: types.DidCloseNotebookDocumentParams) -> None:
+    """Likewise for all of its cells."""
+    ls.forget_documents([cell.uri for cell in params.cell_text_documents])
 
 
 @_feature(types.SHUTDOWN)

@@ -237,6 +237,26 @@ async def test_a_restart_knows_what_was_saved_since_the_build(data: Path, reposi
         assert not any(word in log for word in ("frob", "zygote", "quench", "Traceback"))
 
 
+REMOTE = "vscode-remote://ssh-remote%2Bbox"
+
+
+@pytest.mark.parametrize(
+    "uri", ["untitled:Untitled-1", f"{REMOTE}{{folder}}/asked.py", "file://{folder}/asked.py"]
+)
+async def test_documents_that_are_no_files_are_served_by_the_table_of_the_open_folder(
+    data: Path, repository: Path, uri: str
+):
+    folder = REMOTE + repository.as_posix() if uri.startswith(REMOTE) else repository.as_uri()
+    uri = uri.format(folder=repository.as_posix())
+    (repository / "app.py").write_text(HABITS)
+    async with process("-m", "spd_lsp", "--data-dir", str(data), *SERVE) as (child, editor):
+        await editor.start(workspaceFolders=[{"uri": folder, "name": "mine"}])
+        await editor.ready()
+        editor.open(ASKED, uri)
+        await until_offered(editor, uri, True)
+        assert "Traceback" not in await leave(child, editor)
+
+
 # A server that looks at the disk once, when it opens a table; later changes it must be told.
 TOLD = """
 from spd_lsp import cli

@@ -248,7 +248,7 @@ async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that
         editor.open("import os\n\nprint(os.")
         for drafts in (1, 4):
             editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": drafts}}})
-            answer = await editor.request(COMPLETION, at(2, 9, 3))
+            answer = await editor.request(COMPLETION, at(2, 9))
             assert len(answer["items"]) == drafts
         told = [m["message"] for m in editor.received("window/logMessage")]
         assert told.count("spd-lsp: the model is loading") == 1

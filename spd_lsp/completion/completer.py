@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.postprocess import Completion, DraftText
+from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code
 from spd_lsp.completion.secret_filter import SECRET_REASON, without_secrets
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
@@ -130,7 +130,7 @@ class Completer:
         scored = drafts.scored(self.settings.ranking)
         if not forced and texts.is_empty(scored[0][0]):
             scored = []
-        ranked = texts.rank(scored)
+        ranked = can_be_code(texts.rank(scored)[: 2 * self.settings.drafts], source, cursor, language)
         safe = without_secrets(ranked, context)
         floor = 0.0 if forced else self.settings.min_probability
         completions = calibrated(safe[: self.settings.drafts], self.settings, floor, ngrams=mixture is not None)

@@ -18,14 +18,14 @@ from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.languages import LANGUAGES, Language
-from spd_lsp.completion.parsing import request_begins_body, request_outline
+from spd_lsp.completion.parsing import request_begins_body, request_is_comment, request_outline
 from spd_lsp.completion.syntax_outline import OutlinePart, Role
 
 CompletionShape = Literal["line", "block"]
 TokenCounter = Callable[[str], int]
 
 MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
-_MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
+MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
 _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
 _ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
@@ -58,6 +58,13 @@ class Context:
     def rest(self) -> str:
         """The cursor's line behind the cursor, without white space around it."""
         return rest_of_line(self.after)
+
+    @property
+    def neighbours(self) -> frozenset[str]:
+        """The nearest lines above and below that are not blank, without white space around them."""
+        above = self.before[: len(self.before) - len(self.left)].rstrip().rpartition("\n")[2]
+        below = self.after.partition("\n")[2].lstrip().partition("\n")[0]
+        return frozenset({above.strip(), below.strip()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +128,14 @@ def build_context(
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
     page = SplitDocument.open(source, cursor)
-    if not forced and (silence := _reason_for_silence(known, page)):
+    if not forced and (silence := _reason_for_silence(known, source, cursor, page)):
         return Context("", "", "line", _indentation(page.left), silence=silence)
     shape, indent = _expected_shape(known, source, cursor, page)
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
     if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
         return Context(source[:cursor], source[cursor:], shape, indent, 0)
-    before, after, omitted = _choose_text(known if len(source) <= _MAX_PARSED_LENGTH else None, page, budget, cost)
+    before, after, omitted = _choose_text(known if len(source) <= MAX_PARSED_LENGTH else None, page, budget, cost)
     return Context(before, after, shape, indent, omitted)
 
 
@@ -268,7 +275,7 @@ def _tail(line: str, budget: int, step: int, cost: TokenCounter) -> str:
     return line[starts[fits] :]
 
 
-def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
+def _reason_for_silence(language: Language | None, source: str, cursor: int, page: SplitDocument) -> str:
     """Why nothing is offered unless a person asks for it, or an empty string."""
     right, left = page.right.rstrip("\r\n"), page.left[-_MAX_NAME_REACH:]
     if re.match(r"\w", right):
@@ -279,6 +286,8 @@ def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
         return "a number is being written"
     if language is not None and language.new_name and language.new_name.search(left):
         return "a new name is being written"
+    if language is not None and len(source) <= MAX_PARSED_LENGTH and request_is_comment(language, source, cursor):
+        return "a comment is being written"
     return ""
 
 
@@ -312,7 +321,7 @@ def _block_indent(language: Language, text: str, page: SplitDocument) -> str:
         indent = _indentation(header) + _indent_unit(text)
     if not indent or _is_filled(indent, page.below):
         return ""
-    verdict = request_begins_body(language, text, indent) if len(text) <= _MAX_PARSED_LENGTH else None
+    verdict = request_begins_body(language, text, indent) if len(text) <= MAX_PARSED_LENGTH else None
     return indent if (opened if verdict is None else verdict) else ""
 
 

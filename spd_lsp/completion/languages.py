@@ -334,15 +334,15 @@ def parse(language: Language, text: str) -> Tree:
     its stack, which nothing here can stop: a server parses in another process (see `parsing`).
     """
     source = text.encode("utf-8", "replace")
-    tree = _parse_within_budget(language, source)
+    tree = parse_within_budget(language, source)
     if tree.root_node.has_error and (closing := missing_closers(language, tree.root_node)):
         closed = source + b"\n" + closing.encode()
-        tree.edit(len(source), len(source), len(closed), _end_of(source), _end_of(source), _end_of(closed))
-        tree = _parse_within_budget(language, closed, tree)
+        tree.edit(len(source), len(source), len(closed), end_of(source), end_of(source), end_of(closed))
+        tree = parse_within_budget(language, closed, tree)
     return tree
 
 
-def _parse_within_budget(language: Language, source: bytes, previous: Tree | None = None) -> Tree:
+def parse_within_budget(language: Language, source: bytes, previous: Tree | None = None) -> Tree:
     """Parse a source, reusing the edited tree of its previous version."""
     parser = Parser(load_grammar(language.module, language.entry))
     callbacks_left = _MIN_CALLBACKS + len(source) // _BYTES_PER_CALLBACK
@@ -365,7 +365,7 @@ def _parse_within_budget(language: Language, source: bytes, previous: Tree | Non
         raise ParserBudgetExceeded from error
 
 
-def _end_of(source: bytes) -> tuple[int, int]:
+def end_of(source: bytes) -> tuple[int, int]:
     """Return the row and column after a text. Example: b"a\\nbc" ends at (1, 2)."""
     return source.count(b"\n"), len(source) - source.rfind(b"\n") - 1
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
-import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
-
-from spd_lsp.completion.bodies import begins_body
+from spd_lsp.completion.cursor_syntax import begins_body, could_follow, is_comment
 from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded
+from spd_lsp.completion.parsing import receive, send
 from spd_lsp.completion.syntax_outline import build_outline
 
-SECONDS = 1.0  # of CPU time for a request; 200,000 characters of code take about a tenth of that
 _MAX_WALL_SECONDS = 10.0  # for a request, on systems that cannot limit CPU time
 _MAX_MEMORY_BYTES = 1 << 30
-_LENGTH = struct.Struct("<I")
 
 
 def _outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
@@ -37,28 +33,22 @@ def _body_verdict(language: str, text: str, indent: str) -> bool | None:
     return begins_body(LANGUAGES[language], text, indent)
 
 
-_HANDLERS: dict[str, Callable[..., Any]] = {"outline": _outline_parts, "body": _body_verdict}
+def _is_comment(language: str, source: str, cursor: int) -> bool:
+    """Return `is_comment` at a cursor."""
+    return is_comment(LANGUAGES[language], source, cursor)
 
 
-def send(stream: IO[bytes] | None, message: object) -> None:
-    """Write a message."""
-    assert stream is not None
-    data = msgpack.packb(message, unicode_errors="surrogatepass")
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
+def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:
+    """Return `could_follow` of drafts."""
+    return could_follow(LANGUAGES[language], source, cursor, drafts)
 
 
-def receive(stream: IO[bytes] | None) -> Any:
-    """Read the next message; raise EOFError if the other process has ended."""
-    assert stream is not None
-    header = stream.read(_LENGTH.size)
-    if len(header) < _LENGTH.size:
-        raise EOFError
-    [length] = _LENGTH.unpack(header)
-    data = stream.read(length)
-    if len(data) < length:
-        raise EOFError
-    return msgpack.unpackb(data, unicode_errors="surrogatepass")
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    "outline": _outline_parts,
+    "body": _body_verdict,
+    "comment": _is_comment,
+    "drafts": _possible_drafts,
+}
 
 
 def main(seconds: float) -> None:

@@ -1,6 +1,6 @@
 """A pool of parser processes: a text that a grammar cannot handle counts as plain lines, and harms nothing.
 
-In: lines or a text, in a language. Out: outline parts, or whether a body begins. Knows no cursors, tokens,
+In: a text in a language. Out: outline parts, or what `cursor_syntax` says of the cursor. Knows no tokens or
 editors.
 """
 
@@ -8,21 +8,46 @@ from __future__ import annotations
 
 import atexit
 import os
+import struct
 import subprocess
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
+
+import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.programs import AWAY, python
 from spd_lsp.completion.languages import LANGUAGES, Language
-from spd_lsp.completion.parser_process import SECONDS, receive, send
 from spd_lsp.completion.syntax_outline import OutlinePart, Role, line_parts
 
+SECONDS = 1.0  # of CPU time for a request; 200,000 characters of code take about a tenth of that
+_LENGTH = struct.Struct("<I")
 _MAX_IDLE = 2  # processes kept between requests; more run while more requests do
 _DOCUMENT_KEY_LENGTH = 200  # characters at the start that identify a document
 _MAX_COOLDOWNS = 100  # documents
 FIRST_COOLDOWN, MAX_COOLDOWN = 16, 4096  # requests for a document that are skipped after a failed one
+
+
+def send(stream: IO[bytes] | None, message: object) -> None:
+    """Write a message."""
+    assert stream is not None
+    data = msgpack.packb(message, unicode_errors="surrogatepass")
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes] | None) -> Any:
+    """Read the next message; raise EOFError if the other process has ended."""
+    assert stream is not None
+    header = stream.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        raise EOFError
+    [length] = _LENGTH.unpack(header)
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return msgpack.unpackb(data, unicode_errors="surrogatepass")
 
 
 class ParseFailed(Exception):
@@ -154,9 +179,26 @@ def request_outline(language: Language | None, above: Sequence[str], below: Sequ
 
 
 def request_begins_body(language: Language, text: str, indent: str) -> bool | None:
-    """Return `bodies.begins_body` of the text, or None if the parser fails."""
+    """Return `cursor_syntax.begins_body` of the text, or None if the parser fails."""
     try:
         verdict: bool | None = PARSER_POOL.request("body", _NAMES[id(language)], text, text, indent)
     except ParseFailed:
         return None
     return verdict
+
+
+def request_is_comment(language: Language, source: str, cursor: int) -> bool:
+    """Return `cursor_syntax.is_comment` at the cursor, or False if the parser fails."""
+    try:
+        return bool(PARSER_POOL.request("comment", _NAMES[id(language)], source, source, cursor))
+    except ParseFailed:
+        return False
+
+
+def request_could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:
+    """Return `cursor_syntax.could_follow` of drafts, or True for all if the parser fails."""
+    try:
+        verdicts = PARSER_POOL.request("drafts", _NAMES[id(language)], source, source, cursor, drafts)
+    except ParseFailed:
+        return [True] * len(drafts)
+    return list(verdicts)

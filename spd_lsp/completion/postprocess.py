@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
-from spd_lsp.completion.context import MAX_LINE_REACH, Context, rest_of_line
+from spd_lsp.completion.context import MAX_LINE_REACH, MAX_PARSED_LENGTH, Context, rest_of_line
+from spd_lsp.completion.languages import LANGUAGES
+from spd_lsp.completion.parsing import request_could_follow
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.printable import has_hidden_characters
 
@@ -81,15 +83,35 @@ class DraftText:
 def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
     """Return the completions of texts and their log-scores, best first, each text once.
 
-    Texts with invisible or control characters are dropped.
+    Texts with invisible or control characters are dropped, and those that repeat the line above or below.
     """
     completions: dict[str, Completion] = {}
+    neighbours = context.neighbours
     for draft, score in drafts:
         text = visible_text(draft, context)
-        if text.strip() and not has_hidden_characters(text) and not _is_endless(text) and text not in completions:
+        if not text.strip() or has_hidden_characters(text) or _is_endless(text):
+            continue
+        if text not in completions and not _repeats(neighbours, context, text):
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
+
+
+def can_be_code(
+    completions: Sequence[Completion], source: str, cursor: int, language: str | None
+) -> list[Completion]:
+    """Return the completions after which the language's parser finds no error that was not there before."""
+    known = LANGUAGES.get(language or "")
+    if known is None or not completions or len(source) > MAX_PARSED_LENGTH:
+        return list(completions)
+    verdicts = request_could_follow(known, source, cursor, [completion.text for completion in completions])
+    return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
+
+
+def _repeats(lines: Collection[str], context: Context, text: str) -> bool:
+    """Whether a text makes the cursor's line the same as one of these; a line of mere signs may be repeated."""
+    line = (context.left + text.partition("\n")[0] + context.rest).strip()
+    return line in lines and re.search(r"\w", line) is not None
 
 
 def _is_endless(text: str) -> bool:

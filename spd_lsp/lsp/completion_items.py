@@ -65,7 +65,7 @@ class CursorLine:
 def menu_items(
     completions: Sequence[Completion], line: CursorLine, start: types.Position, client: ItemCapabilities
 ) -> list[types.CompletionItem]:
-    """Items for a completion menu, best first. `start` is where the unfinished word starts.
+    """Items for a completion menu, best first, each label once. `start` is where the unfinished word starts.
 
     The edit covers that word: editors match it against `filterText`, and rank items with an empty range last.
     """
@@ -74,7 +74,7 @@ def menu_items(
         item = _menu_item(completion, line, types.Range(start, line.cursor), client)
         if item is not None:
             item.sort_text = f"{len(items):04}"
-            items.setdefault(item.text_edit.new_text if item.text_edit else "", item)
+            items.setdefault(item.label, item)
     return list(items.values())
 
 

@@ -10,13 +10,15 @@ import pytest
 
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded, parse
-from spd_lsp.completion.parser_process import SECONDS
 from spd_lsp.completion.parsing import (
     FIRST_COOLDOWN,
     PARSER_POOL,
+    SECONDS,
     ParseFailed,
     ParserPool,
     request_begins_body,
+    request_could_follow,
+    request_is_comment,
     request_outline,
 )
 from spd_lsp.completion.syntax_outline import Role, build_outline
@@ -110,6 +112,8 @@ def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
         assert request_outline(python, lines[:gap], lines[gap:]) == build_outline(python, lines[:gap], lines[gap:])
     assert request_begins_body(python, "def f():\n", "    ") is True
     assert request_begins_body(python, "x = 1\n", "    ") is False
+    assert request_is_comment(python, "# x", 3) and not request_is_comment(python, "x", 1)
+    assert request_could_follow(python, "x = f(", 6, ["a b", "a, b"]) == [False, True]
 
 
 def test_the_steps_of_a_parser_are_bounded_by_a_count() -> None:

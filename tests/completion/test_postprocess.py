@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.postprocess import (
+    can_be_code,
     find_end,
     rank_completions,
     remove_overlap,
@@ -152,6 +153,35 @@ def test_a_draft_that_ran_into_a_loop_is_not_shown(text):
 @pytest.mark.parametrize("text", ["self.assertEqual(" * 3, "=" * 17, "[0, 0, 0, 0, 0]", "abcabc"])
 def test_a_draft_that_repeats_a_little_is_shown(text):
     assert [completion.text for completion in rank_completions([(text, -0.1)], LINE)] == [text]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("import os\nimport ", "\nx = 1\n", ["sys"]),
+        ("import os\n\n    \nimport ", "", ["sys"]),
+        ("import ", "\n\nimport os\n", ["sys"]),
+        ("import os\nx = 1\nimport ", "\nx = 1\nimport os", ["os", "sys"]),
+        ("import os\nimport ", " # of all", ["os", "sys"]),
+    ],
+)
+def test_a_draft_that_repeats_the_line_above_or_below_is_not_shown(before, after, kept):
+    drafts = [("os\n", -0.1), ("sys\n", -0.2)]
+    place = Context(before, after, "line", "")
+    assert [completion.text for completion in rank_completions(drafts, place)] == kept
+
+
+def test_a_line_of_signs_may_be_repeated():
+    place = Context("f([\n  ],\n  ", "\n", "line", "  ")
+    assert [completion.text for completion in rank_completions([("],\n", -0.1)], place)] == ["],"]
+
+
+@pytest.mark.parametrize("language", ["python", None, "sql"])
+def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
+    drafts = rank_completions([("a b)", -0.1), ("a, b)", -0.2)], LINE)
+    source = "x = 1\ny = f(\nz = 3\n"
+    kept = can_be_code(drafts, source, source.index("f(") + 2, language)
+    assert [draft.text for draft in kept] == (["a, b)"] if language == "python" else ["a b)", "a, b)"])
 
 
 def test_a_draft_without_a_line_end_was_cut_off():

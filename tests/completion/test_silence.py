@@ -18,6 +18,7 @@ from tests.conftest import STARTER
 WORD = "a word goes on right of the cursor"
 NAME = "a new name is being written"
 NUMBER = "a number is being written"
+COMMENT = "a comment is being written"
 TEXT = "there is text right of the cursor"
 STATEMENTS = "import os\n\n\ndef names(path):\n    found = os.listdir(path)\n"
 
@@ -58,6 +59,16 @@ def silence(marked, language="python", *, forced=False):
         ("x = row2¦", "python", ""),
         ("for i in 0..¦", "rust", ""),
         ("pair.0¦", "rust", ""),
+        ("x = 1  # so that¦", "python", COMMENT),
+        ("# ¦\nx = 1", "python", COMMENT),
+        ("#¦", "python", COMMENT),
+        ("x = '#'¦", "python", ""),
+        ("¦# why it is so", "python", TEXT),
+        ("f(1); // the fi¦\nf(2);\n", "javascript", COMMENT),
+        ("/** Reads the ¦\n */\nfunction f() {}\n", "typescript", COMMENT),
+        ("/* all */ ¦", "c", ""),
+        ("/* all */¦", "c", ""),
+        ("-- a ¦\nf()\n", "lua", COMMENT),
         ("def __in¦", "python", ""),  # such a name is not new
         ("def f(¦):", "python", ""),
         ("class A(Ba¦):", "python", ""),

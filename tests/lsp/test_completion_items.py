@@ -162,3 +162,10 @@ def test_ghost_text_always_has_a_range_and_is_never_blank():
     edit = types.Range(types.Position(0, 3), types.Position(0, 5))
     items = inline_items([Completion("a\n b", 0.5), Completion("  ", 0.1)], edit, "so")
     assert items == [types.InlineCompletionItem(insert_text="soa\n b", range=edit)]
+
+
+def test_equal_labels_are_one_item():
+    place = CursorLine(types.Position(3, 0), "", "python")
+    drafts = [Completion(text, 0.4) for text in ("total" * 12, "total" * 13, " " + "total" * 12, "sum(")]
+    items = menu_items(drafts, place, types.Position(3, 0), VS_CODE)
+    assert [item.label for item in items] == ["total" * 12, "total" * 11 + "tota…", "sum("]

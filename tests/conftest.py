@@ -7,11 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 import spd_lsp
 
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
+
+# No test depends on wall time: on a busy machine an example may take any time.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 class TinyModel:

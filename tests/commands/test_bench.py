@@ -1,4 +1,4 @@
-"""The command measures the starter and prints, writes and draws what it found."""
+"""`bench` measures the starter and prints, writes and draws the results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from spd_lsp.commands.bench import THREAD_VARIABLES, parse_numbers
 
 
 @pytest.fixture(autouse=True)
-def threads_as_they_were(monkeypatch):
+def restore_threads(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, os.environ.get(name, "1"))
 
 
 @pytest.mark.slow
-def test_a_small_run_has_every_part(tmp_path):
+def test_a_small_run_reports_every_part(tmp_path):
     prompt = tmp_path / "prompt.py"
     prompt.write_text("def add(first, second):\n    return first + second\n\n\nprint(add(1, 2))\n")
     out = tmp_path / "bench.json"
@@ -54,7 +54,7 @@ def test_a_small_run_has_every_part(tmp_path):
     assert passes["superposed", 2] == passes["greedy", 1] == passes["beam", 2] == 3
 
 
-def test_memory_is_taken_in_a_process_of_its_own(tmp_path):
+def test_memory_is_measured_in_a_separate_process(tmp_path):
     if not sys.platform.startswith("linux"):
         pytest.skip("held memory is read from /proc")
     from spd_lsp.evaluation.bench.run import memory_of
@@ -68,7 +68,7 @@ def test_memory_is_taken_in_a_process_of_its_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_random_weights_of_a_shape_take_the_place_of_a_model():
+def test_random_weights_of_a_given_shape_can_replace_a_model():
     sizes = ["-k", "2", "--tokens", "3", "--repeat", "1", "--requests", "1,4", "--no-memory"]
     result = CliRunner().invoke(main, ["bench", "--shape", "tiny", *sizes], catch_exceptions=False)
     assert result.exit_code == 0
@@ -87,7 +87,7 @@ def test_other_numbers_of_drafts_are_refused(text):
         parse_numbers(text, "-k", 16)
 
 
-def test_a_file_of_another_kind_is_refused_before_anything_is_measured(tmp_path):
+def test_an_unknown_figure_format_is_refused_before_anything_is_measured(tmp_path):
     result = CliRunner().invoke(main, ["bench", "--out", str(tmp_path / "bench.txt")])
     assert result.exit_code == 1
     assert ".png" in result.output
@@ -100,7 +100,7 @@ def test_a_figure_without_matplotlib_says_what_to_install(tmp_path, monkeypatch)
     assert "pip install 'spd-lsp[bench]'" in result.output
 
 
-def test_a_prompt_of_a_few_words_is_refused(tmp_path):
+def test_a_prompt_that_is_too_short_is_refused(tmp_path):
     short = tmp_path / "short.py"
     short.write_text("x = 1\n")
     result = CliRunner().invoke(main, ["bench", "--prompt-file", str(short)])

@@ -1,10 +1,11 @@
-"""`build-ngrams`: what it prints is what was done, would be done, or why not; what goes wrong is one sentence."""
+"""`build-ngrams`: the output says what was done, would be done, or why not; a failure is one sentence."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,19 +20,8 @@ from tests.planted import lines, private_key
 
 
 @pytest.fixture
-def data(tmp_path):
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def run(data):
-    def run(*arguments, status=0):
-        result = CliRunner().invoke(main, ["--data-dir", str(data), "build-ngrams", *map(str, arguments)])
-        assert result.exit_code == status, result.output
-        assert "Traceback" not in result.output
-        return result.output
-
-    return run
+def run(run):
+    return partial(run, "build-ngrams")
 
 
 @pytest.fixture
@@ -46,7 +36,7 @@ def shop(tmp_path):
     return folder
 
 
-def test_a_build_says_what_was_counted_what_that_took_and_what_was_skipped(run, shop, data):
+def test_a_build_reports_counts_costs_and_skipped_files(run, shop, data):
     counted, tokenized, skipped, table = run(shop).splitlines()
     pattern = r"shop: 2 files, \d+ tokens, \d+ n-grams, \d+\.\d MiB, \d+\.\d s"
     assert re.fullmatch(pattern, counted)
@@ -55,7 +45,7 @@ def test_a_build_says_what_was_counted_what_that_took_and_what_was_skipped(run, 
     assert table.removeprefix("table: ").startswith(str(data))
 
 
-def test_a_second_build_says_that_nothing_has_changed(run, shop):
+def test_a_second_build_reports_that_nothing_has_changed(run, shop):
     first = run(shop).splitlines()
     again = run(shop).splitlines()
     assert again[1] == "nothing has changed since the last build"
@@ -65,7 +55,7 @@ def test_a_second_build_says_that_nothing_has_changed(run, shop):
     assert run(shop, "--fresh").splitlines()[1].startswith("tokenized: ")
 
 
-def test_a_dry_run_says_what_would_be_counted_and_writes_nothing(run, shop, data):
+def test_a_dry_run_reports_what_would_be_counted_and_writes_nothing(run, shop, data):
     output, skipped = run(shop, "--dry-run").splitlines()
     assert output == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"
     assert skipped == "skipped: 1 ignored by .gitignore, 1 not source code, 1 secret"
@@ -82,7 +72,7 @@ def test_a_dry_run_says_what_would_be_counted_and_writes_nothing(run, shop, data
         ("private.py", [], r"private.py: skipped: ignored by .gitignore \(.*shop.\.gitignore:2: private.py\)"),
     ],
 )
-def test_why_explains_in_a_line(run, shop, data, tmp_path, name, options, explanation):
+def test_why_explains_a_file_in_one_line(run, shop, data, tmp_path, name, options, explanation):
     (tmp_path / "other").mkdir()
     assert re.search(explanation + r"\n$", run(tmp_path / "other", shop, "--why", shop / name, *options))
     assert not data.exists()
@@ -102,13 +92,13 @@ def test_lines_with_secrets_are_described_by_number_and_kind_and_never_printed(r
     assert not any(secret[:10] in text or key[40:60] in text for text in outputs)
 
 
-def test_min_files_is_of_the_local_engine(run, shop):
+def test_min_files_needs_the_local_engine(run, shop):
     output = run(shop, "--min-files", "2", "--engine", "datatrove", status=1)
     assert "--min-files works with --engine local only" in output
 
 
 @pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
-def test_a_build_a_dry_run_and_why_agree_on_what_is_a_duplicate(run, tmp_path, twin):
+def test_build_dry_run_and_why_agree_on_duplicates(run, tmp_path, twin):
     folder = tmp_path / "twins"
     folder.mkdir()
     (folder / "first.py").write_bytes(b"x = 1\ny = 2\n")
@@ -138,7 +128,7 @@ def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
     assert "no source code in" in run(shop / os.fsdecode(b"\xe9"), status=1)
 
 
-def test_several_folders_make_one_table_of_the_orders_and_counts_asked_for(run, shop, tmp_path):
+def test_several_folders_make_one_table_with_the_given_orders_and_counts(run, shop, tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.py").write_text("x = 1\n" * 3, encoding="utf-8")
     output = run(shop, tmp_path / "plain", "--domain", "both", "--orders", "2-3", "--min-count", "2")
@@ -167,7 +157,7 @@ def test_several_folders_make_one_table_of_the_orders_and_counts_asked_for(run, 
         ([".", "--why", "../elsewhere.py"], "elsewhere.py is not in .*shop"),
     ],
 )
-def test_what_cannot_be_done_is_named(run, shop, monkeypatch, arguments, message):
+def test_an_invalid_command_says_what_is_wrong(run, shop, monkeypatch, arguments, message):
     monkeypatch.chdir(shop)
     assert re.search(message, run(*arguments, status=1))
 
@@ -182,7 +172,7 @@ def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatc
 
 
 @pytest.mark.slow
-def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop, data, tmp_path):
+def test_two_workers_make_the_same_table_and_report_each_stage(run, shop, data, tmp_path):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
     run(shop, "--domain", "here")
     output = run(
@@ -192,11 +182,11 @@ def test_two_workers_make_the_same_table_and_say_what_each_stage_took(run, shop,
     assert here == there
     assert [line.split(":")[0] for line in output.splitlines()[-4:]] == ["digests", "counts", "merge", "table"]
     assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d per million tokens\), peak memory", output)
-    assert not list((tmp_path / "w").iterdir()), "nothing is left of the work"
+    assert not list((tmp_path / "w").iterdir()), "the scratch folder is empty"
 
 
 @pytest.mark.slow
-def test_a_table_counted_in_tasks_is_built_again_in_tasks(run, shop, data, monkeypatch):
+def test_a_table_counted_in_tasks_is_rebuilt_in_tasks(run, shop, data, monkeypatch):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
     row = '{"text": "x = 1\\n", "path": "a.py"}\n'
     (shop / "rows.jsonl").write_text(row, encoding="utf-8")
@@ -209,7 +199,7 @@ def test_a_table_counted_in_tasks_is_built_again_in_tasks(run, shop, data, monke
     assert (domain.files, domain.recipe["engine"]) == (4, "datatrove")
 
 
-def test_an_interrupt_ends_with_one_line_and_leaves_the_table(run, shop, data, monkeypatch):
+def test_an_interrupt_prints_one_line_and_keeps_the_table(run, shop, data, monkeypatch):
     run(shop)
     (table,) = data.rglob("*.ngt")
     (shop / "new.py").write_text("x = 1\n", encoding="utf-8")
@@ -223,7 +213,7 @@ def test_an_interrupt_ends_with_one_line_and_leaves_the_table(run, shop, data, m
     assert list(data.rglob("*.ngt")) == [table]
 
 
-def test_what_went_wrong_without_harm_is_noted(run, shop, data):
+def test_a_harmless_failure_is_reported_as_a_note(run, shop, data):
     run(shop)
     (data / "shop" / "tokens.sqlite").write_bytes(b"damaged " * 2000)
     assert re.search(r"note: cannot use the cached tokens in .*started a new cache", run(shop))
@@ -246,7 +236,7 @@ def test_the_size_of_an_ngram_is_shown_for_large_tables():
     assert "100,000 n-grams, 1.0 MiB (10.0 bytes each), 1.0 s" in output
 
 
-def test_a_build_that_cannot_tell_how_it_read_says_nothing_of_it():
+def test_a_build_without_reading_statistics_prints_none():
     facts = {"domain": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
     output = describe_build(BuildSummary(**facts, path=Path("t")))
     assert output.splitlines()[1:] == ["skipped: nothing", "table: t"]

@@ -1,4 +1,4 @@
-"""The commands do what their help says, and say in one line what a person can mend."""
+"""The commands do what their help says, and report errors in one line with the remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def print_titles(shelf):
     for title in shelf.titles():
         print(ti
 """
-AT_THE_END = f"14:{len('        print(ti') + 1}"
+END_OF_PROGRAM = f"14:{len('        print(ti') + 1}"
 
 
 @pytest.fixture
@@ -45,20 +45,7 @@ def program(tmp_path):
     return path
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPD_LSP_DATA_DIR", str(tmp_path / "data"))
-
-    def run(*arguments, status=0):
-        result = CliRunner().invoke(main, [str(a) for a in arguments])
-        assert result.exit_code == status, result.output
-        assert "Traceback" not in result.output
-        return result
-
-    return run
-
-
-def test_help_answers_without_importing_torch():
+def test_help_does_not_import_torch():
     script = (
         "import sys; from spd_lsp.cli import main\n"
         "try: main(['--help'])\n"
@@ -83,8 +70,8 @@ def test_every_command_explains_itself_and_its_options(command):
     check(main.commands[command])
 
 
-def test_complete_prints_drafts_their_probability_and_the_passes(run, program):
-    output = run("complete", f"{program}:{AT_THE_END}").stdout
+def test_complete_prints_drafts_their_probability_and_the_passes(invoke, program):
+    output = invoke("complete", f"{program}:{END_OF_PROGRAM}").stdout
     *drafts, summary = output.splitlines()
     assert drafts
     assert all(re.match(r" +\d +\d+\.\d%  \S", line) for line in drafts)
@@ -94,24 +81,28 @@ def test_complete_prints_drafts_their_probability_and_the_passes(run, program):
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
-def test_passes_are_the_longest_drafts_tokens_for_every_k(run, program, k):
-    answer = json.loads(run("complete", f"{program}:{AT_THE_END}", "-k", k, "--json", "--max-tokens", 6).stdout)
+def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
+    answer = json.loads(
+        invoke("complete", f"{program}:{END_OF_PROGRAM}", "-k", k, "--json", "--max-tokens", 6).stdout
+    )
     assert 1 <= len(answer["completions"]) <= k
     assert answer["passes"] == answer["tokens"] <= 6
 
 
-def test_complete_finishes_the_word_at_the_cursor(run, program):
-    answer = json.loads(run("complete", f"{program}:{AT_THE_END}", "--json").stdout)
+def test_complete_completes_the_word_at_the_cursor(invoke, program):
+    answer = json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout)
     assert any(c["text"].startswith("tle") for c in answer["completions"])
 
 
-def test_the_same_question_has_the_same_answer(run, program):
-    first, second = (json.loads(run("complete", f"{program}:{AT_THE_END}", "--json").stdout) for _ in range(2))
+def test_the_same_request_gives_the_same_drafts(invoke, program):
+    first, second = (
+        json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout) for _ in range(2)
+    )
     assert first["completions"] == second["completions"]
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("position", "message"),
     [
         ("shelf.py", "is not FILE:LINE:COL, such as app.py:12:8"),
         ("gone.py:1:1", "cannot read .*gone.py: No such file"),
@@ -126,11 +117,11 @@ def test_the_same_question_has_the_same_answer(run, program):
         (f"shelf.py:{'1' * 5000}:1", "is not FILE:LINE:COL, such as app.py:12:8"),
     ],
 )
-def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
+def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position, message):
     monkeypatch.chdir(program.parent)
     (program.parent / "binary.py").write_bytes(b"\x7fELF\0\0")
     (program.parent / "latin.py").write_bytes("s = 'é'\n".encode("latin-1"))
-    assert re.search(message, run("complete", place, status=1).output)
+    assert re.search(message, invoke("complete", position, status=1).output)
 
 
 @pytest.mark.parametrize(
@@ -140,19 +131,19 @@ def test_a_bad_place_is_named(run, program, monkeypatch, place, message):
         (["--device", "abacus"], "device 'abacus' is not available here"),
     ],
 )
-def test_a_bad_model_or_device_is_named(run, program, arguments, message):
-    assert message in run("complete", f"{program}:1:1", *arguments, status=1).output
+def test_an_invalid_model_or_device_is_reported(invoke, program, arguments, message):
+    assert message in invoke("complete", f"{program}:1:1", *arguments, status=1).output
 
 
-def test_a_tokenizer_of_another_model_is_refused(run, program, tmp_path):
+def test_a_tokenizer_of_another_model_is_refused(invoke, program, tmp_path):
     shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns("*.ngt"))
     described = tmp_path / "model" / "config.json"
     described.write_text(json.dumps({**json.loads(described.read_text()), "vocab_size": 100}))
-    said = run("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output
-    assert "and its model only 100" in said
+    output = invoke("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output
+    assert "and its model only 100" in output
 
 
-def test_tokens_that_nobody_writes_may_be_unknown_to_the_model():
+def test_unused_tokens_may_be_missing_from_the_model():
     tokens = ModelTokenizer(STARTER)
     tokens.pieces = [b"a", b"b", b""]
     tokens.vocab_size = 3
@@ -161,18 +152,18 @@ def test_tokens_that_nobody_writes_may_be_unknown_to_the_model():
         check_vocabulary(tokens, 1, STARTER)
 
 
-def test_a_wrong_address_is_named(run):
+def test_an_invalid_address_is_reported(invoke):
     for address in ("nowhere", "a:²", "a:0", "a:65536"):
-        assert "is not HOST:PORT" in run("serve", "--tcp", address, status=1).output
-    assert "is not HOST:PORT" in run("connect", "a:²", status=1).output
+        assert "is not HOST:PORT" in invoke("serve", "--tcp", address, status=1).output
+    assert "is not HOST:PORT" in invoke("connect", "a:²", status=1).output
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize("buffered", ["", "1"])
 @pytest.mark.parametrize("command", [["--help"], ["ngrams", "list"]])
-def test_output_that_finds_no_room_is_one_sentence(command, buffered, tmp_path):
+def test_a_full_disk_for_the_output_is_reported_in_one_line(command, buffered, tmp_path):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *command],
             env={**os.environ, "PYTHONUNBUFFERED": buffered},
             stdout=full,
@@ -180,39 +171,40 @@ def test_output_that_finds_no_room_is_one_sentence(command, buffered, tmp_path):
             text=True,
             check=False,
         )
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: cannot write: No space left on device; make room")
-    assert done.stderr.count("\n") == 1
+    assert process.returncode == 1
+    assert process.stderr.startswith("Error: cannot write: No space left on device; make room")
+    assert process.stderr.count("\n") == 1
 
 
-def test_a_home_that_no_shell_wrote_out_is_found(run, program, tmp_path, monkeypatch):
+def test_a_tilde_that_no_shell_expanded_is_expanded(invoke, program, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    monkeypatch.setenv("SPD_LSP_DATA_DIR", "~/mine")
-    run("build-ngrams", program.parent, "--domain", "here")
+    invoke("--data-dir", "~/mine", "build-ngrams", program.parent, "--domain", "here")
     assert (tmp_path / "mine" / "here").is_dir()
-    unknown = run("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
+    unknown = invoke("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
     assert "there is no folder '~nobody-of-that-name/m'" in unknown
 
 
-def test_lines_end_where_an_editor_ends_them(run, tmp_path):
+def test_lines_end_where_an_editor_ends_them(invoke, tmp_path):
     lone, usual = tmp_path / "lone.py", tmp_path / "usual.py"
     usual.write_bytes(PROGRAM.encode())
     lone.write_bytes(PROGRAM.replace("\n", "\r").encode())
-    said = [json.loads(run("complete", "--json", f"{path}:{AT_THE_END}").stdout) for path in (lone, usual)]
-    assert said[0]["completions"][0]["text"] == said[1]["completions"][0]["text"]
-    beyond = run("complete", f"{lone}:99:1", status=1).output
+    results = [
+        json.loads(invoke("complete", "--json", f"{path}:{END_OF_PROGRAM}").stdout) for path in (lone, usual)
+    ]
+    assert results[0]["completions"][0]["text"] == results[1]["completions"][0]["text"]
+    beyond = invoke("complete", f"{lone}:99:1", status=1).output
     assert f"only 1 to {len(PROGRAM.splitlines()) + 1}" in beyond
 
 
 @pytest.mark.parametrize(
     ("name", "why"), [("notes.md", "completions are off for markdown"), (".env", "this file may hold secrets")]
 )
-def test_what_an_editor_gets_nothing_in_is_refused_with_the_reason(run, tmp_path, name, why):
+def test_a_file_without_completions_is_refused_with_the_reason(invoke, tmp_path, name, why):
     path = tmp_path / name
     path.write_text("import os\n", encoding="utf-8")
-    assert run("complete", f"{path}:2:1").output == f"no draft: {why}\n"
-    assert json.loads(run("complete", "--json", f"{path}:2:1").stdout)["reason"] == why
+    assert invoke("complete", f"{path}:2:1").output == f"no draft: {why}\n"
+    assert json.loads(invoke("complete", "--json", f"{path}:2:1").stdout)["reason"] == why
 
 
 @pytest.mark.parametrize(("where", "may_index"), [("--socket", True), ("--tcp", False)])

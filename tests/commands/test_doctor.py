@@ -1,4 +1,4 @@
-"""Each thing that is wrong is one finding that says what to do; what is right is right, and nothing is changed."""
+"""`doctor` reports each problem once with its remedy, reports nothing else as one, and changes nothing."""
 
 from __future__ import annotations
 
@@ -26,17 +26,12 @@ TOKENS = ModelTokenizer(FOLDER)
 
 
 @pytest.fixture
-def registry(tmp_path):
-    return Registry(tmp_path / "data")
-
-
-@pytest.fixture
 def findings(registry):
-    """What the doctor says of the tables: subject -> state and text."""
+    """Check the tables and return the state and text by subject."""
 
     def findings():
-        found = check_tables(Settings(data_dir=str(registry.folder)), TOKENS, FOLDER)
-        return {finding.subject: (finding.state, finding.text) for finding in found}
+        checks = check_tables(Settings(data_dir=str(registry.folder)), TOKENS, FOLDER)
+        return {finding.subject: (finding.state, finding.text) for finding in checks}
 
     return findings
 
@@ -46,14 +41,14 @@ def install(registry, name, repo, **options):
     return registry.install(name, writer(5, 7, fingerprint=fingerprint), roots=[repo], **options)
 
 
-def test_a_fresh_installation_has_nothing_wrong(tmp_path):
+def test_a_fresh_installation_has_no_problems(tmp_path):
     lines = CliRunner().invoke(main, ["--data-dir", str(tmp_path / "data"), "doctor"]).output.splitlines()
     assert all(line.startswith("ok ") for line in lines), lines
     assert {line.split()[1] for line in lines} >= {"spd-lsp", "torch", "pygls", "model", "settings", "data"}
     assert not (tmp_path / "data").exists()
 
 
-def test_what_was_tuned_for_the_model_is_told(tmp_path):
+def test_settings_tuned_for_the_model_are_reported(tmp_path):
     write_tuned(tmp_path, "mine", {"temperature": 0.8, "weights": [[0.1]]})
     write_tuned(tmp_path, "other", {"candidates": 40})
     settings = Settings(data_dir=str(tmp_path))
@@ -61,7 +56,7 @@ def test_what_was_tuned_for_the_model_is_told(tmp_path):
     assert tuned_settings(replace(settings, model="third")).text == "nothing for third"
 
 
-def test_what_is_wrong_ends_the_command_with_its_number(registry, tmp_path):
+def test_the_exit_status_is_the_number_of_problems(registry, tmp_path):
     path = install(registry, "shop", tmp_path).path
     path.write_bytes(path.read_bytes()[:-64])
     result = CliRunner().invoke(main, ["--data-dir", str(registry.folder), "doctor"])
@@ -70,7 +65,7 @@ def test_what_is_wrong_ends_the_command_with_its_number(registry, tmp_path):
     assert result.exit_code == 1
 
 
-def test_a_sound_table_is_read_whole(registry, tmp_path, findings):
+def test_a_valid_table_is_read_whole(registry, tmp_path, findings):
     path = install(registry, "shop", tmp_path).path
     assert findings()["n-grams shop"] == ("ok", "3 tokens, 0.2 MiB, checksums match")
     data = bytearray(path.read_bytes())
@@ -81,7 +76,7 @@ def test_a_sound_table_is_read_whole(registry, tmp_path, findings):
     assert re.search(r"damaged data .*; run: spd-lsp ngrams rebuild", text)
 
 
-def test_an_old_format_is_named_with_the_command_that_ends_it(registry, tmp_path, findings):
+def test_an_old_format_is_reported_with_the_command_that_replaces_it(registry, tmp_path, findings):
     path = install(registry, "shop", tmp_path).path
     data = path.read_bytes()
     path.write_bytes(data[:7] + b"\1" + data[8:])
@@ -102,7 +97,7 @@ def test_a_table_of_another_tokenizer_is_rebuilt_by_one_command(registry, tmp_pa
     assert "import one built with starter" in findings()["n-grams team"][1]
 
 
-def test_a_table_for_another_model_is_nobody_s_fault(registry, tmp_path, findings):
+def test_a_table_for_another_model_is_not_a_problem(registry, tmp_path, findings):
     install(registry, "tiny", tmp_path, fingerprint="a1b2", recipe={"model": "/models/tiny"})
     state, text = findings()["n-grams tiny"]
     assert state == "ok"
@@ -113,28 +108,28 @@ def test_a_table_for_another_model_is_nobody_s_fault(registry, tmp_path, finding
 
 
 @pytest.mark.parametrize("recipe", [{}, {"model": "/models/tiny"}])
-def test_a_table_beside_one_that_serves_the_same_sources_needs_nothing(registry, tmp_path, findings, recipe):
+def test_a_table_next_to_one_of_the_same_sources_needs_no_action(registry, tmp_path, findings, recipe):
     install(registry, "shop", tmp_path)
     install(registry, "inner", tmp_path / "inner", fingerprint="a1b2", recipe=recipe)
     state, text = findings()["n-grams inner"]
     assert (state, text) == ("ok", f"for {'tiny' if recipe else 'tokenizer a1b2'}; shop takes its place here")
 
 
-def test_a_broken_import_is_imported_again(registry, tmp_path, findings):
+def test_for_a_broken_import_the_remedy_is_to_import_it_again(registry, tmp_path, findings):
     install(registry, "team", tmp_path, recipe={"imported": "team.ngt"}).path.unlink()
     assert findings()["n-grams team"][1].endswith(
         "no such file or directory; import it again: spd-lsp ngrams import FILE --domain team --replace"
     )
 
 
-def test_an_unreadable_index_is_built_again_under_its_name(registry, tmp_path, findings):
+def test_for_an_unreadable_index_the_remedy_is_to_rebuild_its_table(registry, tmp_path, findings):
     (install(registry, "shop", tmp_path).path.parent / "domain.msgpack").write_bytes(b"??")
     state, text = findings()["n-grams shop"]
     assert state == "error"
     assert text.endswith("run: spd-lsp build-ngrams REPO --domain shop")
 
 
-def test_choices_that_cannot_be_followed_are_named(registry, tmp_path, findings):
+def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findings):
     install(registry, "shop", tmp_path)
     registry.assign_workspace(tmp_path, [("shop", 0.5)])
     assert "n-grams in use" not in findings()
@@ -149,20 +144,20 @@ def test_choices_that_cannot_be_followed_are_named(registry, tmp_path, findings)
     assert "choose again with: spd-lsp ngrams use" in text
 
 
-def test_space_and_tables_without_repositories_are_told_but_not_wrong(registry, tmp_path, findings):
+def test_disk_space_and_orphaned_tables_are_reported_without_a_problem(registry, tmp_path, findings):
     repo = tmp_path / "repo"
     repo.mkdir()
     home = install(registry, "shop", repo).path.parent
     (home / "table-0123.ngt").write_bytes(b"x" * 2**20)
     repo.rmdir()
-    found = findings()
-    assert found["leftovers"] == ("ok", "1.0 MiB are not needed; to free them, run: spd-lsp ngrams prune")
-    assert found["n-grams shop"][0] == "ok"
-    assert f"its repository {repo} is gone, see spd-lsp ngrams prune --gone" in found["n-grams shop"][1]
+    report = findings()
+    assert report["leftovers"] == ("ok", "1.0 MiB are not needed; to free them, run: spd-lsp ngrams prune")
+    assert report["n-grams shop"][0] == "ok"
+    assert f"its repository {repo} is gone, see spd-lsp ngrams prune --gone" in report["n-grams shop"][1]
     assert (home / "table-0123.ngt").exists()
 
 
-def test_a_file_in_place_of_the_folder_is_named_once_with_what_to_do(registry, findings):
+def test_a_file_in_place_of_the_data_folder_is_reported_once_with_the_remedy(registry, findings):
     registry.folder.write_text("a file")
     wrong = [text for state, text in findings().values() if state == "error"]
     assert any(
@@ -170,17 +165,17 @@ def test_a_file_in_place_of_the_folder_is_named_once_with_what_to_do(registry, f
     )
 
 
-OVERRIDE = "-dac_override,-dac_read_search"  # what lets the first user read what nobody may
+OVERRIDE = "-dac_override,-dac_read_search"  # with these capabilities root ignores file modes
 
 
 @pytest.fixture
-def locked(tmp_path):
-    """Make a folder unreadable for a while, and run a command that has to respect it."""
+def run_locked(tmp_path):
+    """Run a command that respects file modes while a folder is unreadable."""
     unprivileged = []
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         unprivileged = ["setpriv", "--bounding-set", OVERRIDE, "--inh-caps", OVERRIDE]
     if os.name != "posix" or (unprivileged and not shutil.which("setpriv")):
-        pytest.skip("permissions cannot be taken away here")
+        pytest.skip("needs POSIX file modes, and setpriv for root")
 
     def run(folder, *command):
         folder.chmod(0)
@@ -200,32 +195,32 @@ def locked(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [["doctor"], ["ngrams", "list"], ["ngrams", "prune"]])
 @pytest.mark.parametrize("unreadable", ["data", "data/ngrams", "data/ngrams/shop"])
-def test_a_folder_that_cannot_be_read_is_named(locked, tmp_path, unreadable, command):
+def test_an_unreadable_folder_is_reported(run_locked, tmp_path, unreadable, command):
     install(Registry(tmp_path / "data" / "ngrams"), "shop", tmp_path)
-    done = locked(tmp_path / unreadable, "--data-dir", str(tmp_path / "data" / "ngrams"), *command)
-    assert "Traceback" not in done.stderr
+    process = run_locked(tmp_path / unreadable, "--data-dir", str(tmp_path / "data" / "ngrams"), *command)
+    assert "Traceback" not in process.stderr
     if command == ["doctor"]:
-        assert re.search(r"^error +n-grams (shop|in use) .*cannot", done.stdout, re.MULTILINE)
-        assert done.returncode == 1
+        assert re.search(r"^error +n-grams (shop|in use) .*cannot", process.stdout, re.MULTILINE)
+        assert process.returncode == 1
 
 
-def test_a_model_whose_folder_cannot_be_read_is_named(locked, tmp_path):
+def test_an_unreadable_model_folder_is_reported(run_locked, tmp_path):
     (tmp_path / "model").mkdir()
-    done = locked(tmp_path / "model", "doctor", "--model", str(tmp_path / "model"))
-    assert re.search(r"^error +model +cannot read the model .*: Permission denied", done.stdout, re.MULTILINE)
+    process = run_locked(tmp_path / "model", "doctor", "--model", str(tmp_path / "model"))
+    assert re.search(r"^error +model +cannot read the model .*: Permission denied", process.stdout, re.MULTILINE)
 
 
-def test_a_folder_that_cannot_be_is_named(tmp_path):
+def test_an_impossible_folder_is_reported(tmp_path):
     data = str(tmp_path / ("x" * 300))
     result = CliRunner().invoke(main, ["--data-dir", data, "doctor"])
     assert re.search(r"error +data folder +cannot write to .*: File name too long", result.output)
 
 
-def test_a_model_that_opens_and_fails_is_a_finding():
+def test_a_model_that_fails_after_opening_is_a_problem():
     class Failing:
         def complete(self, *args, **options):
             raise ValueError("max() of an empty sequence")
 
-    found = check_model(Settings(), lambda settings: Failing())
-    assert found.state == "error"
-    assert found.text == "starter loads but cannot complete (ValueError: max() of an empty sequence)"
+    finding = check_model(Settings(), lambda settings: Failing())
+    assert finding.state == "error"
+    assert finding.text == "starter loads but cannot complete (ValueError: max() of an empty sequence)"

@@ -1,4 +1,4 @@
-"""The commands about n-grams: what they print is what was done; what goes wrong is one sentence."""
+"""The `ngrams` commands: the output says what was done; a failure is one sentence."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from ngram_builders.registry.registry import Registry
-from spd_lsp.cli import main
 from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
@@ -22,22 +19,6 @@ from tests.ngram_builders.small_tables import writer
 
 ROOT = Path(__file__).parents[2]
 USING = (ROOT / "spd_lsp" / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def data(tmp_path):
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def run(data):
-    def run(*arguments, status=0):
-        result = CliRunner().invoke(main, ["--data-dir", str(data), *map(str, arguments)])
-        assert result.exit_code == status, result.output
-        assert "Traceback" not in result.output
-        return result.output
-
-    return run
 
 
 @pytest.fixture
@@ -52,26 +33,21 @@ def repository(tmp_path):
 
 
 @pytest.fixture
-def registry(data):
-    return Registry(data)
-
-
-@pytest.fixture
-def teach(registry, repository):
-    """Install a small table as if it had been built from the repository, for the starter."""
+def install(registry, repository):
+    """Install a small table as if it had been built from the repository for the starter."""
     fingerprint = ModelTokenizer(locate("starter")).fingerprint
 
-    def teach(name, *, fingerprint=fingerprint, roots=(repository,), language="python", **options):
+    def install(name, *, fingerprint=fingerprint, roots=(repository,), language="python", **options):
         write = writer(5, 7, 5, 7, language=language, fingerprint=fingerprint)
         options.setdefault("recipe", {"orders": [2, 3, 4, 5, 6], "model": "starter"})
         return registry.install(name, write, roots=roots, **options)
 
-    return teach
+    return install
 
 
-def test_list_and_show_and_remove(run, teach):
+def test_list_and_show_and_remove(run, install):
     assert "no n-gram tables yet; run: spd-lsp build-ngrams REPO" in run("ngrams", "list")
-    teach("till")
+    install("till")
     line, python = run("ngrams", "list").splitlines()
     assert re.fullmatch(r"till +5 tokens +0\.2 MiB  \d{4}-\d\d-\d\d \d\d:\d\d  starter +/.*shop", line)
     assert re.match(r"python \(built in\) +[\d,]+ tokens +10\.\d MiB .* serves python files", python)
@@ -79,18 +55,18 @@ def test_list_and_show_and_remove(run, teach):
     assert "no n-gram tables yet" in run("ngrams", "list")
 
 
-def test_list_says_whose_tokens_a_table_counts(run, teach):
-    teach("mine")
-    teach("other", fingerprint="a1b2", recipe={"model": "/models/Tiny-1B"})
-    teach("team", fingerprint="a1b2", recipe={"imported": "team.ngt"})
+def test_list_names_the_model_of_each_table(run, install):
+    install("mine")
+    install("other", fingerprint="a1b2", recipe={"model": "/models/Tiny-1B"})
+    install("team", fingerprint="a1b2", recipe={"imported": "team.ngt"})
     lines = {line.split()[0]: line for line in run("ngrams", "list").splitlines()}
     assert re.search(r"\d\d:\d\d  starter  ", lines["mine"])
     assert re.search(r"\d\d:\d\d  Tiny-1B  ", lines["other"])
     assert re.search(r"\d\d:\d\d  tokenizer a1b2 imported from team\.ngt$", lines["team"])
 
 
-def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):
-    domain = teach("till")
+def test_show_prints_all_metadata(run, install, repository, tmp_path):
+    domain = install("till")
     shown = dict(re.findall(r"^(.{10}) (.*)$", run("ngrams", "show", "till"), flags=re.MULTILINE))
     shown = {fact.strip(): value for fact, value in shown.items()}
     assert shown["sources"] == str(repository)
@@ -105,12 +81,12 @@ def test_show_tells_all_that_is_known(run, teach, repository, tmp_path):
     run("ngrams", "use", "till=0.2", "--language", "python")
     assert shown["cache"].startswith("0.0 MiB of token ids")
     assert shown["fitted for"].startswith("no model")
-    told = f"used by    files in {tmp_path} (0.5), python files (0.2), files in its sources (0.7)"
-    assert told in run("ngrams", "show", "till")
+    output = f"used by    files in {tmp_path} (0.5), python files (0.2), files in its sources (0.7)"
+    assert output in run("ngrams", "show", "till")
 
 
-def test_programs_read_the_same_as_people(run, teach, repository, data):
-    domain = teach("till")
+def test_json_output_has_the_same_facts(run, install, repository, data):
+    domain = install("till")
     run("ngrams", "use", "till=0.5", "--workspace", repository)
     run("ngrams", "use", "till=0.2", "--language", "python")
     listed = json.loads(run("ngrams", "list", "--json"))
@@ -131,10 +107,10 @@ def test_programs_read_the_same_as_people(run, teach, repository, data):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are of any bytes on Linux")
-def test_a_repository_of_any_name_is_listed(teach, data, tmp_path):
+def test_a_repository_with_any_name_is_listed(install, data, tmp_path):
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
-    teach("cafe", roots=(folder,))
+    install("cafe", roots=(folder,))
     command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(data), "ngrams", "list"]
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     printed = subprocess.run(command, env=strict, capture_output=True, check=True, cwd=ROOT).stdout
@@ -143,15 +119,15 @@ def test_a_repository_of_any_name_is_listed(teach, data, tmp_path):
     assert json.loads(listed.stdout.decode("ascii"))["domains"][0]["sources"] == [str(folder)]
 
 
-def test_use_chooses_tables_for_a_workspace_or_a_language(run, teach, tmp_path, monkeypatch):
+def test_use_chooses_tables_for_a_workspace_or_a_language(run, install, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    teach("shop")
-    teach("team", roots=(), weight=0.3)
+    install("shop")
+    install("team", roots=(), weight=0.3)
     assert run("ngrams", "use", "shop=0.5", "team") == f"{tmp_path} is served by shop (0.5), team (0.3)\n"
-    told = run("ngrams", "use", "team", "--language", "python")
-    assert told == "python files are also served by team (0.3)\n"
+    output = run("ngrams", "use", "team", "--language", "python")
+    assert output == "python files are also served by team (0.3)\n"
     lines = run("ngrams", "list").splitlines()
-    assert lines[-2:] == [f"{tmp_path} is served by shop (0.5), team (0.3)", told.strip()]
+    assert lines[-2:] == [f"{tmp_path} is served by shop (0.5), team (0.3)", output.strip()]
     assert "is served by the tables built from it" in run("ngrams", "use", "--workspace", tmp_path)
     assert (
         run("ngrams", "use", "--language", "python")
@@ -160,41 +136,41 @@ def test_use_chooses_tables_for_a_workspace_or_a_language(run, teach, tmp_path, 
     assert len(run("ngrams", "list").splitlines()) == 3
 
 
-def test_use_says_what_keeps_a_table_from_serving(run, teach, data):
-    teach("gopher", language="go")
-    told = run("ngrams", "use", "gopher", "--language", "python")
-    assert "gopher serves no python files: it was built from go" in told
+def test_use_reports_why_a_table_cannot_be_used(run, install, data):
+    install("gopher", language="go")
+    output = run("ngrams", "use", "gopher", "--language", "python")
+    assert "gopher serves no python files: it was built from go" in output
     (data / "gopher" / "domain.msgpack").write_bytes(b"??")
     assert "gopher serves nothing until it is repaired" in run("ngrams", "use", "gopher=0.5", "--language", "go")
 
 
-def test_rename_keeps_the_choices(run, teach, repository):
-    teach("old")
+def test_rename_keeps_the_assignments(run, install, repository):
+    install("old")
     run("ngrams", "use", "old=0.4", "--workspace", repository)
     assert run("ngrams", "rename", "old", "new") == "renamed old to new\n"
     assert f"files in {repository} (0.4)" in run("ngrams", "show", "new")
 
 
-def test_several_are_removed_or_none(run, teach):
-    teach("a")
-    teach("b")
+def test_remove_removes_all_named_tables_or_none(run, install):
+    install("a")
+    install("b")
     assert "named 'c' (known: a, b)" in run("ngrams", "remove", "a", "c", status=1)
     assert run("ngrams", "remove", "a", "b", "a") == "removed a\nremoved b\n"
 
 
-def test_a_table_travels_in_one_file_and_says_how_to_use_it(run, teach, repository, tmp_path):
-    teach("shop")
+def test_export_and_import_move_a_table_in_one_file_and_say_how_to_use_it(run, install, repository, tmp_path):
+    install("shop")
     file = tmp_path / "team.ngt"
-    exported, told = run("ngrams", "export", "shop", file).splitlines()
+    exported, output = run("ngrams", "export", "shop", file).splitlines()
     assert exported == f"exported shop to {file} (0.2 MiB)"
-    assert told == "anyone who has it can reconstruct most of the code of 1 file"
+    assert output == "anyone who has it can reconstruct most of the code of 1 file"
     assert str(repository).encode() not in file.read_bytes()
     assert "team.ngt exists; choose another file" in run("ngrams", "export", "shop", file, status=1)
     run("ngrams", "export", "shop", file, "--replace")
-    told = run("ngrams", "import", file, "--model", "starter")
-    assert f"imported from {file}" in told
-    assert re.search(r"^built +not recorded, imported \d{4}-", told, flags=re.MULTILINE)
-    command = re.search(r"nothing; run: spd-lsp (.*)", told)[1]
+    output = run("ngrams", "import", file, "--model", "starter")
+    assert f"imported from {file}" in output
+    assert re.search(r"^built +not recorded, imported \d{4}-", output, flags=re.MULTILINE)
+    command = re.search(r"nothing; run: spd-lsp (.*)", output)[1]
     assert command == "ngrams use team=0.3 --language python"
     assert "python files are also served by team (0.3)" in run(*shlex.split(command))
     assert "named team exists already" in run("ngrams", "import", file, status=1)
@@ -202,29 +178,29 @@ def test_a_table_travels_in_one_file_and_says_how_to_use_it(run, teach, reposito
     assert "python files (0.3)" in run("ngrams", "show", "team")
 
 
-def test_an_imported_table_of_another_tokenizer_is_refused_or_named(run, teach, tmp_path):
-    teach("shop", fingerprint="a1b2")
+def test_an_imported_table_of_another_tokenizer_is_refused_or_reported(run, install, tmp_path):
+    install("shop", fingerprint="a1b2")
     run("ngrams", "export", "shop", tmp_path)
     file = tmp_path / "shop.ngt"
     refused = run("ngrams", "import", file, "--domain", "other", "--model", "starter", status=1)
     assert re.search(r"its tokenizer is a1b2, the model's is \w+", refused)
-    told = run("ngrams", "import", file, "--domain", "other")
-    assert "starter cannot use it" in told
+    output = run("ngrams", "import", file, "--domain", "other")
+    assert "starter cannot use it" in output
 
 
-def test_prune_says_what_it_did_and_what_it_freed(run, teach, data, repository):
+def test_prune_reports_what_it_removed_and_freed(run, install, data, repository):
     assert run("ngrams", "prune") == "nothing to prune\n"
-    teach("shop")
-    teach("bad", roots=())
+    install("shop")
+    install("bad", roots=())
     (data / "shop" / "table-0123.ngt").write_bytes(b"x" * 2**20)
     (data / "bad" / "domain.msgpack").write_bytes(b"??")
     planned = run("ngrams", "prune", "--dry-run")
     assert re.search(r"would be deleted +1\.0 MiB  shop/table-0123\.ngt: a table that no index names", planned)
     assert re.search(r"would be moved aside .* bad: its index cannot be read; kept in .*aside", planned)
     assert planned.endswith("would free 1.0 MiB\n")
-    done = run("ngrams", "prune")
-    assert re.search(r"^deleted +1\.0 MiB  shop/table-0123\.ngt", done, flags=re.MULTILINE)
-    assert done.endswith("freed 1.0 MiB\n")
+    output = run("ngrams", "prune")
+    assert re.search(r"^deleted +1\.0 MiB  shop/table-0123\.ngt", output, flags=re.MULTILINE)
+    assert output.endswith("freed 1.0 MiB\n")
     (repository / "shop.py").unlink()
     for file in repository.iterdir():
         file.unlink()
@@ -234,16 +210,16 @@ def test_prune_says_what_it_did_and_what_it_freed(run, teach, data, repository):
     assert f"shop: its repository is gone: {repository}" in run("ngrams", "prune", "--gone")
 
 
-def test_a_file_in_place_of_the_data_folder_is_named(run, data):
+def test_a_file_in_place_of_the_data_folder_is_reported(run, data):
     data.write_text("a file where the folder should be")
-    told = run("ngrams", "list", status=1)
-    assert re.search(rf"cannot open the folder of n-gram tables {data}: it is a file; .*--data-dir", told)
-    assert "no n-gram tables yet" not in told
+    output = run("ngrams", "list", status=1)
+    assert re.search(rf"cannot open the folder of n-gram tables {data}: it is a file; .*--data-dir", output)
+    assert "no n-gram tables yet" not in output
     assert json.loads(run("ngrams", "list", "--json", status=1).splitlines()[0])["problem"]
 
 
 @pytest.mark.parametrize("name", sorted(ngrams.commands))
-def test_every_command_has_an_example_that_it_takes_and_a_place_in_the_readme(name):
+def test_every_command_has_a_working_example_and_is_in_the_readme(name):
     command = ngrams.commands[name]
     example = shlex.split(f"{command.help}\n{command.epilog or ''}".split("Example: ")[1])
     assert example[:3] == ["spd-lsp", "ngrams", name]
@@ -273,37 +249,37 @@ def test_every_command_has_an_example_that_it_takes_and_a_place_in_the_readme(na
         (["build-ngrams", ".", "--model", "no-such-model"], "there is no folder 'no-such-model'"),
     ],
 )
-def test_what_cannot_be_done_is_named(run, repository, monkeypatch, arguments, message):
+def test_an_invalid_command_says_what_is_wrong(run, repository, monkeypatch, arguments, message):
     monkeypatch.chdir(repository)
     assert re.search(message, run(*arguments, status=1))
 
 
-def test_a_repository_without_source_lists_what_was_left_out(run, tmp_path):
+def test_a_repository_without_source_reports_the_skipped_files(run, tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "a.jpg").write_bytes(b"\xff\xd8\0\0")
     assert re.search(r"no source code in .*photos .*1 not source code", run("build-ngrams", folder, status=1))
 
 
-def test_a_data_folder_that_cannot_be_written_is_named(run, repository, data):
+def test_an_unwritable_data_folder_is_reported(run, repository, data):
     data.write_text("a file where the folder should be")
     assert str(data) in run("build-ngrams", repository, status=1)
 
 
-def test_a_broken_index_is_named_by_show(run, repository, data):
+def test_show_reports_a_broken_index(run, repository, data):
     run("build-ngrams", repository)
     (data / "shop" / "domain.msgpack").write_bytes(b"??")
     assert re.search(r"shop is broken: .*run: spd-lsp build-ngrams", run("ngrams", "show", "shop", status=1))
 
 
-def test_choices_that_cannot_be_read_are_named_and_not_overwritten(run, repository, data):
+def test_unreadable_assignments_are_reported_and_not_overwritten(run, repository, data):
     run("build-ngrams", repository)
     run("ngrams", "use", "shop", "--workspace", repository)
     record = data / "workspaces.msgpack"
     record.write_bytes(b"??")
-    asked = f"{repository / 'shop.py'}:2:17"
-    assert "cannot read which n-gram tables you chose" in run("complete", asked)
+    position = f"{repository / 'shop.py'}:2:17"
+    assert "cannot read which n-gram tables you chose" in run("complete", position)
     assert re.search(r"error +n-grams in use .*spd-lsp ngrams use", run("doctor", status=1))
     run("ngrams", "use", "shop", "--workspace", repository)
     assert record.with_name("workspaces.msgpack.bad").read_bytes() == b"??"
-    assert "cannot read which" not in run("complete", asked)
+    assert "cannot read which" not in run("complete", position)

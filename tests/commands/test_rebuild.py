@@ -1,35 +1,16 @@
-"""One command builds again what cannot serve, as it was asked for, and says of each what kept it from that."""
+"""`ngrams rebuild` rebuilds unusable tables with their original options and reports why others were not."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from ngram_builders.registry.registry import Registry
-from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from tests.ngram_builders.small_tables import writer
 
 FINGERPRINT = ModelTokenizer(locate(STARTER)).fingerprint
-
-
-@pytest.fixture
-def registry(tmp_path):
-    return Registry(tmp_path / "data")
-
-
-@pytest.fixture
-def run(registry):
-    def run(*arguments, status=0):
-        result = CliRunner().invoke(main, ["--data-dir", str(registry.folder), *map(str, arguments)])
-        assert result.exit_code == status, result.output
-        assert "Traceback" not in result.output
-        return result.output
-
-    return run
 
 
 @pytest.fixture
@@ -41,18 +22,18 @@ def shop(tmp_path):
     return folder
 
 
-def foreign(registry, shop, name="shop", **options):
-    """A table of another tokenizer."""
+def install_foreign(registry, shop, name="shop", **options):
+    """Install a table of another tokenizer."""
     return registry.install(name, writer(5, 7, fingerprint="a1b2"), roots=[shop], **options)
 
 
-def test_without_names_what_cannot_serve_is_rebuilt_and_the_rest_is_left(registry, run, shop):
+def test_without_names_only_unusable_tables_are_rebuilt(registry, run, shop):
     run("build-ngrams", shop, "--domain", "sound")
-    foreign(registry, shop)
+    install_foreign(registry, shop)
     sound = registry.find("sound")
-    told = run("ngrams", "rebuild")
-    assert re.search(r"^shop: 2 files, ", told, flags=re.MULTILINE)
-    assert "sound" not in told
+    output = run("ngrams", "rebuild")
+    assert re.search(r"^shop: 2 files, ", output, flags=re.MULTILINE)
+    assert "sound" not in output
     assert registry.find("sound") == sound
     rebuilt = registry.find("shop")
     assert (rebuilt.fingerprint, rebuilt.roots, rebuilt.tokens) == (FINGERPRINT, sound.roots, sound.tokens)
@@ -62,16 +43,16 @@ def test_without_names_what_cannot_serve_is_rebuilt_and_the_rest_is_left(registr
     assert run("ngrams", "rebuild", "--model", "starter") == "nothing to rebuild: every table can serve starter\n"
 
 
-def test_a_table_for_another_model_is_left_where_the_model_has_one_of_the_same_sources(registry, run, shop):
+def test_a_table_for_another_model_is_kept_if_this_model_has_one_of_the_same_sources(registry, run, shop):
     run("build-ngrams", shop)
-    foreign(registry, shop, name="tiny")
+    install_foreign(registry, shop, name="tiny")
     assert run("ngrams", "rebuild", "--model", "starter") == "nothing to rebuild: every table can serve starter\n"
     assert registry.find("tiny").fingerprint == "a1b2"
 
 
-def test_tables_that_serve_other_models_are_kept_beside_one_new_one(registry, run, shop):
+def test_tables_of_other_models_are_kept_next_to_one_new_table(registry, run, shop):
     for name, model in (("shop", "/models/one"), ("shop-two", "/models/two")):
-        foreign(registry, shop, name=name, recipe={"model": model})
+        install_foreign(registry, shop, name=name, recipe={"model": model})
     run("ngrams", "rebuild", "--model", "starter")
     assert {domain.name: domain.fingerprint for domain in registry.domains()} == {
         "shop": "a1b2",
@@ -82,7 +63,7 @@ def test_tables_that_serve_other_models_are_kept_beside_one_new_one(registry, ru
     assert registry.find("shop-two").fingerprint == FINGERPRINT
 
 
-def test_it_is_built_as_it_was_asked_for(registry, run, shop):
+def test_a_table_is_rebuilt_with_its_original_options(registry, run, shop):
     run("build-ngrams", shop, "--language", "go", "--orders", "2-3")
     before = registry.find("shop")
     before.path.unlink()
@@ -95,7 +76,7 @@ def test_it_is_built_as_it_was_asked_for(registry, run, shop):
     assert f"files in {shop} (0.4)" in run("ngrams", "show", "shop")
 
 
-def test_a_model_s_folder_is_found_again_from_elsewhere(registry, run, shop, tmp_path, monkeypatch):
+def test_a_models_folder_is_found_from_another_working_folder(registry, run, shop, tmp_path, monkeypatch):
     (tmp_path / "mine").symlink_to(locate(STARTER), target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     run("build-ngrams", shop, "--model", "./mine")
@@ -120,7 +101,7 @@ def test_a_broken_table_is_rebuilt_byte_for_byte(registry, run, shop, harm):
     assert registry.find("shop").path.read_bytes() == data
 
 
-def test_all_and_names_rebuild_what_could_serve(registry, run, shop):
+def test_all_and_names_rebuild_usable_tables_too(registry, run, shop):
     run("build-ngrams", shop)
     run("build-ngrams", shop, "--domain", "other")
     registry.install("team", writer(5, fingerprint=FINGERPRINT), recipe={"imported": "team.ngt"})
@@ -130,29 +111,29 @@ def test_all_and_names_rebuild_what_could_serve(registry, run, shop):
     assert registry.find("shop").built >= built
 
 
-def test_what_cannot_be_rebuilt_is_named_and_does_not_keep_the_rest(registry, run, shop, tmp_path):
+def test_a_table_that_cannot_be_rebuilt_is_reported_and_the_rest_are_rebuilt(registry, run, shop, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
-    foreign(registry, gone, "a-gone")
+    install_foreign(registry, gone, "a-gone")
     gone.rmdir()
     registry.install("b-import", writer(5, fingerprint="a1b2"), recipe={"imported": "team.ngt"})
-    foreign(registry, shop)
-    told = run("ngrams", "rebuild", "--model", "starter", status=1)
+    install_foreign(registry, shop)
+    output = run("ngrams", "rebuild", "--model", "starter", status=1)
     assert re.search(
-        r"a-gone was not rebuilt: .*no longer at .*gone; run: spd-lsp build-ngrams REPO --domain", told
+        r"a-gone was not rebuilt: .*no longer at .*gone; run: spd-lsp build-ngrams REPO --domain", output
     )
     assert re.search(
         r"b-import was not rebuilt: .*imported from team.ngt, without its sources; import one that was built with",
-        told,
+        output,
     )
-    assert re.search(r"^shop: 2 files", told, flags=re.MULTILINE)
-    assert "2 of 3 tables could not be rebuilt, see above" in told
+    assert re.search(r"^shop: 2 files", output, flags=re.MULTILINE)
+    assert "2 of 3 tables could not be rebuilt, see above" in output
     assert registry.find("shop").fingerprint == FINGERPRINT
     assert registry.find("a-gone").fingerprint == "a1b2"
 
 
-def test_the_command_is_the_one_that_doctor_names(registry, run, shop):
-    foreign(registry, shop)
+def test_doctor_names_this_command(registry, run, shop):
+    install_foreign(registry, shop)
     command = re.search(r"run: spd-lsp (ngrams rebuild .*)", run("doctor", status=1))[1]
     run(*command.split())
     run("doctor")

@@ -1,4 +1,4 @@
-"""An encoder whose ids are the bytes of the text, as a process of its own can make it by name."""
+"""An encoder whose ids are the bytes of the text; another process can create it by name."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ def make_encode() -> Encode:
     return encode
 
 
-def make_noting(notes: Path) -> Encode:
-    """Leaves a note of every text."""
+def make_recording(notes: Path) -> Encode:
+    """Return an encoder that appends a line to a file for every text."""
 
-    def noting(texts: Sequence[str]) -> list[list[int]]:
+    def recording(texts: Sequence[str]) -> list[list[int]]:
         with notes.open("a") as file:
             file.writelines(f"{text!r}\n" for text in texts)
         return encode(texts)
 
-    return noting
+    return recording
 
 
-def make_dying(notes: Path, word: str) -> Encode:
-    """Ends its process without a word at a text with this word."""
+def make_crashing(notes: Path, word: str) -> Encode:
+    """Return an encoder that kills its process at a text with this word."""
 
-    def dying(texts: Sequence[str]) -> list[list[int]]:
+    def crashing(texts: Sequence[str]) -> list[list[int]]:
         if any(word in text for text in texts):
             os.kill(os.getpid(), signal.SIGKILL)
-        return make_noting(notes)(texts)
+        return make_recording(notes)(texts)
 
-    return dying
+    return crashing
 
 
 def make_stuck(notes: Path, process: Path, word: str) -> Encode:
-    """Says which process it is at a text with this word, and goes no further."""
+    """Return an encoder that writes its process id at a text with this word, and hangs."""
 
     def stuck(texts: Sequence[str]) -> list[list[int]]:
         if any(word in text for text in texts):
             process.write_text(str(os.getpid()))
             time.sleep(300)
-        return make_noting(notes)(texts)
+        return make_recording(notes)(texts)
 
     return stuck
 

@@ -1,9 +1,9 @@
-"""Asks crafted tables through a kernel compiled with AddressSanitizer, which ends the process at the first fault.
+"""Query crafted tables through a kernel compiled with AddressSanitizer, which ends the process at the first fault.
 
-Run as a process of its own, libasan loaded before it: LIBRARY FOLDER SECONDS SEED [CASE]. A crafted table is a
-real one, changed with knowledge of its parts, every checksum put right again. It must be refused with a sentence,
-or be answered from without a fault; and if `verify` finds it sound, kernel and numpy give the same answers. FOLDER
-keeps the last table, and the seed and number of its case: given as SEED and CASE, they run it again.
+Run in a separate process with libasan preloaded: LIBRARY FOLDER SECONDS SEED [CASE]. A crafted table is a real
+one, changed with knowledge of its parts, with valid checksums. It must be refused with a message, or be queried
+without a fault; if `verify` accepts it, kernel and numpy give the same results. FOLDER keeps the last table and
+the seed and number of its case; given as SEED and CASE, they run it again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CONTEXTS = np.array([*CONTEXTS, [-1] * 7 + [1], [-1] * 7 + [45], [-1] * 8, [2**6
 
 
 def real_tables(folder: Path) -> list[Path]:
-    """Small tables of every kind: tokens of two and four bytes, pruned or not, rows wide and narrow."""
+    """Write small tables of every kind: tokens of two and four bytes, pruned or not, wide and narrow rows."""
     texts = [TEXT, WIDE_ROW, NARROW_ROW, [3, 4] * 300]
     kinds = ((50, (2, 3, 4), 1), (70_000, (2, 9), 1), (50, (2, 3), 2), (50, (5,), 1))
     made = [folder / f"real{number}.ngt" for number in range(len(kinds) + 1)]
@@ -73,15 +73,15 @@ def real_tables(folder: Path) -> list[Path]:
     return made
 
 
-def take_apart(path: Path) -> Parts:
-    """Header and sections, to be changed."""
+def read_parts(path: Path) -> Parts:
+    """Read a table's header and sections."""
     fields, _ = read_header(path, path.read_bytes())
     columns = Table.open(path).columns
     return fields, {name: getattr(columns, name).copy() for name in fields.pop("sections")}
 
 
-def put_together(parts: Parts, random: Random) -> bytes:
-    """The file, every checksum right; now and then with places or header bytes that are not."""
+def write_parts(parts: Parts, random: Random) -> bytes:
+    """Return the file with valid checksums; now and then with wrong offsets or header bytes."""
     fields, sections = parts
     places, body = {}, b""
     for name, section in sections.items():
@@ -99,12 +99,12 @@ def put_together(parts: Parts, random: Random) -> bytes:
 
 
 def pick(random: Random, values: Any) -> Any:
-    """One of some values of any types."""
+    """Pick one of several values of any type."""
     return values[random.integers(len(values))]
 
 
 def change_header(parts: Parts, random: Random) -> None:
-    """A field, or a number within one, becomes something else."""
+    """Change a field, or a number in one."""
     fields, _ = parts
     place: Any = fields
     key: Any = pick(random, list(fields))
@@ -115,20 +115,20 @@ def change_header(parts: Parts, random: Random) -> None:
 
 
 def repeat_a_token(parts: Parts, random: Random) -> None:
-    """A row names one token again and again."""
+    """Fill a row with one token."""
     _, sections = parts
     start, end = row_of(sections, random)
     sections["tokens"][start:end] = pick(random, (0, 1, 2, 30, 49, 2**16 - 1))
 
 
 def disorder_a_row(parts: Parts, random: Random) -> None:
-    """A row's tokens in another order."""
+    """Reorder a row's tokens."""
     start, end = row_of(parts[1], random)
     random.shuffle(parts[1]["tokens"][start:end])
 
 
 def row_of(sections: dict[str, np.ndarray], random: Random) -> tuple[int, int]:
-    """Where one row's entries lie; the widest ones are the likeliest."""
+    """Pick a row, the widest ones most often, and return the range of its entries."""
     widths = np.diff(sections["pointers"].astype(np.int64))
     if not len(widths):
         return 0, 0
@@ -137,7 +137,7 @@ def row_of(sections: dict[str, np.ndarray], random: Random) -> tuple[int, int]:
 
 
 def change_numbers(parts: Parts, random: Random) -> None:
-    """A few numbers of one section become extremes, or their neighbours'."""
+    """Change a few numbers of one section to extremes or by one or two."""
     section = pick(random, [section for section in parts[1].values() if len(section)] or [np.zeros(1)])
     info = np.iinfo(section.dtype) if section.dtype.kind in "iu" else np.iinfo(np.int64)
     for place in random.integers(len(section), size=random.integers(1, 4)):
@@ -146,14 +146,14 @@ def change_numbers(parts: Parts, random: Random) -> None:
 
 
 def fill(parts: Parts, random: Random) -> None:
-    """A stretch of one section holds one value."""
+    """Fill a range of one section with one value."""
     section = pick(random, [section for section in parts[1].values() if len(section)] or [np.zeros(1)])
     start, end = sorted(random.integers(len(section) + 1, size=2))
     section[start:end] = section[random.integers(len(section))]
 
 
 def change_length(parts: Parts, random: Random) -> None:
-    """A section grows or shrinks; the header says so half of the time."""
+    """Grow or shrink a section; the header agrees half of the time."""
     fields, sections = parts
     name = pick(random, list(sections))
     length = int(random.choice([0, 1, len(sections[name]) - 1, len(sections[name]) + 1, len(sections[name]) * 2]))
@@ -168,7 +168,7 @@ def change_length(parts: Parts, random: Random) -> None:
 
 
 def join_rows(parts: Parts, random: Random) -> None:
-    """Every context leads to the same row, or to all entries."""
+    """Point every context to the same row, or to all entries."""
     sections = parts[1]
     ends = random.integers(len(sections["tokens"]) + 1, size=2)
     sections["pointers"][:-1] = np.tile(ends, len(sections["pointers"]))[: len(sections["pointers"]) - 1]
@@ -181,49 +181,48 @@ CHANGES: tuple[Callable[[Parts, Random], None], ...] = (
 
 
 def crafted(real: list[Parts], random: Random) -> bytes:
-    """A table that somebody made by hand."""
+    """Return a crafted table."""
     parts = deepcopy(pick(random, real))
     for _ in range(random.integers(0, 4)):
         pick(random, CHANGES)(parts, random)
-    return put_together(parts, random)
+    return write_parts(parts, random)
 
 
-def apart(columns: Columns) -> Columns:
-    """Each array in memory of its own, of just its size, so that what reads beyond it is seen."""
+def in_separate_memory(columns: Columns) -> Columns:
+    """Copy each array to its own memory of exactly its size, so that out-of-bounds reads are detected."""
     return replace(columns, **{name: getattr(columns, name).copy() for name in SECTION_DTYPES})
 
 
-def answers(asked: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarray]:
-    """What is said of one question; numbers that make no sense are a fault."""
+def query_results(query: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarray]:
+    """Return the results of one query; check that the numbers make sense."""
     contexts = CONTEXTS[random.integers(len(CONTEXTS), size=random.integers(0, 5)), random.integers(0, 8) :]
     candidates = random.choice([-1, 0, 1, 2, 30, 49, 2**16 - 1, 2**31], size=int(pick(random, (0, 1, 1, 2, 60))))
     n = int(pick(random, (0, 1, 2, 20, 300)))
     likely = np.where(random.random(60) < pick(random, (0, 0.5, 1)), -1, random.integers(0, 9, 60) / 64)
-    p, matched = asked.probabilities(*given, contexts, candidates)
-    ids = asked.successors(*given[:1], contexts, n)
-    both, p_f = asked.mix_candidates(*given, contexts, likely.astype(np.float32), min(n, 60), EQUAL_WEIGHTS)
+    p, matched = query.probabilities(*given, contexts, candidates)
+    ids = query.successors(*given[:1], contexts, n)
+    both, p_f = query.mix_candidates(*given, contexts, likely.astype(np.float32), min(n, 60), EQUAL_WEIGHTS)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all() and np.isfinite(matched).all()
     assert (np.diff(ids) > 0).all() and (ids >= 0).all()
     assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < 60).all()
     return [p, matched, ids, both, p_f]
 
 
-def ask(library: ctypes.CDLL, tables: list[Table], sound: bool, random: Random) -> None:
-    """A few questions to tables side by side: to the kernel and to numpy, which agree on sound ones."""
-    columns = [apart(table.columns) for table in tables]
-    pools, weights = (
-        ([columns], [0.5]) if random.random() < 0.5 else ([[one] for one in columns], [0.3] * len(columns))
-    )
+def query_tables(library: ctypes.CDLL, tables: list[Table], sound: bool, random: Random) -> None:
+    """Query several tables with the kernel and numpy, which must agree on valid ones."""
+    columns = [in_separate_memory(table.columns) for table in tables]
+    one_pool = random.random() < 0.5
+    pools, weights = ([columns], [0.5]) if one_pool else ([[table] for table in columns], [0.3] * len(columns))
     compiled = CompiledQuery(library, pools, weights)
     for seed in random.integers(2**32, size=2):
-        by_kernel = answers(compiled, (), np.random.default_rng(seed))
-        by_numpy = answers(numpy_query, (pools, weights), np.random.default_rng(seed))
-        for one, other in zip(by_kernel, by_numpy, strict=True) if sound else ():
-            assert one.shape == other.shape and (abs(one - other) <= 1e-12).all(), (one, other)
+        by_kernel = query_results(compiled, (), np.random.default_rng(seed))
+        by_numpy = query_results(numpy_query, (pools, weights), np.random.default_rng(seed))
+        for left, right in zip(by_kernel, by_numpy, strict=True) if sound else ():
+            assert left.shape == right.shape and (abs(left - right) <= 1e-12).all(), (left, right)
 
 
-def one_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: Path, random: Random) -> str:
-    """Whether a crafted table was refused when it was opened, asked although unsound, or sound."""
+def run_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: Path, random: Random) -> str:
+    """Return whether a crafted table was refused when opened, queried although invalid, or valid."""
     path.write_bytes(crafted(parts, random))
     try:
         table = Table.open(path)
@@ -236,13 +235,13 @@ def one_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: 
         sound = False
     beside = [pick(random, real)] if random.random() < 0.5 else []
     with np.errstate(all="ignore"):
-        ask(library, [table, *beside], sound, random)
+        query_tables(library, [table, *beside], sound, random)
     return "sound" if sound else "unsound"
 
 
-def known_cases(library: ctypes.CDLL, table: Table) -> None:
-    """What was found once: a narrow row of one token again and again, one candidate; nothing that may follow."""
-    one_token = replace(apart(table.columns), tokens=np.zeros_like(table.columns.tokens))
+def run_known_cases(library: ctypes.CDLL, table: Table) -> None:
+    """Query what failed once: a narrow row that repeats one token with one candidate; no successors."""
+    one_token = replace(in_separate_memory(table.columns), tokens=np.zeros_like(table.columns.tokens))
     for query in (CompiledQuery(library, [[one_token]], [1.0]), CompiledQuery(library, [[one_token] * 3], [1.0])):
         assert query.probabilities(np.array([[45]]), np.array([0]))[0].max() <= 1
         assert query.mix_candidates(np.array([[45], [1]]), np.full(50, -1, np.float32), 1, EQUAL_WEIGHTS)[
@@ -251,11 +250,11 @@ def known_cases(library: ctypes.CDLL, table: Table) -> None:
 
 
 def main(library: str, folder: str, seconds: str, seed: str, *case: str) -> None:
-    """Case after case until the time is over, those of seed 0 and of the given seed in turns."""
+    """Run cases until the time is over, alternating between seed 0 and the given seed."""
     path, kernel, found = Path(folder, "crafted.ngt"), open_library(Path(library)), Counter[str]()
     files = real_tables(Path(folder))
-    real, parts = [Table.open(file) for file in files], [take_apart(file) for file in files]
-    known_cases(kernel, real[1])
+    real, parts = [Table.open(file) for file in files], [read_parts(file) for file in files]
+    run_known_cases(kernel, real[1])
     end = time.monotonic() + float(seconds)
     with Path(folder, "case").open("wb", buffering=0) as name:
         for number in (int(only) for only in case) if case else count():
@@ -264,7 +263,7 @@ def main(library: str, folder: str, seconds: str, seed: str, *case: str) -> None
             source = int(seed) if case or number % 2 else 0
             name.seek(0)
             name.write(b"%d %d\n" % (source, number))
-            found[one_case(kernel, real, parts, path, np.random.default_rng([source, number]))] += 1
+            found[run_case(kernel, real, parts, path, np.random.default_rng([source, number]))] += 1
     sys.stdout.write(f"survived {dict(sorted(found.items()))}\n")
 
 

@@ -1,4 +1,4 @@
-"""Asks a table while somebody cuts its file short. Run as a process of its own: PATH.
+"""Query a table while its file is truncated. Run in a separate process: PATH.
 
 Says "asking" when its threads ask, waits for a line, asks each of them on for a while and says "survived". The
 kernel asks if the environment leaves it on, and numpy does either way.
@@ -17,7 +17,7 @@ from ngram_builders.table import numpy_query
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 
-MORE = 300  # questions of each thread after the cut
+MORE = 300  # queries of each thread after the truncation
 
 
 def main(path: str) -> None:

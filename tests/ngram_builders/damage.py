@@ -1,4 +1,4 @@
-"""Asks damaged tables through a compiled kernel, where every read or write beyond an array is a fault.
+"""Query damaged tables through a compiled kernel, where every read or write beyond an array is a fault.
 
 Run as a process of its own: LIBRARY SEED ROUNDS. Says "survived" if it did. All arrays that the kernel gets end,
 or begin, at a page that must not be touched.
@@ -21,7 +21,7 @@ from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.query import open_query
 from ngram_builders.table.shared_library import open_library
 from ngram_builders.table.writer import build_columns
-from tests.ngram_builders.pools import as_in_a_file
+from tests.ngram_builders.pools import packed_columns
 
 PAGE = mmap.PAGESIZE
 EQUAL_WEIGHTS = np.tri(9, 8, -1) / 10
@@ -30,7 +30,7 @@ zeros, empty = np.zeros, np.empty
 
 
 def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
-    """A copy between two pages that must not be touched, right beside one of them."""
+    """Return a copy between two inaccessible pages, directly next to one of them."""
     pages = -(-max(array.nbytes, 1) // PAGE)
     memory = mmap.mmap(-1, (pages + 2) * PAGE)
     whole = np.frombuffer(memory, dtype=np.uint8)
@@ -43,17 +43,17 @@ def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
 
 
 def table(random: np.random.Generator) -> Columns:
-    """A small table of any kind."""
+    """Return a small table of any kind."""
     vocab_size = int(random.choice([50, 70_000]))
     ids = random.integers(0, 49, size=400)
     ids[::2] = np.where(random.random(200) < 0.5, 0, ids[::2])
     text = np.concatenate([ids, np.tile(ids[:3], 300)])
     columns = build_columns(count_streams([text], orders=(2, 3, 5), vocab_size=vocab_size), vocab_size)
-    return as_in_a_file(columns) if random.random() < 0.6 else columns
+    return packed_columns(columns) if random.random() < 0.6 else columns
 
 
 def damaged(columns: Columns, random: np.random.Generator) -> Columns:
-    """One or two arrays with flipped bits, noise, extremes, or cut short."""
+    """Return the table with one or two arrays flipped, randomized, set to extremes, or truncated."""
     changed = {}
     for name in random.choice(ARRAYS, size=2):
         array = getattr(columns, name).copy()
@@ -76,8 +76,8 @@ def damaged(columns: Columns, random: np.random.Generator) -> Columns:
     return replace(columns, **changed, orders=orders)
 
 
-def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
-    """One query of damaged pools; numpy must bear them too."""
+def query_damaged(library: ctypes.CDLL, random: np.random.Generator) -> None:
+    """Query damaged pools once; numpy must survive them too."""
     at_end = bool(random.random() < 0.5)
     pools = [[damaged(table(random), random) for _ in range(random.integers(1, 3))] for _ in range(2)]
     fenced = [
@@ -101,16 +101,16 @@ def ask(library: ctypes.CDLL, random: np.random.Generator) -> None:
 
 
 def main(path: str, seed: str, rounds: str) -> None:
-    """Ask again and again; the kernel's own memory is fenced as well."""
+    """Query repeatedly; the kernel's own memory is fenced as well."""
     library = open_library(Path(path))
     kernel.np = type("Fenced", (), {**vars(np), "zeros": fence(zeros), "empty": fence(empty)})  # type: ignore[assignment]
     for number in range(int(rounds)):
-        ask(library, np.random.default_rng([int(seed), number]))
+        query_damaged(library, np.random.default_rng([int(seed), number]))
     sys.stdout.write("survived\n")
 
 
 def fence(allocate):
-    """The same memory, fenced."""
+    """Return the allocation function with fenced memory."""
     return staticmethod(lambda size, dtype=np.float64: guarded(allocate(size, dtype=dtype), at_end=True))
 
 

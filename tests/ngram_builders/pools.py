@@ -1,4 +1,4 @@
-"""Pools of small tables, and what dictionaries and loops say of them: slow, and plainly right."""
+"""Pools of small tables, and reference queries with dictionaries and loops: slow and obviously correct."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.ngram_builders.reference import (
     successors,
 )
 
-MANY_IDS = tuple(range(45))  # enough for rows that have their totals written down
+MANY_IDS = tuple(range(45))  # enough for rows that store their totals
 
 
 @dataclass(frozen=True)
 class Part:
-    """Documents, each counted so many times; negative where they were taken back."""
+    """Documents, each counted a number of times; negative where they were subtracted."""
 
     texts: Documents
     times: int
@@ -36,10 +36,10 @@ class Part:
     def columns(self, orders: Sequence[int], vocab_size: int) -> Columns:
         run = prune(run_of_texts(self.texts, vocab_size, orders), dict.fromkeys(orders, self.least), vocab_size)
         signed = build_columns(Run(run.records, (run.counts * self.times).astype(np.int32)), vocab_size)
-        return as_in_a_file(signed) if self.packed else signed
+        return packed_columns(signed) if self.packed else signed
 
     def followed(self, context: Sequence[int], vocab_size: int) -> Counter[int]:
-        """What followed a context: token -> count."""
+        """Return the successor counts of a context."""
         counts = successors(self.texts, len(context) + 1).get(tuple(context), Counter())
         kept = Counter({token: count * self.times for token, count in counts.items() if count >= self.least})
         if kept and len(kept) < len(counts):
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Case:
-    """A question, and the pools that it is asked of."""
+    """A query and the pools to query."""
 
     pools: list[list[Part]]
     weights: list[float]
@@ -63,7 +63,7 @@ class Case:
         return [[part.columns(self.orders, self.vocab_size) for part in pool] for pool in self.pools]
 
     def followed(self, pool: Sequence[Part], context: Sequence[int], order: int) -> Counter[int]:
-        """What followed the last order - 1 tokens in all parts of a pool together."""
+        """Return the successor counts of the last order - 1 tokens in all parts of a pool."""
         found: Counter[int] = Counter()
         if order in self.orders and len(context) >= order - 1:
             for part in pool:
@@ -72,7 +72,7 @@ class Case:
         return found
 
     def known(self) -> list[list[int]]:
-        """The contexts without what stands for nothing, and what lies before that."""
+        """Return the contexts without padding and what precedes it."""
         rows = self.contexts.tolist()
         return [row[max((i + 1 for i, token in enumerate(row) if token < 0), default=0) :] for row in rows]
 
@@ -106,8 +106,8 @@ class Case:
         return sorted(chosen)
 
 
-def as_in_a_file(columns: Columns) -> Columns:
-    """Counts in one byte, the large ones apart."""
+def packed_columns(columns: Columns) -> Columns:
+    """Return the columns with counts in one byte and the large ones apart."""
     many = np.flatnonzero(columns.counts >= COUNT_OVERFLOW)
     return replace(
         columns,
@@ -119,7 +119,7 @@ def as_in_a_file(columns: Columns) -> Columns:
 
 @st.composite
 def wide_documents(draw: st.DrawFn, ids: Sequence[int]) -> Documents:
-    """One document in which many tokens followed the token 0, some of them twice."""
+    """Generate a document in which many tokens follow token 0, some of them twice."""
     most = min(30, len(ids))
     once, twice = draw(st.integers(most, len(ids))), draw(st.integers(most, len(ids)))
     return [[token for i in (*ids[:once], *ids[:twice]) for token in (0, i)]]
@@ -127,7 +127,7 @@ def wide_documents(draw: st.DrawFn, ids: Sequence[int]) -> Documents:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Any pools, any question."""
+    """Generate any pools and any query."""
     ids, vocab_size = draw(st.sampled_from([((0, 1, 2, 3), 50), (MANY_IDS, 50), (LARGE, LARGE_VOCABULARY)]))
     texts = st.one_of(documents(ids[:4]), documents(ids), wide_documents(ids))
     kept = st.builds(

@@ -1,4 +1,4 @@
-"""The same counts with dictionaries and loops: slow, and plainly right."""
+"""Reference counts with dictionaries and loops: slow and obviously correct."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ Successors = dict[tuple[int, ...], Counter[int]]
 
 
 def documents(ids: Sequence[int] = SMALL) -> st.SearchStrategy[Documents]:
-    """A few short documents of few different tokens, so that contexts repeat."""
+    """Generate a few short documents with few distinct tokens, so that contexts repeat."""
     return st.lists(st.lists(st.sampled_from(ids), max_size=12), max_size=6)
 
 
 def arrays(texts: Documents) -> list[np.ndarray]:
-    """The streams that are counted: END stands once before each document."""
+    """Return the streams to count: END precedes each document."""
     return [np.array([END, *text], dtype=np.int64) for text in texts]
 
 
 def successors(texts: Documents, order: int) -> Successors:
-    """What followed each context of order - 1 tokens, END standing once before each document."""
-    found: Successors = defaultdict(Counter)
+    """Return the successor counts of each context of order - 1 tokens; END precedes each document."""
+    counts: Successors = defaultdict(Counter)
     for text in texts:
         padded = [END, *text]
         for i in range(order - 1, len(padded)):
-            found[tuple(padded[i - order + 1 : i])][padded[i]] += 1
-    return found
+            counts[tuple(padded[i - order + 1 : i])][padded[i]] += 1
+    return counts
 
 
 def record(order: int, context: Sequence[int], token: int, vocab_size: int) -> int:
-    """The number that stands for one n-gram."""
+    """Return the record that represents an n-gram."""
     hashed = int(hash_contexts(np.array(context[::-1]), vocab_size)[-1])
     return (order - 2) << 61 | hashed << token_bits(vocab_size) | token
 
@@ -52,25 +52,25 @@ def record(order: int, context: Sequence[int], token: int, vocab_size: int) -> i
 def expected_run(
     texts: Documents, vocab_size: int, orders: Sequence[int] = ORDERS, least: int = 1
 ) -> dict[int, int]:
-    """Record -> count, what is rarer than `least` gathered in its context's OTHER."""
-    found: Counter[int] = Counter()
+    """Return the counts by record; n-grams rarer than `least` are merged into their context's OTHER."""
+    counts: Counter[int] = Counter()
     for order in orders:
         for context, followed in successors(texts, order).items():
             if max(followed.values()) < least:
                 continue
             for token, count in followed.items():
                 kept = token if count >= least else other(vocab_size)
-                found[record(order, context, kept, vocab_size)] += count
-    return dict(found)
+                counts[record(order, context, kept, vocab_size)] += count
+    return dict(counts)
 
 
 def as_dict(run: Run) -> dict[int, int]:
-    """Record -> count."""
+    """Return the counts by record."""
     return dict(zip(run.records.tolist(), run.counts.tolist(), strict=True))
 
 
 def run_of_texts(texts: Documents, vocab_size: int = 4, orders: Sequence[int] = ORDERS) -> Run:
-    """The counts of whole documents."""
+    """Count whole documents."""
     return count_streams(arrays(texts), orders=orders, vocab_size=vocab_size)
 
 
@@ -85,7 +85,7 @@ def write_texts(
     sources: dict[str, int] | None = None,
     **options: int,
 ) -> TableSummary:
-    """A table of these documents, written as a build writes it."""
+    """Write a table of these documents as a build does."""
     counter = NgramCounter(path.parent, orders=orders, vocab_size=vocab_size, **options)
     counter.add(arrays(texts))
     return write_table(

@@ -1,4 +1,4 @@
-"""Tables of a few tokens, for registries to keep, and what they say."""
+"""Tables of a few tokens for registries, and their probabilities."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.ngram_builders.reference import write_texts
 
 
 def writer(*tokens: int, language: str = "python", fingerprint: str = "a1b2") -> Callable[[Path], TableSummary]:
-    """A table of one document of these tokens."""
+    """Return a function that writes a table of one document with these tokens."""
     return lambda path: write_texts(path, [[*tokens, 0]], 100, sources={language: 1}, fingerprint=fingerprint)
 
 
-def p_after(table: Table, context: int, token: int) -> float:
-    """How likely a token is after another."""
+def probability_after(table: Table, context: int, token: int) -> float:
+    """Return the probability of a token after another."""
     p, _ = open_query([[table.columns]], [1.0]).probabilities(np.array([[context]]), np.array([token]))
     return float(p[0, 0, 0])
 
 
-def names(found: list[tuple[Domain, float]]) -> list[tuple[str, float]]:
-    """Who serves, with what weight."""
-    return [(domain.name, weight) for domain, weight in found]
+def names(domains: list[tuple[Domain, float]]) -> list[tuple[str, float]]:
+    """Return the names and weights of domains."""
+    return [(domain.name, weight) for domain, weight in domains]

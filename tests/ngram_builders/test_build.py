@@ -81,7 +81,7 @@ def fresh_bytes(tmp_path: Path, *roots: Path, **options: Any) -> bytes:
     return run(Registry(folder), *roots, domain="fresh", **options).path.read_bytes()
 
 
-def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry, repo: Path) -> None:
+def test_a_build_counts_sources_and_reports_skipped_files(registry: Registry, repo: Path) -> None:
     summary = run(registry, repo)
     domain = registry.find("repo")
     assert (summary.domain, summary.path, summary.bytes) == ("repo", domain.path, domain.size)
@@ -96,7 +96,7 @@ def test_a_build_counts_the_sources_and_accounts_for_the_rest(registry: Registry
     assert [served.name for served, _ in registry.domains_for(repo / "src" / "new.py", None)] == ["repo"]
 
 
-def test_the_table_holds_the_counts_of_the_texts_as_an_editor_has_them(
+def test_the_table_has_the_counts_of_the_texts_as_an_editor_sees_them(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
     """Line ends stay, a byte order mark goes, an end of text stands before and after every text."""
@@ -150,7 +150,7 @@ def test_roots_in_any_order_give_the_same_bytes_and_overlaps_count_once(
 
 
 @pytest.mark.parametrize("memory", [1, 200, 3000])
-def test_counts_that_do_not_fit_into_memory_give_the_same_bytes(
+def test_counts_that_do_not_fit_in_memory_give_the_same_bytes(
     registry: Registry, repo: Path, tmp_path: Path, memory: int
 ) -> None:
     expected = fresh_bytes(tmp_path, repo)
@@ -161,7 +161,7 @@ def test_counts_that_do_not_fit_into_memory_give_the_same_bytes(
     assert not [file for file in summary.path.parent.iterdir() if "spill" in file.name or "tmp" in file.name]
 
 
-def test_one_language_can_be_chosen(registry: Registry, repo: Path) -> None:
+def test_a_build_can_be_limited_to_one_language(registry: Registry, repo: Path) -> None:
     summary = run(registry, repo, language="go")
     assert summary.files == 1
     assert summary.skipped["other language"] == 3
@@ -177,7 +177,7 @@ def test_orders_and_pruning_are_passed_on(registry: Registry, repo: Path, tmp_pa
     assert run(registry, repo, **options).path.read_bytes() == fresh_bytes(tmp_path, repo, **options)
 
 
-def held_by(texts: Sequence[str], least: int) -> dict[int, int]:
+def expected_min_files_counts(texts: Sequence[str], least: int) -> dict[int, int]:
     """Record -> count of the n-grams that so many of the texts have, by dictionaries."""
     grams = [
         [tuple(ids[i : i + order]) for order in (2, 3, 4, 5, 6) for i in range(len(ids) - order + 1)]
@@ -196,7 +196,7 @@ def held_by(texts: Sequence[str], least: int) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("least", [2, 3])
-def test_with_min_files_the_table_holds_what_so_many_distinct_texts_say(
+def test_min_files_keeps_ngrams_of_at_least_so_many_distinct_texts(
     registry: Registry, repo: Path, tmp_path: Path, least: int
 ) -> None:
     """Against a count by dictionaries; a copy is no second file; updates give the bytes of fresh builds."""
@@ -207,7 +207,7 @@ def test_with_min_files_the_table_holds_what_so_many_distinct_texts_say(
         (repo / f"{name}.py").write_bytes(text.encode())
     pieces = list(Table.open(run(registry, repo, min_files=least).path).runs())
     counted = {int(record): int(n) for run in pieces for record, n in zip(run.records, run.counts, strict=True)}
-    assert counted == held_by(texts, least)
+    assert counted == expected_min_files_counts(texts, least)
     for edit, options in (("x = 2\n", {}), ("y = 2\n", {"min_files": least}), ("x = 1\n", {"min_files": least})):
         (repo / "f.py").write_bytes(edit.encode())
         made = run(registry, repo, **options)
@@ -216,7 +216,9 @@ def test_with_min_files_the_table_holds_what_so_many_distinct_texts_say(
     assert registry.find("repo").recipe["min_files"] == least
 
 
-def test_files_are_counted_alike_in_pieces(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_min_files_in_pieces_gives_the_same_table(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(30):
         (repo / f"n{number}.py").write_text("".join(f"v{i % 7} = {number * i % 11}\n" for i in range(40)))
     whole = fresh_bytes(tmp_path, repo, min_files=2)
@@ -231,7 +233,7 @@ EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(st.lists(EDIT, min_size=1, max_size=3), min_size=1, max_size=4), data=st.data())
-def test_after_any_edits_the_table_is_the_one_of_a_fresh_build(
+def test_after_any_edits_the_table_equals_a_fresh_build(
     steps: list[list[tuple[str, str | None]]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("edits")
@@ -250,7 +252,7 @@ def test_after_any_edits_the_table_is_the_one_of_a_fresh_build(
             assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_a_small_change_is_added_to_the_table_of_before(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_a_small_change_is_added_to_the_previous_table(registry: Registry, repo: Path, tmp_path: Path) -> None:
     (repo / "large.py").write_text("\n".join(f"name_{i} = {i * i}" for i in range(300)))
     run(registry, repo)
     (repo / "new.py").write_text("import os, sys\n")
@@ -264,7 +266,7 @@ def test_a_small_change_is_added_to_the_table_of_before(registry: Registry, repo
 
 
 @pytest.mark.usefixtures("settled")
-def test_nothing_new_means_nothing_is_read_tokenized_or_written(registry: Registry, repo: Path) -> None:
+def test_without_changes_nothing_is_read_tokenized_or_written(registry: Registry, repo: Path) -> None:
     first = run(registry, repo)
     before = first.path.stat()
     with patch.object(tokenize, "read_file", never):
@@ -275,7 +277,7 @@ def test_nothing_new_means_nothing_is_read_tokenized_or_written(registry: Regist
     assert (second.files, second.tokens, second.skipped) == (first.files, first.tokens, first.skipped)
 
 
-def test_files_written_just_now_are_read_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_files_written_a_moment_ago_are_read_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
     """Within one tick of the clock a file can change without a trace."""
     run(registry, repo)
     before = (repo / "src" / "b.go").stat()
@@ -300,7 +302,7 @@ def test_a_renamed_or_touched_file_is_not_tokenized_again(registry: Registry, re
     assert recorded["a.py"] == 1
 
 
-def test_one_of_two_copies_can_go(registry: Registry, repo: Path) -> None:
+def test_one_of_two_copies_can_be_deleted(registry: Registry, repo: Path) -> None:
     first = run(registry, repo)
     (repo / "copy.py").unlink()
     second = run(registry, repo)
@@ -308,7 +310,7 @@ def test_one_of_two_copies_can_go(registry: Registry, repo: Path) -> None:
     assert "duplicate" not in second.skipped
 
 
-def test_deleted_code_is_forgotten(registry: Registry, repo: Path) -> None:
+def test_deleted_code_leaves_no_counts(registry: Registry, repo: Path) -> None:
     home = run(registry, repo).path.parent
     (repo / "src" / "b.go").unlink()
     run(registry, repo)
@@ -318,7 +320,7 @@ def test_deleted_code_is_forgotten(registry: Registry, repo: Path) -> None:
     assert b"package main" not in (home / CACHE_FILE).read_bytes()
 
 
-def test_other_roots_or_another_model_are_written_down(registry: Registry, repo: Path) -> None:
+def test_changed_roots_or_model_are_recorded(registry: Registry, repo: Path) -> None:
     run(registry, repo, domain="d")
     run(registry, repo, repo / "src", domain="d", model="other")
     assert registry.find("d").roots == (repo.resolve(), (repo / "src").resolve())
@@ -343,7 +345,7 @@ def test_a_table_for_another_model_does_not_replace_the_first(registry: Registry
 
 
 @pytest.mark.parametrize("place", [-1, 5000, 100])
-def test_a_damaged_table_is_not_counted_on_with(
+def test_a_damaged_table_is_not_updated_but_rebuilt(
     registry: Registry, repo: Path, tmp_path: Path, place: int
 ) -> None:
     (repo / "large.py").write_text("\n".join(f"name_{i} = {i * i}" for i in range(300)))
@@ -356,14 +358,14 @@ def test_a_damaged_table_is_not_counted_on_with(
         assert run(registry, repo).path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_a_fresh_build_uses_nothing_of_before(registry: Registry, repo: Path) -> None:
+def test_a_fresh_build_reuses_nothing(registry: Registry, repo: Path) -> None:
     first = run(registry, repo)
     again = run(registry, repo, fresh=True)
     assert (again.reused, again.encoded) == (0, first.encoded)
     assert again.path == first.path
 
 
-def test_a_damaged_cache_costs_time_only_and_is_reported(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_costs_only_time_and_is_reported(registry: Registry, repo: Path, tmp_path: Path) -> None:
     home = run(registry, repo).path.parent
     (home / CACHE_FILE).write_bytes(b"damaged " * 4000)
     (repo / "bom.py").unlink()
@@ -373,7 +375,7 @@ def test_a_damaged_cache_costs_time_only_and_is_reported(registry: Registry, rep
     assert run(registry, repo).problem is None
 
 
-def test_ids_that_are_damaged_are_made_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_damaged_token_ids_are_computed_again(registry: Registry, repo: Path, tmp_path: Path) -> None:
     home = run(registry, repo).path.parent
     base = sqlite3.connect(home / CACHE_FILE)
     base.execute("UPDATE texts SET ids = zeroblob(length(ids))")
@@ -384,7 +386,7 @@ def test_ids_that_are_damaged_are_made_again(registry: Registry, repo: Path, tmp
     assert run(registry, repo).path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_a_build_that_was_stopped_goes_on_where_it_was(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_an_interrupted_build_resumes(registry: Registry, repo: Path, tmp_path: Path) -> None:
     old = run(registry, repo)
     for number in range(20):
         (repo / f"{number}.py").write_text(f"number = {number}\n")
@@ -428,7 +430,7 @@ os._exit(0)
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 @pytest.mark.slow
-def test_killed_at_any_point_the_old_table_serves_and_the_next_build_is_right(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_point_the_old_table_is_served_and_the_next_build_is_right(tmp_path: Path) -> None:
     registry, repo = Registry(tmp_path / "ngrams"), tmp_path / "repo"
     repo.mkdir()
     for number in range(60):
@@ -446,7 +448,7 @@ def test_killed_at_any_point_the_old_table_serves_and_the_next_build_is_right(tm
     assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_two_builds_at_once_end_with_one_sound_table(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_two_concurrent_builds_leave_one_valid_table(registry: Registry, repo: Path, tmp_path: Path) -> None:
     made: list[BuildSummary] = []
     threads = [threading.Thread(target=lambda: made.append(run(registry, repo))) for _ in range(3)]
     for thread in threads:
@@ -478,7 +480,7 @@ except UserError as error:
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit")
 @pytest.mark.parametrize("room", [4_096, 20_000, 300_000])
 @pytest.mark.slow
-def test_without_room_the_old_table_serves_and_the_error_says_how_much_is_needed(
+def test_on_a_full_disk_the_old_table_is_served_and_the_error_names_the_space_needed(
     tmp_path: Path, room: int
 ) -> None:
     registry, repo = Registry(tmp_path / "ngrams"), tmp_path / "repo"
@@ -498,7 +500,7 @@ def test_without_room_the_old_table_serves_and_the_error_says_how_much_is_needed
     assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_a_cache_that_fails_half_way_costs_time_only(registry: Registry, repo: Path, tmp_path: Path) -> None:
+def test_a_cache_that_fails_during_a_build_costs_only_time(registry: Registry, repo: Path, tmp_path: Path) -> None:
     run(registry, repo)
     (repo / "new.py").write_text("y = 2\n")
 
@@ -511,7 +513,7 @@ def test_a_cache_that_fails_half_way_costs_time_only(registry: Registry, repo: P
     assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-def test_a_repository_that_vanishes_does_not_take_its_table_along(registry: Registry, repo: Path) -> None:
+def test_a_repository_that_vanishes_keeps_its_table(registry: Registry, repo: Path) -> None:
     old = run(registry, repo)
     (repo / "new.py").write_text("y = 2\n")
 
@@ -526,7 +528,7 @@ def test_a_repository_that_vanishes_does_not_take_its_table_along(registry: Regi
         run(registry, repo)
 
 
-def test_files_that_vanish_or_change_meanwhile_are_accounted_for(registry: Registry, repo: Path) -> None:
+def test_files_that_vanish_or_change_during_a_build_are_reported(registry: Registry, repo: Path) -> None:
     def changing(texts: Sequence[str]) -> list[list[int]]:
         (repo / "src" / "b.go").unlink(missing_ok=True)
         (repo / "src" / "a.py").write_bytes(b"\xff")
@@ -539,7 +541,7 @@ def test_files_that_vanish_or_change_meanwhile_are_accounted_for(registry: Regis
     assert summary.skipped["not UTF-8"] == 1
 
 
-def test_a_repository_without_source_is_refused_with_what_was_there(registry: Registry, tmp_path: Path) -> None:
+def test_a_repository_without_source_is_refused_with_the_skipped_files(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("a.md", "b.md", ".env"):
         (tmp_path / "docs" / name).write_text("text")
@@ -577,7 +579,7 @@ def test_many_files_are_encoded_in_batches_and_progress_is_reported(tmp_path: Pa
     assert [stage[1] for stage in stages if stage[0] == "files"] == [64, 128, 150]
 
 
-def test_repositories_of_one_name_do_not_replace_each_other(
+def test_repositories_with_the_same_name_do_not_replace_each_other(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "elsewhere" / "repo"
@@ -592,7 +594,9 @@ def test_repositories_of_one_name_do_not_replace_each_other(
 
 
 @pytest.mark.parametrize("folder", ["my repo!", ".dots.", "ä", os.fsdecode(b"caf\xe9")])
-def test_a_folder_with_an_unusual_name_gets_a_usual_one(registry: Registry, tmp_path: Path, folder: str) -> None:
+def test_a_folder_with_an_unusual_name_gets_a_valid_domain_name(
+    registry: Registry, tmp_path: Path, folder: str
+) -> None:
     domain = {"my repo!": "my-repo", ".dots.": "dots", "ä": "repository"}.get(folder, "caf")
     try:
         (tmp_path / folder).mkdir()
@@ -603,14 +607,14 @@ def test_a_folder_with_an_unusual_name_gets_a_usual_one(registry: Registry, tmp_
     assert registry.find(domain).roots == ((tmp_path / folder).resolve(),)
 
 
-def test_a_bad_domain_name_is_refused_before_the_work(registry: Registry, repo: Path) -> None:
+def test_an_invalid_domain_name_is_refused_before_the_build(registry: Registry, repo: Path) -> None:
     with pytest.raises(UserError, match="invalid table name"):
         run(registry, repo, domain="../evil", encode=never)
     assert not registry.folder.exists()
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_line_ends_are_line_feeds_and_files_that_differ_in_nothing_else_are_copies(
+def test_line_ends_become_line_feeds_and_files_that_differ_only_in_them_are_copies(
     registry: Registry, tmp_path: Path, end: str
 ) -> None:
     first, second = (tmp_path / name for name in ("first", "second"))
@@ -625,7 +629,7 @@ def test_line_ends_are_line_feeds_and_files_that_differ_in_nothing_else_are_copi
     assert summary.path.read_bytes() == other.path.read_bytes()
 
 
-def test_what_a_store_kept_with_other_line_ends_is_read_again(registry: Registry, repo: Path) -> None:
+def test_cached_texts_with_other_line_ends_are_read_again(registry: Registry, repo: Path) -> None:
     summary = run(registry, repo)
     home = summary.path.parent
     with sqlite3.connect(home / CACHE_FILE) as base:
@@ -637,7 +641,7 @@ def test_what_a_store_kept_with_other_line_ends_is_read_again(registry: Registry
     assert run(registry, repo).problem is None
 
 
-def test_no_default_name_takes_the_place_of_another_repository_s_or_model_s_table(tmp_path: Path) -> None:
+def test_a_default_name_never_replaces_a_table_of_another_repository_or_model(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "data")
     long = "my-long-monorepo-with-a-very-descriptive-folder-name-indeed"
     folders = [tmp_path / name for name in ("shop", "n1/shop", "shop-tiny", f"n1/{long}", f"n2/{long}")]

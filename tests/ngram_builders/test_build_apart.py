@@ -39,13 +39,13 @@ except UserError as error:
 """
 
 
-def build_apart(*arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def build_in_subprocess(*arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [*before, sys.executable, "-c", BUILD, str(ROOT), *map(str, arguments)]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 @pytest.fixture
-def as_anyone() -> tuple[str, ...]:
+def unprivileged() -> tuple[str, ...]:
     """What runs a command whom file modes bind: anyone but root, or root without that privilege."""
     if os.geteuid():
         return ()
@@ -55,7 +55,7 @@ def as_anyone() -> tuple[str, ...]:
 
 
 @contextmanager
-def not_to_be_written(*folders: Path) -> Iterator[None]:
+def read_only(*folders: Path) -> Iterator[None]:
     for folder in folders:
         folder.chmod(0o555)
     try:
@@ -72,7 +72,7 @@ def test_a_hundred_thousand_small_files_are_counted_in_little_memory(tmp_path: P
         folder.mkdir(parents=True)
         for i in range(1000):
             (folder / f"{i}.py").write_text(f"x = {number * 1000 + i}\n")
-    done = build_apart(tmp_path / "repo", tmp_path / "data")
+    done = build_in_subprocess(tmp_path / "repo", tmp_path / "data")
     shutil.rmtree(tmp_path / "repo")
     assert done.returncode == 0, done.stderr
     files, peak = map(int, done.stdout.split())
@@ -80,30 +80,30 @@ def test_a_hundred_thousand_small_files_are_counted_in_little_memory(tmp_path: P
     assert peak < 300e6  # bytes; Python and numpy take 50 MB of it
 
 
-def test_a_data_folder_that_may_not_be_written_is_said_and_its_table_serves(
-    tmp_path: Path, as_anyone: tuple[str, ...]
+def test_an_unwritable_data_folder_is_reported_and_its_table_still_served(
+    tmp_path: Path, unprivileged: tuple[str, ...]
 ) -> None:
     repo, data = tmp_path / "repo", tmp_path / "data"
     repo.mkdir()
     (repo / "a.py").write_text("x = 1\n")
-    assert build_apart(repo, data).returncode == 0
+    assert build_in_subprocess(repo, data).returncode == 0
     old = Registry(data).find("d").path
     (repo / "a.py").write_text("x = 2\n")
-    with not_to_be_written(data, old.parent):
-        refused = build_apart(repo, data, before=as_anyone)
+    with read_only(data, old.parent):
+        refused = build_in_subprocess(repo, data, before=unprivileged)
     assert refused.returncode == 1
     assert str(data) in refused.stderr
     assert "Traceback" not in refused.stderr
     assert Registry(data).find("d").path == old
     Table.open(old).verify()
-    assert build_apart(repo, data).returncode == 0
+    assert build_in_subprocess(repo, data).returncode == 0
 
 
-def test_a_repository_that_may_not_be_written_is_counted(tmp_path: Path, as_anyone: tuple[str, ...]) -> None:
+def test_a_read_only_repository_is_counted(tmp_path: Path, unprivileged: tuple[str, ...]) -> None:
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / "a.py").write_text("x = 1\n")
-    with not_to_be_written(repo):
-        done = build_apart(repo, tmp_path / "data", before=as_anyone)
+    with read_only(repo):
+        done = build_in_subprocess(repo, tmp_path / "data", before=unprivileged)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 ")

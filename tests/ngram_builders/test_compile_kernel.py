@@ -67,7 +67,7 @@ def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> 
     )
 
 
-def test_without_a_compiler_pip_is_asked_for_one(hook, no_compiler, monkeypatch) -> None:
+def test_without_a_compiler_zig_is_a_build_dependency(hook, no_compiler, monkeypatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     assert hook.dependencies() == ["ziglang>=0.13,<1"]
     monkeypatch.setattr(
@@ -76,7 +76,9 @@ def test_without_a_compiler_pip_is_asked_for_one(hook, no_compiler, monkeypatch)
     assert hook.dependencies() == []
 
 
-def test_with_a_compiler_or_without_the_wish_nothing_is_asked_for(hook, tmp_path_factory, monkeypatch) -> None:
+def test_with_a_compiler_or_without_a_kernel_there_is_no_build_dependency(
+    hook, tmp_path_factory, monkeypatch
+) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     assert hook.dependencies() == []
     monkeypatch.setattr(compile_kernel, "compilers", lambda: iter(()))
@@ -84,7 +86,7 @@ def test_with_a_compiler_or_without_the_wish_nothing_is_asked_for(hook, tmp_path
     assert hook.dependencies() == []
 
 
-def test_a_failure_is_a_line_in_the_build_and_not_its_end(hook, no_compiler, capsys) -> None:
+def test_a_failed_compilation_is_a_warning_and_the_build_succeeds(hook, no_compiler, capsys) -> None:
     assert initialize(hook, "standard") == {"force_include": []}
     assert "n-gram kernel: not compiled, queries will be slower: no C compiler found" in capsys.readouterr().err
 
@@ -92,7 +94,7 @@ def test_a_failure_is_a_line_in_the_build_and_not_its_end(hook, no_compiler, cap
 @pytest.mark.parametrize(
     "broken", [["/no/such/compiler"], [sys.executable, "-c", "raise SystemExit('no can do')"]]
 )
-def test_a_compiler_that_cannot_is_followed_by_the_next(hook, tmp_path, monkeypatch, broken) -> None:
+def test_after_a_compiler_that_fails_the_next_is_tried(hook, tmp_path, monkeypatch, broken) -> None:
     needs_compiler(hook, tmp_path)
     working = list(compile_kernel.compilers())
     monkeypatch.setattr(compile_kernel, "compilers", lambda: iter([broken, *working]))
@@ -104,7 +106,7 @@ def test_a_compiler_that_cannot_is_followed_by_the_next(hook, tmp_path, monkeypa
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the wheel's name promises this of Linux")
-def test_the_library_needs_no_other(hook, tmp_path) -> None:
+def test_the_library_depends_on_no_other(hook, tmp_path) -> None:
     """So that the wheel may be named for the oldest systems and for every C library."""
     needs_compiler(hook, tmp_path)
     library, _ = compile_kernel.compile_kernel(Path(hook.root), tmp_path)

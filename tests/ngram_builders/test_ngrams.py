@@ -34,7 +34,9 @@ from tests.ngram_builders.reference import (
 
 @pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
 @given(data=st.data())
-def test_every_order_equals_a_counter(ids: tuple[int, ...], vocab_size: int, data: st.DataObject) -> None:
+def test_the_counts_of_every_order_equal_a_counters(
+    ids: tuple[int, ...], vocab_size: int, data: st.DataObject
+) -> None:
     texts = data.draw(documents(ids))
     run = run_of_texts(texts, vocab_size)
     assert as_dict(run) == expected_run(texts, vocab_size)
@@ -42,7 +44,7 @@ def test_every_order_equals_a_counter(ids: tuple[int, ...], vocab_size: int, dat
 
 
 @given(texts=documents(), orders=st.sets(st.integers(2, 9), min_size=1))
-def test_only_the_orders_asked_for_are_counted(texts: Documents, orders: set[int]) -> None:
+def test_only_the_given_orders_are_counted(texts: Documents, orders: set[int]) -> None:
     assert as_dict(run_of_texts(texts, 4, sorted(orders))) == expected_run(texts, 4, sorted(orders))
 
 
@@ -53,20 +55,20 @@ def test_runs_of_parts_add_up_to_the_run_of_the_whole(texts: Documents, cut: int
 
 
 @given(texts=documents(), more=documents())
-def test_what_is_taken_back_was_never_there(texts: Documents, more: Documents) -> None:
+def test_subtracting_a_text_gives_the_counts_without_it(texts: Documents, more: Documents) -> None:
     back = merge([run_of_texts([*texts, *more]), negate(run_of_texts(more))])
     assert as_dict(back) == as_dict(run_of_texts(texts))
     assert len(merge([run_of_texts(texts), negate(run_of_texts(texts))])) == 0
 
 
 @given(texts=documents(), least=st.integers(2, 4))
-def test_pruning_gathers_what_is_rare_in_one_entry_of_its_context(texts: Documents, least: int) -> None:
+def test_pruning_merges_rare_ngrams_into_one_entry_of_their_context(texts: Documents, least: int) -> None:
     pruned = prune(run_of_texts(texts), dict.fromkeys(ORDERS, least), 4)
     assert as_dict(pruned) == expected_run(texts, 4, least=least)
 
 
 @given(texts=documents(), least=st.integers(2, 3))
-def test_pruning_more_later_is_pruning_more_at_once(texts: Documents, least: int) -> None:
+def test_pruning_twice_equals_pruning_once_with_the_higher_threshold(texts: Documents, least: int) -> None:
     run = run_of_texts(texts)
     at_once = prune(run, dict.fromkeys(ORDERS, least + 1), 4)
     in_steps = prune(prune(run, dict.fromkeys(ORDERS, least), 4), dict.fromkeys(ORDERS, least + 1), 4)
@@ -83,11 +85,11 @@ def test_the_example_of_the_docstring() -> None:
     assert sorted(run.counts.tolist()) == [1, 2]
 
 
-def test_a_document_stands_between_ends_of_text() -> None:
+def test_each_document_is_enclosed_in_end_of_text_tokens() -> None:
     assert stream([5, 7], END).tolist() == [0, 5, 7, 0]
 
 
-def test_ngrams_do_not_reach_into_the_next_document() -> None:
+def test_ngrams_do_not_cross_documents() -> None:
     assert as_dict(run_of_texts([[1, 0], [2, 0]], 3, (3,))) == expected_run([[1, 0], [2, 0]], 3, (3,))
 
 
@@ -96,7 +98,7 @@ def test_counts_above_sixteen_bits_are_exact() -> None:
     assert run.counts.tolist() == [70_000 - (order - 1) for order in ORDERS]
 
 
-def test_nothing_counted_is_a_valid_result() -> None:
+def test_an_empty_count_is_valid() -> None:
     assert len(count_streams([], orders=ORDERS, vocab_size=4)) == 0
     assert len(count_streams([np.array([], dtype=np.int64), np.array([1])], orders=ORDERS, vocab_size=4)) == 0
 
@@ -108,7 +110,7 @@ def test_an_id_outside_the_vocabulary_is_refused(wrong: int) -> None:
 
 
 @pytest.mark.parametrize("vocab_size", [1, 100, 65_535, 65_536, 151_665, 2**20])
-def test_no_id_is_the_token_that_stands_for_pruned_ones(vocab_size: int) -> None:
+def test_no_id_may_equal_the_token_for_pruned_ngrams(vocab_size: int) -> None:
     assert vocab_size - 1 < other(vocab_size) < 2 ** token_bits(vocab_size)
 
 
@@ -118,7 +120,7 @@ def test_impossible_orders_are_refused(orders: tuple[int, ...]) -> None:
         count_streams([np.array([1])], orders=orders, vocab_size=100)
 
 
-def test_many_contexts_have_as_many_hashes() -> None:
+def test_contexts_have_distinct_hashes() -> None:
     ids = np.arange(250_000)
     contexts = np.stack([ids % 500, ids // 500], axis=1)
     assert len(np.unique(hash_contexts(contexts, LARGE_VOCABULARY)[:, 1])) == 250_000

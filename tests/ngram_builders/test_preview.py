@@ -47,6 +47,6 @@ def test_a_preview_of_one_language_without_sources_is_refused(repo: Path) -> Non
         preview([repo], "rust")
 
 
-def test_of_equal_files_the_first_is_counted(repo: Path) -> None:
+def test_of_identical_files_the_first_is_counted(repo: Path) -> None:
     assert find_first_copy(repo / "c.py", [repo]) == (repo / "a.py").resolve()
     assert find_first_copy(repo / "a.py", [repo]) is None

@@ -35,7 +35,7 @@ def test_a_program_is_never_taken_from_the_working_folder(
     assert find_program("squeue") is None
 
 
-def test_a_module_runs_with_this_process_import_path_and_no_other(
+def test_a_module_runs_with_exactly_this_processs_import_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder where it is started has modules of the same names."""
@@ -51,6 +51,6 @@ def test_a_module_runs_with_this_process_import_path_and_no_other(
     assert (done.stdout, done.stderr) == ("installed a b c\n", "")
 
 
-def test_other_processes_work_where_this_python_is_installed() -> None:
+def test_subprocesses_start_where_this_python_is_installed() -> None:
     assert Path(AWAY).is_absolute()
     assert Path(sys.executable).is_relative_to(AWAY)

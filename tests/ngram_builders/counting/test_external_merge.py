@@ -33,20 +33,20 @@ def test_blocks_and_spills_of_any_size_give_the_same_counts(
     assert counter.tokens == sum(map(len, texts))
 
 
-def test_past_its_memory_a_counter_holds_nothing(tmp_path: Path) -> None:
+def test_a_counter_beyond_its_memory_limit_spills_everything(tmp_path: Path) -> None:
     counter = counted(tmp_path, [[1, 2, 3, 1, 2]] * 20, block_tokens=10, max_held_bytes=0)
     assert counter.held == []
     assert len(counter.spilled) > 5
 
 
-def test_spilled_runs_have_no_name_to_be_left_behind(tmp_path: Path) -> None:
+def test_spilled_runs_are_unnamed_files(tmp_path: Path) -> None:
     counter = counted(tmp_path, [[1, 2, 3]] * 20, block_tokens=10, max_held_bytes=0)
     assert counter.spilled
     assert list(tmp_path.iterdir()) == []
 
 
 @given(texts=documents(), piece=st.integers(1, 40))
-def test_a_merge_in_pieces_cuts_between_contexts_only(texts: Documents, piece: int) -> None:
+def test_a_merge_in_pieces_splits_only_between_contexts(texts: Documents, piece: int) -> None:
     runs = [run_of_texts(texts), run_of_texts(texts[1:])]
     pieces = [part for part in merge_in_pieces(runs, 4, piece) if len(part)]
     assert as_dict(merge(pieces)) == as_dict(merge(runs))
@@ -55,9 +55,7 @@ def test_a_merge_in_pieces_cuts_between_contexts_only(texts: Documents, piece: i
 
 
 @given(texts=documents(), more=documents(), piece=st.integers(1, 40))
-def test_a_change_applied_to_pieces_is_a_count_of_what_is_there_now(
-    texts: Documents, more: Documents, piece: int
-) -> None:
+def test_a_change_applied_to_pieces_equals_a_full_count(texts: Documents, more: Documents, piece: int) -> None:
     pieces = list(merge_in_pieces([run_of_texts(texts)], 4, piece))
     change = merge([run_of_texts(more), negate(run_of_texts(texts[1:]))])
     changed = [part for part in apply_change(pieces, change, 4) if len(part)]
@@ -66,13 +64,13 @@ def test_a_change_applied_to_pieces_is_a_count_of_what_is_there_now(
         assert left.records[-1] >> np.uint64(16) < right.records[0] >> np.uint64(16)
 
 
-def test_a_run_in_a_file_is_read_back(tmp_path: Path) -> None:
+def test_a_run_in_a_file_can_be_read_back(tmp_path: Path) -> None:
     for texts in ([[1, 2, 3]], []):
         write_run(tmp_path / "run", [run_of_texts(texts)])
         assert as_dict(read_run(tmp_path / "run")) == as_dict(run_of_texts(texts))
 
 
-def test_a_run_cut_short_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_run_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [run_of_texts([[1, 2, 3]])])
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-1])
     with pytest.raises(UserError, match="delete that file and count again"):

@@ -78,14 +78,14 @@ def test_pruned_tables_are_counted_in_full(cache: TokenCache, tmp_path: Path) ->
         assert not applying.called
 
 
-def test_streams_come_in_batches_with_an_end_of_text_around_each_text(cache: TokenCache) -> None:
+def test_streams_come_in_batches_with_end_of_text_around_each_text(cache: TokenCache) -> None:
     digests = list(TEXTS)
     batches = list(load_streams(digests, task_of(cache, digests), cache, batch=4))
     assert [len(batch) for batch in batches] == [4, 4, 1]
     assert batches[0][0].tolist() == [0, 1, 2, 3, 4, 5, 0]
 
 
-def test_texts_that_the_cache_lost_are_named(cache: TokenCache) -> None:
+def test_texts_missing_from_the_cache_are_reported(cache: TokenCache) -> None:
     digests = list(TEXTS)
     task = task_of(cache, digests)
     cache.drop_texts(digests[3:5])

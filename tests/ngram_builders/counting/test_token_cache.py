@@ -40,21 +40,21 @@ def digest(number: int) -> bytes:
         st.binary(min_size=16, max_size=16), st.lists(st.integers(0, 2**31), max_size=9), max_size=5
     )
 )
-def test_ids_come_back_as_they_were(texts: dict[bytes, list[int]]) -> None:
+def test_ids_survive_a_round_trip(texts: dict[bytes, list[int]]) -> None:
     with TokenCache(None, "f") as cache:
         cache.add({key: np.array(ids, dtype=np.int64) for key, ids in texts.items()}, [])
         assert cache.token_counts() == {key: len(ids) for key, ids in texts.items()}
         assert {key: ids.tolist() for key, ids in cache.load_ids(list(texts)).items()} == texts
 
 
-def test_more_texts_than_one_question_can_name_are_found() -> None:
+def test_more_texts_than_one_query_can_name_are_found() -> None:
     with TokenCache(None, "f") as cache:
         cache.add({digest(i): np.array([i]) for i in range(1200)}, [])
         ids = cache.load_ids([digest(i) for i in range(1200)])
         assert [int(ids[digest(i)][0]) for i in range(1200)] == list(range(1200))
 
 
-def test_what_was_kept_is_there_for_the_next_build_with_that_tokenizer(path: Path) -> None:
+def test_cached_ids_are_there_for_the_next_build_with_the_same_tokenizer(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({digest(1): IDS, digest(2): WIDE}, [FileState(SOURCE_FILE, digest(1), None)])
     with TokenCache(path, "f") as cache:
@@ -68,7 +68,7 @@ def test_what_was_kept_is_there_for_the_next_build_with_that_tokenizer(path: Pat
         assert cache.load_ids([digest(1)]) == {}
 
 
-def test_a_file_in_another_state_is_not_the_one_that_was_kept(path: Path) -> None:
+def test_a_changed_file_is_not_found_in_the_cache(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({}, [FileState(SOURCE_FILE, digest(1), None)])
         cache.add({}, [FileState(SOURCE_FILE._replace(size=13), b"", "binary")])
@@ -79,7 +79,7 @@ def test_a_file_in_another_state_is_not_the_one_that_was_kept(path: Path) -> Non
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
-def test_paths_of_any_bytes_come_back(path: Path) -> None:
+def test_paths_of_any_bytes_survive_a_round_trip(path: Path) -> None:
     name = os.fsdecode(b"/repo/caf\xe9.py")
     with TokenCache(path, "f") as cache:
         cache.add({}, [FileState(SOURCE_FILE._replace(path=name), digest(1), None)])
@@ -88,7 +88,7 @@ def test_paths_of_any_bytes_come_back(path: Path) -> None:
         assert cache.indexed_files("table") == [IndexedFile(name, 1, 2, digest(1), "python")]
 
 
-def test_a_damaged_row_is_missing_and_not_wrong(path: Path) -> None:
+def test_a_damaged_row_counts_as_missing(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({digest(1): IDS, digest(2): IDS}, [])
     base = sqlite3.connect(path)
@@ -100,7 +100,7 @@ def test_a_damaged_row_is_missing_and_not_wrong(path: Path) -> None:
         assert cache.load_ids([digest(1), digest(2)]) == {}
 
 
-def test_what_a_table_was_made_of_is_known_by_its_name(path: Path) -> None:
+def test_the_files_of_a_table_are_recorded_under_its_name(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.record_files("one", [INDEXED])
         cache.record_files("two", [])
@@ -108,7 +108,7 @@ def test_what_a_table_was_made_of_is_known_by_its_name(path: Path) -> None:
         assert cache.indexed_files("two") == cache.indexed_files("three") == []
 
 
-def test_what_no_table_holds_is_forgotten_without_a_trace(path: Path) -> None:
+def test_texts_that_no_table_uses_are_erased(path: Path) -> None:
     secret = np.frombuffer(b"a secret that was deleted from the sources " * 40, "<u2").astype(np.int64)
     with TokenCache(path, "old") as cache:
         cache.add({digest(9): IDS}, [])
@@ -161,7 +161,7 @@ def test_a_damaged_database_is_replaced_and_reported(path: Path, kind: str) -> N
         assert cache.problem is None
 
 
-def test_damage_that_shows_while_writing_does_no_harm(path: Path) -> None:
+def test_damage_found_while_writing_is_harmless(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({digest(i): np.arange(3000) for i in range(9)}, [])
     with TokenCache(path, "f") as cache:
@@ -195,7 +195,7 @@ def test_a_build_continues_without_a_cache_that_cannot_be_written(tmp_path: Path
         assert "continued without" in str(cache.problem)
 
 
-def test_a_full_disk_is_an_error_and_what_was_kept_before_stays(path: Path) -> None:
+def test_a_full_disk_is_an_error_and_earlier_entries_stay(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({digest(1): IDS}, [])
         assert cache.base is not None
@@ -219,7 +219,7 @@ os._exit(9)
 """
 
 
-def test_a_build_that_is_killed_in_a_batch_keeps_the_batches_before(path: Path) -> None:
+def test_a_build_killed_in_a_batch_keeps_earlier_batches(path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False).returncode == 9
     with TokenCache(path, "f") as cache:
         assert cache.token_counts() == {bytes(16): 3}
@@ -241,7 +241,7 @@ def test_a_server_reads_while_a_build_writes(path: Path) -> None:
         assert indexed.ids(digest(7)) is None
 
 
-def test_what_cannot_be_read_is_not_known(path: Path) -> None:
+def test_an_unreadable_cache_is_empty(path: Path) -> None:
     assert read_indexed_files(path.parent, "table", "f") is None
     assert not path.exists()
     with TokenCache(path, "f") as cache:

@@ -22,7 +22,7 @@ def tokenize(root: Path, cache: TokenCache, encoded: list[str]) -> TokenizedFile
     return tokenize_files(survey(root).files, cache, encode, time.time_ns(), lambda *stage: None)
 
 
-def test_copies_are_tokenized_once_and_the_first_path_gives_the_language(tmp_path: Path) -> None:
+def test_copies_are_tokenized_once_and_the_first_path_decides_the_language(tmp_path: Path) -> None:
     for name, text in {"a.go": CODE, "b.py": CODE, "c.py": "x = 1\n"}.items():
         (tmp_path / name).write_text(text)
     encoded: list[str] = []
@@ -35,7 +35,7 @@ def test_copies_are_tokenized_once_and_the_first_path_gives_the_language(tmp_pat
     assert count_languages(result.files) == {"go": 1, "python": 1}
 
 
-def test_what_is_no_source_is_skipped_and_masked_lines_of_copies_count_once(tmp_path: Path) -> None:
+def test_other_files_are_skipped_and_masked_lines_of_copies_count_once(tmp_path: Path) -> None:
     secret, _ = lines()["GitHub"]
     for name, text in {
         "a.py": f"{secret}\n",

@@ -26,10 +26,10 @@ from tests.ngram_builders.byte_encoder import (
     END,
     VOCABULARY,
     encode,
-    make_dying,
+    make_crashing,
     make_encode,
     make_failing,
-    make_noting,
+    make_recording,
 )
 
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
@@ -75,7 +75,7 @@ def here(registry: Registry, root: Path, **options: Any) -> local.BuildSummary:
 
 
 @pytest.mark.slow
-def test_two_workers_make_the_bytes_of_one_process(
+def test_two_workers_make_the_same_bytes_as_one_process(
     registry: Registry, sources: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Pruned only where all is counted; copies in other shards count once; nothing is printed by the tasks."""
@@ -150,7 +150,7 @@ def test_two_machines_share_a_folder(registry: Registry, sources: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
+def test_a_killed_run_ends_its_workers_and_the_next_run_resumes(
     registry: Registry, sources: Path, tmp_path: Path
 ) -> None:
     """What was done stays done: no text is encoded twice, and the bytes are the same."""
@@ -160,19 +160,19 @@ def test_a_killed_run_takes_its_workers_with_it_and_the_next_one_goes_on(
         wait_until(lambda: process.exists() and process.read_text() != "")
     wait_until(lambda: not is_running(int(process.read_text())))
     assert (done := notes.read_text().count("\n")) > 0
-    made, _ = run(registry, sources, make=partial(make_noting, notes))
+    made, _ = run(registry, sources, make=partial(make_recording, notes))
     assert made is not None
     assert done < notes.read_text().count("\n") == made.files == 7
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
     assert not list(registry.domain_folder("there").glob("*.counting"))
 
 
-def test_a_worker_that_is_killed_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"stage counts was killed.*continues where this one stopped"):
-        run(registry, sources, make=partial(make_dying, tmp_path / "notes", "value_5"))
+        run(registry, sources, make=partial(make_crashing, tmp_path / "notes", "value_5"))
 
 
-def test_another_input_or_question_has_another_folder() -> None:
+def test_other_inputs_or_options_have_another_folder() -> None:
     """What a stopped run left is never taken for something else."""
     plan = Plan(
         shards=1,
@@ -194,7 +194,7 @@ def test_another_input_or_question_has_another_folder() -> None:
     assert input_digest(replace(plan), [replace(one)]) == input_digest(plan, [one])
 
 
-def test_shards_are_of_like_size_and_keep_the_order() -> None:
+def test_shards_have_similar_sizes_and_keep_the_order() -> None:
     inputs = [InputFile(f"/{number}.py", 1 + number % 7, 0) for number in range(100)]
     shards = split_into_shards(inputs, 8)
     assert [path for shard in shards for path in shard] == [one.path for one in inputs]
@@ -205,7 +205,7 @@ def test_shards_are_of_like_size_and_keep_the_order() -> None:
 
 
 @pytest.mark.slow
-def test_a_task_that_fails_ends_as_one_sentence_with_the_place_of_its_log(
+def test_a_failed_task_is_reported_in_one_line_with_the_path_of_its_log(
     registry: Registry, sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UserError, match=r"stage counts failed.*no tokenizer here.*logs in") as caught:
@@ -221,7 +221,7 @@ def test_a_task_that_fails_ends_as_one_sentence_with_the_place_of_its_log(
     ({"executor": "slurm"}, "--slurm-partition"),
     ({"options": {"wings": 2}}, "datatrove's local executor refuses these options: .*wings"),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused_before_a_task_runs(
+def test_invalid_options_are_refused_before_a_task_runs(
     registry: Registry, sources: Path, options: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(UserError, match=fault):
@@ -235,7 +235,7 @@ def test_what_cannot_be_is_refused_before_a_task_runs(
     ("empty", "d", "no source code in"),
     ("rows.jsonl", None, "give one with --domain"),
 ])  # fmt: skip
-def test_input_that_is_none_is_refused(
+def test_invalid_input_is_refused(
     registry: Registry, tmp_path: Path, root: str, domain: str | None, fault: str
 ) -> None:
     (tmp_path / "a.txt").write_text("x")
@@ -286,7 +286,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
 SLURM: dict[str, Any] = {"executor": "slurm", "workers": 40, "options": {"partition": "cpu", "tasks_per_job": 10}}
 
 
-def test_jobs_as_slurm_gets_them_make_the_same_bytes(registry: Registry, sources: Path, slurm: Commands) -> None:
+def test_slurm_jobs_make_the_same_bytes(registry: Registry, sources: Path, slurm: Commands) -> None:
     """With stand-ins for sbatch and srun: scripts and pickled executors are the real ones, the queue is not."""
     made, _ = run(registry, sources, **SLURM)
     assert made is not None
@@ -296,7 +296,7 @@ def test_jobs_as_slurm_gets_them_make_the_same_bytes(registry: Registry, sources
         assert all(line in script for script in slurm.scripts())
 
 
-def test_jobs_that_end_early_are_noticed_and_submitted_again_only_when_they_are_gone(
+def test_jobs_that_end_early_are_noticed_and_resubmitted_only_once_they_are_gone(
     registry: Registry, sources: Path, slurm: Commands
 ) -> None:
     slurm.say("sbatch", 'echo x >> "$0.count"; echo "Submitted batch job 7"\n')
@@ -311,7 +311,7 @@ def test_jobs_that_end_early_are_noticed_and_submitted_again_only_when_they_are_
     assert (slurm.folder / "sbatch.count").read_text().count("x") == 8
 
 
-def test_without_slurm_the_place_to_go_is_named(
+def test_without_slurm_the_error_says_where_to_run(
     registry: Registry, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")

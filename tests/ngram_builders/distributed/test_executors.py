@@ -14,7 +14,7 @@ pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 from ngram_builders.distributed.executors import Cluster, StageRunner, make_executor, select_share
 
 
-def test_shares_are_all_tasks_once_and_the_first_has_the_last_stage() -> None:
+def test_shares_cover_all_tasks_once_and_the_first_has_the_last_stage() -> None:
     for tasks in range(1, 20):
         shares = [select_share(tasks, (machine, 3)) for machine in (1, 2, 3)]
         assert [rank for share in shares for rank in share] == list(range(tasks))
@@ -22,7 +22,7 @@ def test_shares_are_all_tasks_once_and_the_first_has_the_last_stage() -> None:
 
 
 @pytest.mark.parametrize("share", [(0, 2), (3, 2)])
-def test_a_share_that_no_machine_has_is_refused(share: tuple[int, int]) -> None:
+def test_an_invalid_share_is_refused(share: tuple[int, int]) -> None:
     with pytest.raises(UserError, match="no machine has the share"):
         Cluster(share=share)
 

@@ -55,7 +55,7 @@ def test_rows_pass_the_same_checks_as_files(tmp_path: Path, name: str) -> None:
     ]
 
 
-def test_with_a_language_other_rows_do_not_count_and_rows_without_a_path_are_in_it(tmp_path: Path) -> None:
+def test_with_a_language_only_its_rows_and_rows_without_a_path_count(tmp_path: Path) -> None:
     assert read_all(write_rows(tmp_path / "rows.jsonl", ROWS[:3]), "python") == [
         ("x = 1\n", "python", None),
         ("", "go", "other language"),
@@ -63,12 +63,12 @@ def test_with_a_language_other_rows_do_not_count_and_rows_without_a_path_are_in_
     ]
 
 
-def test_lines_that_are_no_rows_do_not_stop_the_others(tmp_path: Path) -> None:
+def test_invalid_lines_do_not_affect_the_others(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\nno json\n{"other": "b"}\n\n{"text": "c"}\n')
     assert [text for text, _, _ in read_all(tmp_path / "rows.jsonl")] == ["a", "c"]
 
 
-def test_parquet_is_read_alike(tmp_path: Path) -> None:
+def test_parquet_is_read_the_same_way(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow, which nothing else here does")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.Table.from_pylist(ROWS[:7]), tmp_path / "rows.parquet")
@@ -76,7 +76,7 @@ def test_parquet_is_read_alike(tmp_path: Path) -> None:
     assert read_all(tmp_path / "rows.parquet") == read_all(tmp_path / "rows.jsonl")
 
 
-def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl.gz", ROWS)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"cannot read .*rows\.jsonl\.gz"):
@@ -90,7 +90,7 @@ def test_a_source_is_one_document(tmp_path: Path) -> None:
     assert not is_corpus("a.json") and is_corpus("b.jsonl.zst")
 
 
-def test_equal_texts_have_equal_digests_wherever_they_are(tmp_path: Path) -> None:
+def test_identical_texts_have_identical_digests_everywhere(tmp_path: Path) -> None:
     """A byte order mark and the kind of line ends are no text."""
     for number, data in enumerate([b"x = 1\n", b"x = 1\n", b"\xef\xbb\xbfx = 1\r\n"]):
         (tmp_path / f"{number}.py").write_bytes(data)

@@ -32,7 +32,7 @@ TEXTS = {
 }
 
 
-def lay_out(folder: Path, texts: dict[str, str]) -> list[str]:
+def write_files(folder: Path, texts: dict[str, str]) -> list[str]:
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -52,7 +52,7 @@ def plan_of(shards: int, parts: int = 1, orders: Sequence[int] = ORDERS, least: 
     )
 
 
-def work_through(work: Path, plan: Plan, *, backwards: bool = False) -> Path:
+def run_all_tasks(work: Path, plan: Plan, *, backwards: bool = False) -> Path:
     for stage in STAGES:
         ranks = range(plan.count_tasks(stage))
         for rank in reversed(ranks) if backwards else ranks:
@@ -60,7 +60,7 @@ def work_through(work: Path, plan: Plan, *, backwards: bool = False) -> Path:
     return work / TABLE
 
 
-def in_one_go(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, least: int = 1) -> bytes:
+def counted_at_once(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, least: int = 1) -> bytes:
     """The table of the files' different texts, counted at once."""
     texts: dict[str, str] = {}
     for file in paths:
@@ -86,34 +86,34 @@ def in_one_go(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, 
 @pytest.mark.parametrize(("shards", "parts", "orders", "least"), [
     (1, 1, ORDERS, 1), (3, 1, ORDERS, 1), (3, 4, ORDERS, 1), (8, 2, ORDERS, 2), (2, 2, (2, 5), 3), (3, 2, (9,), 1),
 ])  # fmt: skip
-def test_a_table_counted_in_tasks_is_the_table_counted_at_once(
+def test_a_table_counted_in_tasks_equals_the_table_counted_at_once(
     tmp_path: Path, shards: int, parts: int, orders: Sequence[int], least: int
 ) -> None:
     """Copies in other shards count once, and what is rare in each shard but not in all is not pruned."""
-    paths = lay_out(tmp_path / "sources", TEXTS)
+    paths = write_files(tmp_path / "sources", TEXTS)
     plan = plan_of(shards, parts, orders, least)
     prepare(tmp_path / "work", plan, [paths[rank::shards] for rank in range(shards)])
-    made = work_through(tmp_path / "work", plan).read_bytes()
+    made = run_all_tasks(tmp_path / "work", plan).read_bytes()
     sorted_as_shards = [path for rank in range(shards) for path in paths[rank::shards]]
-    assert made == in_one_go(tmp_path / "expected", sorted_as_shards, orders, least)
+    assert made == counted_at_once(tmp_path / "expected", sorted_as_shards, orders, least)
 
 
-def test_the_order_of_tasks_does_not_matter_and_a_task_done_again_changes_nothing(tmp_path: Path) -> None:
-    paths = lay_out(tmp_path / "sources", TEXTS)
+def test_neither_the_order_of_tasks_nor_repeating_one_changes_the_table(tmp_path: Path) -> None:
+    paths = write_files(tmp_path / "sources", TEXTS)
     plan = plan_of(4, 2)
     for name, backwards in (("one", False), ("two", True)):
         prepare(tmp_path / name, plan, [paths[rank::4] for rank in range(4)])
-        work_through(tmp_path / name, plan, backwards=backwards)
+        run_all_tasks(tmp_path / name, plan, backwards=backwards)
     expected = (tmp_path / "one" / TABLE).read_bytes()
     assert (tmp_path / "two" / TABLE).read_bytes() == expected
-    assert work_through(tmp_path / "two", plan).read_bytes() == expected
+    assert run_all_tasks(tmp_path / "two", plan).read_bytes() == expected
 
 
 def test_every_document_is_counted_or_skipped(tmp_path: Path) -> None:
-    paths = lay_out(tmp_path / "sources", TEXTS)
+    paths = write_files(tmp_path / "sources", TEXTS)
     plan = plan_of(3)
     prepare(tmp_path / "work", plan, [paths[:3], paths[3:5], paths[5:]])
-    work_through(tmp_path / "work", plan)
+    run_all_tasks(tmp_path / "work", plan)
     skipped: Counter[str] = Counter()
     for stage in ("digests", "counts"):
         for result in read_results(tmp_path / "work", stage):
@@ -123,9 +123,9 @@ def test_every_document_is_counted_or_skipped(tmp_path: Path) -> None:
     assert (summary.files, summary.sources) == (4, {"go": 1, "python": 3})
 
 
-def test_a_file_that_changes_between_two_stages_is_skipped_and_named(tmp_path: Path) -> None:
+def test_a_file_that_changes_between_two_stages_is_skipped_and_reported(tmp_path: Path) -> None:
     """Its new text may be a copy of another file, which nobody would notice any more."""
-    paths = lay_out(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
+    paths = write_files(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
     plan = plan_of(1)
     prepare(tmp_path / "work", plan, [paths])
     run_task("digests", 0, tmp_path / "work", make_encode)
@@ -134,7 +134,7 @@ def test_a_file_that_changes_between_two_stages_is_skipped_and_named(tmp_path: P
     assert (result["files"], result["skipped"]) == (1, {"changed during the build": 1})
 
 
-def test_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
+def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "caf\udce9.py"
     try:
         file.write_text("x = 1\n")
@@ -142,29 +142,29 @@ def test_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
         pytest.skip("this file system only takes UTF-8 names")
     plan = plan_of(1)
     prepare(tmp_path / "work", plan, [[str(file)]])
-    work_through(tmp_path / "work", plan)
+    run_all_tasks(tmp_path / "work", plan)
     assert Table.open(tmp_path / "work" / TABLE).summary.files == 1
 
 
 def test_too_many_tokens_for_a_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ngram_builders.counting.external_merge.MAX_TOKENS", 10)
-    paths = lay_out(tmp_path / "sources", TEXTS)
+    paths = write_files(tmp_path / "sources", TEXTS)
     prepare(tmp_path / "work", plan_of(2), [paths[:4], paths[4:]])
     with pytest.raises(UserError, match="too many for one table"):
-        work_through(tmp_path / "work", plan_of(2))
+        run_all_tasks(tmp_path / "work", plan_of(2))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")
-def test_nobody_else_can_enter_the_folder_of_a_count(tmp_path: Path) -> None:
+def test_the_folder_of_a_count_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        prepare(tmp_path / "work", plan_of(1), [lay_out(tmp_path / "code", TEXTS)])
+        prepare(tmp_path / "work", plan_of(1), [write_files(tmp_path / "code", TEXTS)])
     finally:
         os.umask(before)
     assert (tmp_path / "work").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_keeps_the_plan_it_has(tmp_path: Path) -> None:
+def test_a_folder_keeps_its_plan(tmp_path: Path) -> None:
     prepare(tmp_path / "work", plan_of(1), [["a.py"]])
     before = (tmp_path / "work" / "plan.msgpack").read_bytes()
     prepare(tmp_path / "work", plan_of(1), [["b.py"]])
@@ -182,17 +182,17 @@ def test_pieces_become_one_run(tmp_path: Path) -> None:
 
 
 def test_a_task_leaves_no_scratch_files(tmp_path: Path) -> None:
-    paths = lay_out(tmp_path / "sources", TEXTS)
+    paths = write_files(tmp_path / "sources", TEXTS)
     prepare(tmp_path / "work", plan_of(1), [paths])
-    work_through(tmp_path / "work", plan_of(1))
+    run_all_tasks(tmp_path / "work", plan_of(1))
     assert not [path for path in (tmp_path / "work").rglob("*") if path.name.startswith(".")]
 
 
-def test_a_corpus_row_counts_as_the_file_it_stands_for(tmp_path: Path) -> None:
+def test_a_corpus_row_counts_like_the_file_it_contains(tmp_path: Path) -> None:
     pytest.importorskip("datatrove", reason="reading rows needs the extra `distributed`")
-    paths = lay_out(tmp_path / "sources", TEXTS)
+    paths = write_files(tmp_path / "sources", TEXTS)
     rows = "".join(json.dumps({"text": text, "path": f"x/{name}"}) + "\n" for name, text in TEXTS.items())
     (tmp_path / "rows.jsonl").write_text(rows)
     prepare(tmp_path / "work", plan_of(1), [[str(tmp_path / "rows.jsonl")]])
-    made = work_through(tmp_path / "work", plan_of(1)).read_bytes()
-    assert made == in_one_go(tmp_path / "expected", paths)
+    made = run_all_tasks(tmp_path / "work", plan_of(1)).read_bytes()
+    assert made == counted_at_once(tmp_path / "expected", paths)

@@ -1,4 +1,4 @@
-"""Who serves a file: its workspace's choice alone, else what was built around it and its language's choice."""
+"""A file uses its workspace's assignment alone, or else what was built around it and its language's assignment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.small_tables import names, writer
 
 
-def test_files_are_served_by_what_was_built_around_them_innermost_first(registry: Registry, repo: Path) -> None:
+def test_files_use_the_domains_built_around_them_innermost_first(registry: Registry, repo: Path) -> None:
     registry.install("outer", writer(5), roots=[repo])
     registry.install("inner", writer(6), roots=[repo / "inner"], weight=0.4)
     assert names(registry.domains_for(repo / "inner" / "a.py", "python")) == [("inner", 0.4), ("outer", 0.7)]
@@ -21,7 +21,7 @@ def test_files_are_served_by_what_was_built_around_them_innermost_first(registry
     assert registry.domains_for(None, "python") == []
 
 
-def test_a_workspace_is_served_by_what_it_uses_and_by_nothing_else(registry: Registry, repo: Path) -> None:
+def test_a_workspace_with_an_assignment_uses_only_that(registry: Registry, repo: Path) -> None:
     registry.install("built", writer(5), roots=[repo])
     registry.install("a", writer(6))
     registry.install("b", writer(7))
@@ -35,7 +35,7 @@ def test_a_workspace_is_served_by_what_it_uses_and_by_nothing_else(registry: Reg
     assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.7)]
 
 
-def test_a_language_is_served_by_its_choice_besides_what_was_built(registry: Registry, repo: Path) -> None:
+def test_a_language_uses_its_assignment_in_addition_to_what_was_built(registry: Registry, repo: Path) -> None:
     registry.install("built", writer(5), roots=[repo])
     registry.install("team", writer(6))
     registry.assign_language("python", [("team", 0.3)])
@@ -51,14 +51,14 @@ def test_a_language_is_served_by_its_choice_besides_what_was_built(registry: Reg
     assert registry.domains_for(None, "python") == []
 
 
-def test_only_languages_that_are_counted_can_be_chosen_for(registry: Registry) -> None:
+def test_only_known_languages_can_have_assignments(registry: Registry) -> None:
     registry.install("mine", writer(5))
     with pytest.raises(UserError, match=r"unknown language 'pyhton'; choose one of: .*python"):
         registry.assign_language("pyhton", [("mine", 0.5)])
     registry.assign_language("pyhton", [])
 
 
-def test_choices_of_before_there_were_choices_for_languages_are_read(registry: Registry, repo: Path) -> None:
+def test_assignments_from_before_language_assignments_are_read(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5))
     record = registry.folder / "workspaces.msgpack"
     record.write_bytes(msgpack.packb({str(repo): [["mine", 0.4]]}))
@@ -75,21 +75,21 @@ def test_a_workspace_reached_through_a_link_is_the_same(registry: Registry, repo
     assert names(registry.domains_for(repo / "x.py", None)) == [("a", 0.5)]
 
 
-def test_a_domain_serves_its_languages_and_their_kin(registry: Registry, repo: Path) -> None:
+def test_a_domain_is_used_for_its_languages_and_related_ones(registry: Registry, repo: Path) -> None:
     registry.install("web", writer(5, language="typescript"), roots=[repo])
     assert names(registry.domains_for(repo / "a.tsx", "typescriptreact")) == [("web", 0.7)]
     assert names(registry.domains_for(repo / "a", None)) == [("web", 0.7)]
     assert registry.domains_for(repo / "a.py", "python") == []
 
 
-def test_only_known_domains_can_be_used(registry: Registry, repo: Path) -> None:
+def test_only_known_domains_can_be_assigned(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5))
     with pytest.raises(UserError, match=r"named 'other' \(known: mine\)"):
         registry.assign_workspace(repo, [("mine", 0.5), ("other", 0.5)])
     assert registry.domains_for(repo / "a.py", None) == []
 
 
-def test_damaged_records_of_use_count_as_none(registry: Registry, repo: Path) -> None:
+def test_damaged_assignments_count_as_none(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5), roots=[repo])
     registry.assign_workspace(repo, [("mine", 0.2)])
     newer = msgpack.packb({"format": 99})

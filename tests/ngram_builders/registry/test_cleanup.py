@@ -1,4 +1,4 @@
-"""Pruning takes what nobody needs and nothing else; what cannot be read is kept aside; a dry run only tells."""
+"""Pruning deletes what nobody needs and nothing else, moves aside what is unreadable; a dry run only reports."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ TWO_DAYS = 2 * 86400
 
 
 @pytest.fixture
-def dead() -> int:
-    """The number of a process that has ended."""
+def ended_pid() -> int:
+    """The id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
 
 
 def age(*paths: Path) -> None:
-    """Make files look as if nobody had touched them for days."""
+    """Set the files' times to two days ago."""
     for path in paths:
         os.utime(path, (time.time() - TWO_DAYS, time.time() - TWO_DAYS))
 
 
-def told(registry: Registry, **options: bool) -> dict[str, str]:
-    """What a prune did, by path below the registry's folder."""
-    done, failed = registry.prune(**options)
+def prune_reasons(registry: Registry, **options: bool) -> dict[str, str]:
+    """Prune and return the reasons by path below the registry's folder."""
+    pruned, failed = registry.prune(**options)
     assert failed == []
-    return {str(leftover.path.relative_to(registry.folder)): leftover.reason for leftover in done}
+    return {str(leftover.path.relative_to(registry.folder)): leftover.reason for leftover in pruned}
 
 
 def everything(registry: Registry) -> set[Path]:
@@ -55,73 +55,73 @@ def test_a_registry_without_leftovers_loses_nothing(registry: Registry, repo: Pa
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
-def test_unfinished_files_of_dead_processes_go_and_those_of_living_ones_stay(
-    registry: Registry, dead: int
+def test_unfinished_files_of_ended_processes_are_pruned_and_those_of_running_ones_kept(
+    registry: Registry, ended_pid: int
 ) -> None:
     home = registry.install("mine", writer(5)).path.parent
     for folder in (home, registry.folder):
-        (folder / f".table.{dead}-abc.tmp").write_bytes(b"half")
+        (folder / f".table.{ended_pid}-abc.tmp").write_bytes(b"half")
         (folder / f".table.{os.getpid()}-abc.tmp").write_bytes(b"half")
-    expected = {f".table.{dead}-abc.tmp", f"mine/.table.{dead}-abc.tmp"}
-    assert set(told(registry, dry_run=True)) == expected
-    done, _ = registry.prune()
-    assert [leftover.size for leftover in done] == [4, 4]
+    expected = {f".table.{ended_pid}-abc.tmp", f"mine/.table.{ended_pid}-abc.tmp"}
+    assert set(prune_reasons(registry, dry_run=True)) == expected
+    pruned, _ = registry.prune()
+    assert [leftover.size for leftover in pruned] == [4, 4]
     assert (home / f".table.{os.getpid()}-abc.tmp").exists()
     assert registry.prune() == ([], [])
     age(home / f".table.{os.getpid()}-abc.tmp")
-    assert set(told(registry)) == {f"mine/.table.{os.getpid()}-abc.tmp"}
+    assert set(prune_reasons(registry)) == {f"mine/.table.{os.getpid()}-abc.tmp"}
 
 
-def test_tables_that_no_index_names_go(registry: Registry) -> None:
+def test_tables_that_no_index_names_are_pruned(registry: Registry) -> None:
     domain = registry.install("mine", writer(5))
     old = domain.path.with_name("table-0123.ngt")
     old.write_bytes(b"12345")
-    assert told(registry) == {"mine/table-0123.ngt": "a table that no index names"}
+    assert prune_reasons(registry) == {"mine/table-0123.ngt": "a table that no index names"}
     assert not old.exists()
     assert registry.find("mine") == domain
 
 
-def test_a_forgotten_token_cache_goes_and_that_of_a_build_under_way_stays(registry: Registry) -> None:
+def test_an_abandoned_token_cache_is_pruned_and_that_of_a_running_build_kept(registry: Registry) -> None:
     for name in ("under-way", "busy", "forgotten"):
         (registry.domain_folder(name) / "tokens.sqlite").write_bytes(b"ids")
         (registry.folder / name / "tokens.sqlite-wal").write_bytes(b"more")
     with registry.lock_for_build("busy"):
         for name in ("busy", "forgotten"):
             age(*(registry.folder / name).iterdir(), registry.folder / name)
-        assert set(told(registry)) == {"forgotten"}
-    assert set(told(registry)) == {"busy"}
+        assert set(prune_reasons(registry)) == {"forgotten"}
+    assert set(prune_reasons(registry)) == {"busy"}
     assert (registry.folder / "under-way" / "tokens.sqlite").exists()
 
 
-def test_a_count_in_tasks_goes_once_nobody_goes_on_with_it(registry: Registry) -> None:
+def test_an_abandoned_count_in_tasks_is_pruned(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
     for name in ("new", "old"):
         (home / f"{name}.counting" / "counts").mkdir(parents=True)
         (home / f"{name}.counting" / "counts" / "1").write_bytes(b"run")
     age(*(home / "old.counting").rglob("*"), home / "old.counting")
-    assert set(told(registry)) == {"mine/old.counting"}
+    assert set(prune_reasons(registry)) == {"mine/old.counting"}
     assert (home / "new.counting" / "counts" / "1").exists()
 
 
-def test_a_domain_whose_index_cannot_be_read_is_moved_aside_with_all_it_has(registry: Registry) -> None:
+def test_a_domain_with_an_unreadable_index_is_moved_aside_whole(registry: Registry) -> None:
     home = registry.install("bad", writer(5)).path.parent
     good = registry.install("good", writer(6))
     (home / "tokens.sqlite").write_bytes(b"ids")
     (home / "domain.msgpack").write_bytes(b"\xc1")
     held = {path.name: path.read_bytes() for path in home.iterdir()}
-    (found,), _ = registry.prune(dry_run=True)
+    (planned,), _ = registry.prune(dry_run=True)
     assert home.exists()
     (moved,), failed = registry.prune()
     assert (moved.reason, failed) == ("its index cannot be read", [])
     assert moved.aside is not None
-    assert moved.size == found.size == sum(map(len, held.values()))
+    assert moved.size == planned.size == sum(map(len, held.values()))
     assert {path.name: path.read_bytes() for path in moved.aside.iterdir()} == held
     assert registry.domains() == [good]
     assert registry.prune() == ([], [])
     assert moved.aside.exists()
 
 
-def test_a_domain_that_a_build_is_about_to_mend_stays(registry: Registry) -> None:
+def test_a_domain_that_a_running_build_will_repair_is_kept(registry: Registry) -> None:
     home = registry.install("bad", writer(5)).path.parent
     (home / "domain.msgpack").write_bytes(b"\xc1")
     with registry.lock_for_build("bad"):
@@ -130,24 +130,24 @@ def test_a_domain_that_a_build_is_about_to_mend_stays(registry: Registry) -> Non
     assert registry.prune() == ([], [])
 
 
-def test_domains_without_their_repositories_go_only_when_asked(registry: Registry, repo: Path) -> None:
+def test_domains_without_repositories_are_pruned_only_on_request(registry: Registry, repo: Path) -> None:
     registry.install("whole", writer(5), roots=[repo])
     registry.install("half", writer(6), roots=[repo, repo / "inner"])
     registry.install("team", writer(7))
     registry.assign_workspace(repo / "inner", [("team", 0.3)])
     registry.assign_workspace(repo.parent, [("whole", 0.3), ("team", 0.3)])
     (repo / "inner").rmdir()
-    assert told(registry, gone=True) == {}
+    assert prune_reasons(registry, gone=True) == {}
     assert list(registry.assignments().workspaces) == [str(repo.parent)]
     repo.rmdir()
-    assert told(registry) == {}
-    assert set(told(registry, gone=True, dry_run=True)) == {"whole", "half"}
-    assert f"its repository is gone: {repo}" in told(registry, gone=True)["whole"]
+    assert prune_reasons(registry) == {}
+    assert set(prune_reasons(registry, gone=True, dry_run=True)) == {"whole", "half"}
+    assert f"its repository is gone: {repo}" in prune_reasons(registry, gone=True)["whole"]
     assert [domain.name for domain in registry.domains()] == ["team"]
     assert names(registry.domains_for(repo.parent / "x.py", None)) == [("team", 0.3)]
 
 
-def test_choices_of_domains_that_are_gone_are_forgotten(registry: Registry, repo: Path) -> None:
+def test_assignments_of_deleted_domains_are_pruned(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5), roots=[repo])
     registry.install("team", writer(6))
     registry.assign_workspace(repo, [("team", 0.3)])
@@ -159,8 +159,8 @@ def test_choices_of_domains_that_are_gone_are_forgotten(registry: Registry, repo
     assert names(registry.domains_for(repo / "x.py", None)) == [("mine", 0.7)]
 
 
-def test_what_the_system_does_not_let_go_is_told(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows keeps tables that a server has mapped."""
+def test_files_that_cannot_be_deleted_are_reported(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows does not delete tables that a server has mapped."""
     home = registry.install("mine", writer(5)).path.parent
     (home / "table-0123.ngt").write_bytes(b"12345")
 
@@ -168,5 +168,5 @@ def test_what_the_system_does_not_let_go_is_told(registry: Registry, monkeypatch
         raise PermissionError(path)
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    done, failed = registry.prune()
-    assert (done, [leftover.path.name for leftover in failed]) == ([], ["table-0123.ngt"])
+    pruned, failed = registry.prune()
+    assert (pruned, [leftover.path.name for leftover in failed]) == ([], ["table-0123.ngt"])

@@ -1,4 +1,4 @@
-"""A domain is what its index says as of one moment; an index that says nonsense is a fault, never an error."""
+"""A domain is a consistent snapshot of its index; an invalid index is a fault, never an error."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_a_folder_without_an_index_is_no_domain(tmp_path: Path) -> None:
     assert read_domain(tmp_path / "file") is None
 
 
-def test_a_table_replaced_between_two_looks_is_no_fault(
+def test_a_table_replaced_during_a_read_is_not_a_fault(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reader has the old index and finds its table swept away by the build that has just ended."""
+    """The reader has the old index, and the build that has just ended has deleted its table."""
     home = registry.install("mine", writer(5)).path.parent
     open_table, builds = Table.open, iter([writer(6), writer(7)])
 
@@ -35,12 +35,12 @@ def test_a_table_replaced_between_two_looks_is_no_fault(
         return open_table(path)
 
     monkeypatch.setattr(Table, "open", open_late)
-    found = read_domain(home)
-    assert found is not None
-    assert (found.fault, found.path.exists()) == (None, True)
+    domain = read_domain(home)
+    assert domain is not None
+    assert (domain.fault, domain.path.exists()) == (None, True)
 
 
-def test_a_domain_removed_between_two_looks_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_domain_removed_during_a_read_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     home = registry.install("mine", writer(5)).path.parent
     open_table = Table.open
 
@@ -53,10 +53,10 @@ def test_a_domain_removed_between_two_looks_is_none(registry: Registry, monkeypa
     assert read_domain(home) is None
 
 
-def test_what_serves_is_known_as_of_one_moment(
+def test_the_domains_in_use_are_a_consistent_snapshot(
     registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A domain renamed while the others are read is not missed under both names."""
+    """A domain renamed while others are read is not missed under both names."""
     registry.install("b", writer(5), roots=[repo])
     usual, renamed = Registry.domains, iter([True])
 
@@ -81,42 +81,42 @@ def test_what_serves_is_known_as_of_one_moment(
         {"orders": ["two"]},
         {"recipe": [1]},
         {"weight": None},
-        {"weight": float("nan")},  # would make every probability of the tables beside it nonsense
+        {"weight": float("nan")},  # would make every mixed probability NaN
         {"weight": float("inf")},
         {"weight": -0.5},
-        {"built": float("nan")},  # no list of domains could be printed
+        {"built": float("nan")},  # the list of domains could not be printed
         {"built": float("inf")},
     ],
     ids=str,
 )
-def test_an_index_that_says_nonsense_is_a_fault(registry: Registry, change: dict[str, object]) -> None:
+def test_an_index_with_invalid_values_is_a_fault(registry: Registry, change: dict[str, object]) -> None:
     home = registry.install("mine", writer(5)).path.parent
     facts = msgpack.unpackb((home / INDEX_FILE).read_bytes())
     (home / INDEX_FILE).write_bytes(msgpack.packb({**facts, **change}))
-    found = read_domain(home)
-    assert found is not None
-    assert found.fault is not None
-    assert "run: spd-lsp " in found.fault
+    domain = read_domain(home)
+    assert domain is not None
+    assert domain.fault is not None
+    assert "run: spd-lsp " in domain.fault
 
 
-def test_an_index_of_before_there_were_recipes_is_read(registry: Registry) -> None:
+def test_an_index_without_a_recipe_is_read(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
     facts = msgpack.unpackb((home / INDEX_FILE).read_bytes())
     del facts["recipe"]
     (home / INDEX_FILE).write_bytes(msgpack.packb({**facts, "something newer": 1}))
-    found = read_domain(home)
-    assert found is not None
-    assert (found.fault, found.recipe) == (None, {})
+    domain = read_domain(home)
+    assert domain is not None
+    assert (domain.fault, domain.recipe) == (None, {})
 
 
 @pytest.mark.parametrize("name", ["nul", "CON", "aux.old", "com1", "LPT9.x"])
-def test_windows_devices_are_no_domains_on_windows(name: str) -> None:
+def test_names_of_windows_devices_are_invalid_on_windows(name: str) -> None:
     assert is_reserved(name, windows=True)
     assert not is_reserved(name, windows=False)
     assert not is_reserved(f"my-{name}", windows=True)
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "a\\b", "C:x", "x\n", "x\x1b[1m", "", ".", "..", "x."])
-def test_no_name_leads_out_of_its_folder_or_to_the_terminal(name: str) -> None:
+def test_no_name_can_leave_the_folder_or_control_the_terminal(name: str) -> None:
     with pytest.raises(UserError, match="invalid table name"):
         check_name(name)

@@ -1,4 +1,4 @@
-"""One at a time gets in; a dead owner keeps nobody out, and a slow one is not pushed out."""
+"""One owner at a time; a killed owner blocks nobody, and a slow one keeps its lock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def finish(holder: subprocess.Popen[str]) -> None:
     holder.communicate()
 
 
-def test_a_held_lock_keeps_others_out_and_names_itself(lock: Path) -> None:
+def test_a_held_lock_keeps_others_out_and_the_error_names_it(lock: Path) -> None:
     with (
         hold_lock(lock),
         pytest.raises(UserError, match=r"another process holds the lock .*lock; try again"),
@@ -59,8 +59,8 @@ def test_another_process_is_kept_out_until_the_owner_is_killed(lock: Path) -> No
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops a process with a signal")
-def test_an_owner_that_was_stopped_for_long_keeps_its_lock(lock: Path) -> None:
-    """A laptop that slept: whatever the clock and the file's date say, the owner is still inside."""
+def test_an_owner_that_was_suspended_for_long_keeps_its_lock(lock: Path) -> None:
+    """As on a laptop that slept: whatever the clock and the file's date, the owner still holds the lock."""
     holder = start_holder(lock)
     holder.send_signal(signal.SIGSTOP)
     os.utime(lock, (time.time() - 86400, time.time() - 86400))
@@ -77,20 +77,20 @@ def test_the_lock_is_released_after_an_error(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"12345 abc", b"\xff\0 garbage"])
-def test_a_file_that_nobody_holds_is_free_whatever_it_says(lock: Path, content: bytes) -> None:
-    """Versions before this one wrote their process number there."""
+def test_a_lock_file_that_nobody_holds_is_free_whatever_its_content(lock: Path, content: bytes) -> None:
+    """Older versions wrote their process id there."""
     lock.write_bytes(content)
     with hold_lock(lock, timeout=0):
         pass
 
 
 @posix
-def test_the_lock_file_is_the_owner_s_alone(lock: Path) -> None:
+def test_the_lock_file_is_private(lock: Path) -> None:
     with hold_lock(lock):
         assert lock.stat().st_mode & 0o777 == 0o600
 
 
-def test_threads_enter_one_after_the_other(lock: Path) -> None:
+def test_threads_enter_one_at_a_time(lock: Path) -> None:
     inside: list[int] = []
     crowded: list[int] = []
 
@@ -111,7 +111,7 @@ def test_threads_enter_one_after_the_other(lock: Path) -> None:
 
 
 @posix
-def test_processes_are_alive_until_they_end() -> None:
+def test_processes_are_running_until_they_end() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert is_running(os.getpid())

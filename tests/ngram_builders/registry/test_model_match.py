@@ -1,4 +1,4 @@
-"""A table counts one model's tokens: which other table stands for it elsewhere, and the command that makes one."""
+"""A table belongs to one model: which other table can replace it, and the command that builds one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def domain(name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: s
 
 
 @pytest.mark.parametrize(
-    ("recipe", "told"),
+    ("recipe", "label"),
     [
         ({"model": "starter"}, "starter"),
         ({"model": "Qwen/Qwen2.5-Coder-0.5B"}, "Qwen2.5-Coder-0.5B"),
@@ -33,21 +33,21 @@ def domain(name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: s
         ({}, "tokenizer a1b2"),
     ],
 )
-def test_a_table_is_somebody_s(recipe: dict[str, Any], told: str) -> None:
-    assert model_label(domain(**recipe)) == told
+def test_a_tables_label_names_its_model(recipe: dict[str, Any], label: str) -> None:
+    assert model_label(domain(**recipe)) == label
 
 
 @pytest.mark.parametrize(
     ("fingerprint", "recorded", "expected"),
     [("a1b2", "starter", False), ("a1b2", "tiny", False), ("ffff", "tiny", False), ("ffff", "starter", True)],
 )
-def test_a_table_is_anothers_if_its_tokens_and_its_model_are_others(
+def test_a_table_belongs_to_another_model_if_tokenizer_and_model_differ(
     fingerprint: str, recorded: str, expected: bool
 ) -> None:
     assert is_for_another_model(domain(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
 
 
-def test_whoever_has_all_sources_stands_for_a_table() -> None:
+def test_a_table_is_covered_by_those_with_all_its_sources() -> None:
     other = domain("other", ROOT, Path("/code/till"))
     assert covering_domains([domain("all", Path("/code"))], other) == ["all"]
     assert covering_domains([domain("one", ROOT), domain("two", Path("/code/till"))], other) == ["one", "two"]
@@ -68,10 +68,10 @@ def test_whoever_has_all_sources_stands_for_a_table() -> None:
         ({"imported": "t.ngt"}, "import one built with /models/my tiny, or run: spd-lsp ngrams remove shop"),
     ],
 )
-def test_the_command_can_be_run_as_it_stands(recipe: dict[str, Any], command: str) -> None:
-    told = mismatch_message(domain("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
-    assert told.startswith("n-gram table shop was built for ")
-    assert told.endswith(command)
+def test_the_suggested_command_can_be_run_as_printed(recipe: dict[str, Any], command: str) -> None:
+    text = mismatch_message(domain("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
+    assert text.startswith("n-gram table shop was built for ")
+    assert text.endswith(command)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,6 @@ def test_the_command_can_be_run_as_it_stands(recipe: dict[str, Any], command: st
         ("n" * 63, "/m/" + "x" * 90, "n" * 38 + "-" + "x" * 24),
     ],
 )
-def test_one_more_table_has_a_name_of_its_own(name: str, model: str, expected: str) -> None:
+def test_an_additional_table_gets_its_own_name(name: str, model: str, expected: str) -> None:
     assert name_for_model(name, model) == expected
     assert is_name(expected)

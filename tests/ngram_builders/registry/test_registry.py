@@ -1,4 +1,4 @@
-"""A domain is replaced whole or not at all, a running reader keeps what it has, and a broken domain is shown."""
+"""A domain is replaced whole or not at all, a running reader keeps its table, and a broken domain is listed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.small_tables import names, p_after, writer
+from tests.ngram_builders.small_tables import names, probability_after, writer
 
 
 def test_reading_creates_nothing(registry: Registry) -> None:
@@ -29,7 +29,7 @@ def test_reading_creates_nothing(registry: Registry) -> None:
     assert not registry.folder.parent.exists()
 
 
-def test_what_is_installed_is_found(registry: Registry, repo: Path) -> None:
+def test_an_installed_table_is_found(registry: Registry, repo: Path) -> None:
     installed = registry.install("mine", writer(5, 7), roots=[repo], weight=0.5)
     assert registry.find("mine") == installed
     assert registry.domains() == [installed]
@@ -37,23 +37,23 @@ def test_what_is_installed_is_found(registry: Registry, repo: Path) -> None:
     assert (installed.name, installed.weight, installed.roots) == ("mine", 0.5, (repo.resolve(),))
     assert (installed.tokens, installed.files, installed.languages) == (3, 1, ("python",))
     assert installed.size == installed.path.stat().st_size
-    assert p_after(Table.open(installed.path, "a1b2"), 5, 7) == 1
+    assert probability_after(Table.open(installed.path, "a1b2"), 5, 7) == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
-def test_tables_are_for_their_owner_only(registry: Registry) -> None:
+def test_tables_are_private(registry: Registry) -> None:
     path = registry.install("mine", writer(5)).path
     assert [p.stat().st_mode & 0o777 for p in (registry.folder, path.parent, path)] == [0o700, 0o700, 0o600]
 
 
-def test_a_build_s_recipe_is_kept_as_it_was_asked(registry: Registry) -> None:
+def test_a_builds_recipe_is_stored(registry: Registry) -> None:
     recipe = {"orders": [2, 3], "min_count": 1, "language": None, "model": "starter"}
     registry.install("mine", writer(5), recipe=recipe)
     assert registry.find("mine").recipe == recipe
     assert registry.install("mine", writer(5)).recipe == {}
 
 
-def test_what_builds_keep_beside_a_table_outlives_it_until_the_domain_is_removed(registry: Registry) -> None:
+def test_a_builds_cache_survives_its_table_until_the_domain_is_removed(registry: Registry) -> None:
     home = registry.domain_folder("mine")
     assert registry.domains() == []
     kept = home / "tokens.sqlite"
@@ -71,13 +71,13 @@ def test_the_same_table_has_the_same_name(registry: Registry) -> None:
     assert registry.install("mine", writer(5, 8)).path != first
 
 
-def test_a_rebuild_replaces_the_table_and_a_reader_keeps_the_old_numbers(registry: Registry) -> None:
+def test_a_rebuild_replaces_the_table_and_a_reader_keeps_the_old_counts(registry: Registry) -> None:
     old = registry.install("mine", writer(5, 7))
     reader, before = Table.open(old.path), registry.generation()
     new = registry.install("mine", writer(5, 8))
     assert registry.generation() != before
-    assert (p_after(reader, 5, 7), p_after(reader, 5, 8)) == (1, 0)
-    assert p_after(Table.open(registry.find("mine").path), 5, 8) == 1
+    assert (probability_after(reader, 5, 7), probability_after(reader, 5, 8)) == (1, 0)
+    assert probability_after(Table.open(registry.find("mine").path), 5, 8) == 1
     if os.name == "posix":
         assert [path.name for path in new.path.parent.glob("*.ngt")] == [new.path.name]
 
@@ -113,7 +113,7 @@ def test_a_damaged_new_table_never_becomes_current(registry: Registry) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
-def test_what_a_killed_build_left_is_swept(registry: Registry) -> None:
+def test_leftovers_of_a_killed_build_are_deleted(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
@@ -156,7 +156,7 @@ def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path,
     ],
     ids=["noise", "nothing", "no facts", "table gone", "table cut", "table foreign"],
 )
-def test_a_broken_domain_is_listed_with_its_fault_and_serves_nothing(
+def test_a_broken_domain_is_listed_with_its_fault_and_not_used(
     registry: Registry, repo: Path, harm: Callable[[Domain], object], fault: str
 ) -> None:
     harm(registry.install("bad", writer(5), roots=[repo]))
@@ -183,7 +183,7 @@ def test_an_index_cannot_name_a_table_elsewhere(registry: Registry) -> None:
     assert registry.find("mine").path.parent == home
 
 
-def test_a_renamed_domain_keeps_its_table_its_facts_and_its_uses(registry: Registry, repo: Path) -> None:
+def test_a_renamed_domain_keeps_its_table_metadata_and_assignments(registry: Registry, repo: Path) -> None:
     before = registry.install("old", writer(5), roots=[repo], weight=0.4, recipe={"model": "starter"})
     (before.path.parent / "tokens.sqlite").write_bytes(b"ids")
     registry.assign_workspace(repo, [("old", 0.5)])
@@ -225,17 +225,17 @@ def test_a_rename_that_cannot_be_done_changes_nothing(registry: Registry, repo: 
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
+def test_an_interrupted_rename_leaves_the_domain_usable_under_one_name(
     registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    """The process dies after so many of the three steps; the same command can then be given again."""
+    """The process is killed after some of the three steps; the same command can then be repeated."""
     registry.install("old", writer(5))
     registry.assign_workspace(repo, [("old", 0.5)])
-    left = iter([True] * after)
+    steps = iter([True] * after)
 
     def cut(step: Callable[..., object]) -> Callable[..., object]:
         def do(*arguments: object) -> object:
-            if not next(left, False):
+            if not next(steps, False):
                 raise KeyboardInterrupt
             return step(*arguments)
 
@@ -256,14 +256,14 @@ def test_a_rename_cut_short_leaves_the_domain_under_one_name_and_served(
     assert registry.assignments().names() == {"new"}
 
 
-def test_a_domain_that_must_be_new_is_not_replaced(registry: Registry) -> None:
+def test_a_domain_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
     registry.install("mine", writer(5), overwrite=False)
     with pytest.raises(UserError, match="an n-gram table named mine exists"):
         registry.install("mine", writer(6), overwrite=False)
-    assert p_after(Table.open(registry.find("mine").path), 5, 0) == 1
+    assert probability_after(Table.open(registry.find("mine").path), 5, 0) == 1
 
 
-def test_a_domain_removed_while_it_is_built_says_so(registry: Registry) -> None:
+def test_removing_a_domain_during_its_build_fails_the_build(registry: Registry) -> None:
     def build(path: Path) -> TableSummary:
         registry.remove("mine")
         return writer(6)(path)
@@ -286,7 +286,7 @@ def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest
         pass
 
 
-def test_what_is_removed_is_forgotten_with_its_uses(registry: Registry, repo: Path) -> None:
+def test_removing_a_domain_removes_its_assignments(registry: Registry, repo: Path) -> None:
     home = registry.install("mine", writer(5), roots=[repo]).path.parent
     registry.install("other", writer(6))
     registry.assign_workspace(repo, [("mine", 0.5), ("other", 0.5)])
@@ -319,7 +319,7 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
     assert len(set(seen[:-1])) == len(seen) - 1
 
 
-def test_a_second_registry_sees_what_the_first_did(registry: Registry, repo: Path) -> None:
+def test_a_second_registry_sees_changes_by_the_first(registry: Registry, repo: Path) -> None:
     """A running server holds one, the command that rebuilds another."""
     registry.install("mine", writer(5), roots=[repo])
     server = Registry(registry.folder)
@@ -331,7 +331,7 @@ def test_a_second_registry_sees_what_the_first_did(registry: Registry, repo: Pat
     assert server.domains_for(repo / "a.py", None) == []
 
 
-def test_strange_files_in_the_folder_do_no_harm(registry: Registry) -> None:
+def test_unknown_files_in_the_folder_are_harmless(registry: Registry) -> None:
     good = registry.install("good", writer(5))
     (registry.folder / "a file").write_text("x")
     (registry.folder / "empty").mkdir()
@@ -339,7 +339,7 @@ def test_strange_files_in_the_folder_do_no_harm(registry: Registry) -> None:
     assert registry.domains() == [good]
 
 
-def test_concurrent_installs_of_threads_leave_one_sound_table(registry: Registry) -> None:
+def test_concurrent_installs_in_threads_leave_one_valid_table(registry: Registry) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda token: registry.install("mine", writer(token)), range(1, 13)))
     domain = registry.find("mine")
@@ -349,7 +349,7 @@ def test_concurrent_installs_of_threads_leave_one_sound_table(registry: Registry
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
-    (tmp_path / "data").write_text("a file in the place of the folder")
+    (tmp_path / "data").write_text("a file in place of the folder")
     registry = Registry(tmp_path / "data" / "ngrams")
     for call in (lambda: registry.install("mine", writer(5)), lambda: registry.assign_workspace(repo, [])):
         with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
@@ -360,6 +360,6 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: 
     assert Registry(tmp_path / "none").fault() is None
 
 
-def test_the_default_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_folder_is_the_users_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("platformdirs.user_data_dir", lambda name, appauthor: str(tmp_path / name))
     assert Registry().folder == tmp_path / "spd-lsp" / "ngrams"

@@ -1,4 +1,4 @@
-"""Several processes at one registry: builds of one domain, a server that reads, a writer killed at any moment."""
+"""Several processes use one registry: builds of one domain, a server that reads, a writer killed at any moment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRITER = START + (
     "        name, new = ('other', 'another') if 'other' in registry.names() else ('another', 'other')\n"
     "        registry.rename(name, new)"
 )
-# A server: it asks the registry at every keystroke, and asks again where what it was told has just been replaced.
+# A server: it queries the registry at every keystroke, and again if the table it got has just been replaced.
 READER = START + (
     "seen = set()\n"
     "for turn in itertools.count():\n"
@@ -54,7 +54,7 @@ READER = START + (
 def start(
     script: str, registry: Registry, repo: Path, numbers: Sequence[int] = (0,)
 ) -> list[subprocess.Popen[str]]:
-    """Processes at work on the registry, set going at one moment."""
+    """Start processes that use the registry at the same moment."""
     command = [sys.executable, "-c", script, str(registry.folder), str(repo)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     processes = [subprocess.Popen([*command, str(number)], cwd=ROOT, text=True, **pipes) for number in numbers]
@@ -69,14 +69,14 @@ def start(
 
 
 def end(process: subprocess.Popen[str]) -> str:
-    """What a process printed before it ended well."""
+    """Wait for a process to succeed and return its output."""
     output, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
     return output
 
 
 @pytest.mark.slow
-def test_two_builds_of_one_domain_leave_one_sound_table_and_a_reader_never_sees_less(
+def test_two_builds_of_one_domain_leave_one_valid_table_and_a_reader_always_finds_one(
     registry: Registry, repo: Path
 ) -> None:
     registry.install("mine", writer(99), roots=[repo])
@@ -94,7 +94,7 @@ def test_two_builds_of_one_domain_leave_one_sound_table_and_a_reader_never_sees_
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_any_moment_leaves_a_sound_registry_that_takes_the_next_build(
+def test_a_writer_killed_at_any_moment_leaves_a_valid_registry_for_the_next_build(
     registry: Registry, repo: Path
 ) -> None:
     moments = random.Random(7)
@@ -107,15 +107,15 @@ def test_a_writer_killed_at_any_moment_leaves_a_sound_registry_that_takes_the_ne
         process.kill()
         _, errors = process.communicate()
         assert errors == ""
-        assert_sound(Registry(registry.folder), repo)
+        assert_valid(Registry(registry.folder), repo)
     assert registry.install("mine", writer(8), roots=[repo]).fault is None
     registry.prune()
-    left = sorted(path.name for path in registry.find("mine").path.parent.iterdir())
-    assert left == ["domain.msgpack", registry.find("mine").path.name]
+    remaining = sorted(path.name for path in registry.find("mine").path.parent.iterdir())
+    assert remaining == ["domain.msgpack", registry.find("mine").path.name]
 
 
-def assert_sound(registry: Registry, repo: Path) -> None:
-    """Both domains are there, whole and served; `other` may have been renamed."""
+def assert_valid(registry: Registry, repo: Path) -> None:
+    """Check that both domains are there, valid and in use; `other` may have been renamed."""
     assert registry.fault() is None
     mine, other = sorted(registry.domains(), key=lambda domain: domain.name != "mine")
     assert (mine.name, mine.fault, other.fault) == ("mine", None, None)
@@ -128,7 +128,7 @@ def assert_sound(registry: Registry, repo: Path) -> None:
 
 
 @pytest.mark.slow
-def test_choices_made_at_once_are_all_kept(registry: Registry, repo: Path) -> None:
+def test_concurrent_assignments_are_all_kept(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5))
     script = START + "for turn in range(20): registry.assign_workspace(repo / f'{number}-{turn}', [('mine', 0.5)])"
     for process in start(script, registry, repo, range(3)):
@@ -136,8 +136,8 @@ def test_choices_made_at_once_are_all_kept(registry: Registry, repo: Path) -> No
     assert len(registry.assignments().workspaces) == 60
 
 
-def test_of_two_imports_of_one_name_at_once_one_is_told(registry: Registry, repo: Path) -> None:
-    """The name was free when both looked."""
+def test_of_two_concurrent_imports_of_one_name_one_fails(registry: Registry, repo: Path) -> None:
+    """The name was free when both checked."""
     script = START + (
         "import time; write = writer(number)\n"
         "def slowly(path): time.sleep(0.3); return write(path)\n"

@@ -1,4 +1,4 @@
-"""One file carries a table from one registry to another, whole or not at all, and says nothing of its owner."""
+"""One file carries a table from one registry to another, whole or not at all, and says nothing about its owner."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.ngram_builders.small_tables import names, writer
 
 @pytest.fixture
 def file(registry: Registry, repo: Path, tmp_path: Path) -> Path:
-    """A domain given away."""
+    """An exported domain."""
     registry.install("mine", writer(5, 7), roots=[repo], recipe={"model": "starter"})
     return export_table(registry, "mine", tmp_path / "team.ngt")
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Registry:
-    """Another person's registry."""
+    """Another user's registry."""
     return Registry(tmp_path / "other")
 
 
-def test_what_is_exported_is_imported(registry: Registry, other: Registry, file: Path) -> None:
+def test_an_exported_table_can_be_imported(registry: Registry, other: Registry, file: Path) -> None:
     domain = import_table(other, file)
     assert (domain.name, domain.fault) == ("team", None)
     assert domain.path.read_bytes() == registry.find("mine").path.read_bytes()
@@ -38,15 +38,13 @@ def test_what_is_exported_is_imported(registry: Registry, other: Registry, file:
         assert domain.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_exported_file_names_no_place_and_no_person(repo: Path, file: Path) -> None:
+def test_an_exported_file_names_no_folder_and_no_user(repo: Path, file: Path) -> None:
     data = file.read_bytes()
     for part in [*repo.parts[1:], "mine", "starter"]:
         assert part.encode() not in data
 
 
-def test_an_imported_table_serves_where_it_is_chosen_and_nowhere_else(
-    other: Registry, repo: Path, file: Path
-) -> None:
+def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, repo: Path, file: Path) -> None:
     domain = import_table(other, file)
     assert (domain.roots, domain.weight) == ((), 0.3)
     assert other.domains_for(repo / "x.py", "python") == []
@@ -54,13 +52,13 @@ def test_an_imported_table_serves_where_it_is_chosen_and_nowhere_else(
     assert names(other.domains_for(repo / "x.py", "python")) == [("team", 0.3)]
 
 
-def test_a_folder_takes_an_export_under_the_domain_s_name(registry: Registry, tmp_path: Path) -> None:
+def test_an_export_into_a_folder_has_the_domains_name(registry: Registry, tmp_path: Path) -> None:
     registry.install("mine", writer(5))
     assert export_table(registry, "mine", tmp_path) == tmp_path / "mine.ngt"
     Table.open(tmp_path / "mine.ngt").verify()
 
 
-def test_no_file_and_no_domain_is_replaced_unless_told(registry: Registry, other: Registry, file: Path) -> None:
+def test_no_file_or_domain_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:
     before = file.read_bytes()
     registry.install("mine", writer(5, 8))
     with pytest.raises(UserError, match=r"team.ngt exists; choose another file"):
@@ -100,14 +98,14 @@ def test_a_damaged_file_is_refused_and_nothing_changes(
     assert [domain.name for domain in other.domains()] == ["team"]
 
 
-def test_a_table_of_another_tokenizer_is_refused_if_one_is_asked_for(other: Registry, file: Path) -> None:
+def test_a_table_of_another_tokenizer_is_refused_if_one_is_given(other: Registry, file: Path) -> None:
     with pytest.raises(UserError, match="its tokenizer is a1b2, the model's is b2c3"):
         import_table(other, file, fingerprint="b2c3")
     assert other.domains() == []
     assert import_table(other, file, fingerprint="a1b2").fingerprint == "a1b2"
 
 
-def test_files_that_are_missing_or_badly_named_are_named(other: Registry, file: Path) -> None:
+def test_missing_or_badly_named_files_are_reported(other: Registry, file: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         import_table(other, file.with_name("none.ngt"))
     bad = file.rename(file.with_name("my team.ngt"))
@@ -117,7 +115,7 @@ def test_files_that_are_missing_or_badly_named_are_named(other: Registry, file: 
         export_table(other, import_table(other, bad, "team").name, file.parent / "no" / "such" / "folder")
 
 
-def test_a_broken_domain_is_not_given_away(registry: Registry, file: Path) -> None:
+def test_a_broken_domain_is_not_exported(registry: Registry, file: Path) -> None:
     path = registry.find("mine").path
     data = bytearray(path.read_bytes())
     data[-64] ^= 1

@@ -17,7 +17,7 @@ from ngram_builders.sources.filters import read_source_text
 CODE = "def f(x):\n    return x\n"
 
 
-def plant(root: Path, files: dict[str, str | bytes]) -> Path:
+def write_files(root: Path, files: dict[str, str | bytes]) -> Path:
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def reasons(root: Path) -> dict[str, str | None]:
 
 
 def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
-    plant(tmp_path, dict.fromkeys(["b.py", "a/z.go", "a.py", "a/b/c.rs", "B.ts"], CODE))
+    write_files(tmp_path, dict.fromkeys(["b.py", "a/z.go", "a.py", "a/b/c.rs", "B.ts"], CODE))
     assert sources(tmp_path) == ["B.ts", "a.py", "a/b/c.rs", "a/z.go", "b.py"]
 
 
@@ -82,7 +82,7 @@ def test_sources_come_in_a_stable_order(tmp_path: Path) -> None:
 def test_each_kind_is_skipped_for_its_reason(
     tmp_path: Path, name: str, content: str | bytes, skipped_for: str
 ) -> None:
-    plant(tmp_path, {name: content, "kept.py": CODE})
+    write_files(tmp_path, {name: content, "kept.py": CODE})
     assert skipped(tmp_path) == {skipped_for: [name]}
     assert skip_reason(tmp_path / name, tmp_path) == skipped_for
     assert skip_reason(tmp_path / "kept.py", tmp_path) is None
@@ -99,7 +99,7 @@ def test_each_kind_is_skipped_for_its_reason(
     ],
 )
 def test_ordinary_sources_are_kept(tmp_path: Path, content: str) -> None:
-    plant(tmp_path, {"a.py": content})
+    write_files(tmp_path, {"a.py": content})
     assert sources(tmp_path) == ["a.py"]
 
 
@@ -124,30 +124,30 @@ def test_a_file_about_generated_files_is_not_one() -> None:
     ],
 )
 def test_foreign_folders_are_skipped_as_one_entry(tmp_path: Path, folder: str) -> None:
-    plant(tmp_path, {f"{folder}/a.py": CODE, f"{folder}/deep/b.py": CODE, "kept.py": CODE})
+    write_files(tmp_path, {f"{folder}/a.py": CODE, f"{folder}/deep/b.py": CODE, "kept.py": CODE})
     skipped_for = "version control, dependency or build folder"
     assert skipped(tmp_path) == {skipped_for: [folder]}
     assert skip_reason(tmp_path / folder / "deep" / "b.py", tmp_path) == skipped_for
 
 
-def test_a_virtual_environment_is_known_under_any_name(tmp_path: Path) -> None:
-    plant(tmp_path, {"my-env/pyvenv.cfg": "home = /usr", "my-env/lib/a.py": CODE, "kept.py": CODE})
+def test_a_virtual_environment_is_recognized_under_any_name(tmp_path: Path) -> None:
+    write_files(tmp_path, {"my-env/pyvenv.cfg": "home = /usr", "my-env/lib/a.py": CODE, "kept.py": CODE})
     assert sources(tmp_path) == ["kept.py"]
 
 
-def test_a_repository_inside_such_a_folder_can_be_named(tmp_path: Path) -> None:
-    plant(tmp_path, {"vendor/lib/a.py": CODE})
+def test_a_repository_inside_such_a_folder_can_be_counted(tmp_path: Path) -> None:
+    write_files(tmp_path, {"vendor/lib/a.py": CODE})
     assert sources(tmp_path / "vendor" / "lib") == ["a.py"]
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_ignore_files_act_as_in_git(tmp_path: Path) -> None:
+def test_ignore_files_work_as_in_git(tmp_path: Path) -> None:
     names = [
         "a.py", "skip.py", "logs/x.py", "sub/a.py", "sub/keep_gen.py", "sub/x_gen.py", "sub/deep/only.py",
         "only.py", "other/only.py", "tmp/a.py", "tmp/b.py",
     ]  # fmt: skip
-    plant(tmp_path, dict.fromkeys(names, CODE))
-    plant(
+    write_files(tmp_path, dict.fromkeys(names, CODE))
+    write_files(
         tmp_path,
         {
             ".gitignore": "skip.py\nlogs/\n*_gen.py\n/only.py\ntmp/*\n!tmp/b.py\n# a comment\n!\n",
@@ -169,21 +169,21 @@ def test_ignore_files_act_as_in_git(tmp_path: Path) -> None:
 
 
 def test_spdignore_adds_to_gitignore_and_cannot_undo_it(tmp_path: Path) -> None:
-    plant(tmp_path, dict.fromkeys(["a.py", "b.py", "c.py"], CODE))
-    plant(tmp_path, {".gitignore": "a.py\n", ".spdignore": "b.py\n!a.py\n"})
+    write_files(tmp_path, dict.fromkeys(["a.py", "b.py", "c.py"], CODE))
+    write_files(tmp_path, {".gitignore": "a.py\n", ".spdignore": "b.py\n!a.py\n"})
     assert sources(tmp_path) == ["c.py"]
     assert skip_reason(tmp_path / "a.py", tmp_path) == "ignored by .gitignore"
     assert skip_reason(tmp_path / "b.py", tmp_path) == "ignored by .spdignore"
 
 
-def test_rules_of_the_repository_around_a_folder_count(tmp_path: Path) -> None:
-    plant(tmp_path, {".git/info/exclude": "mine.py\n", ".gitignore": "src/old.py\n"})
-    plant(tmp_path, dict.fromkeys(["src/a.py", "src/old.py", "src/mine.py"], CODE))
+def test_rules_of_the_enclosing_repository_apply(tmp_path: Path) -> None:
+    write_files(tmp_path, {".git/info/exclude": "mine.py\n", ".gitignore": "src/old.py\n"})
+    write_files(tmp_path, dict.fromkeys(["src/a.py", "src/old.py", "src/mine.py"], CODE))
     assert sources(tmp_path / "src") == ["a.py"]
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
-    plant(tmp_path, {"src/a.py": CODE, "outside.txt": "x"})
+    write_files(tmp_path, {"src/a.py": CODE, "outside.txt": "x"})
     (tmp_path / "src" / "loop").symlink_to(tmp_path / "src", target_is_directory=True)
     (tmp_path / "src" / "b.py").symlink_to(tmp_path / "src" / "a.py")
     (tmp_path / "src" / "gone.py").symlink_to(tmp_path / "nowhere")
@@ -214,19 +214,19 @@ def test_a_file_of_two_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
-    plant(tmp_path, {"target.py": CODE})
+    write_files(tmp_path, {"target.py": CODE})
     (tmp_path / "a.py").symlink_to("target.py")
     assert read_source_text(str(tmp_path / "a.py")) == ("", "unreadable")
 
 
-def test_a_link_to_another_place_as_the_root_is_that_place(tmp_path: Path) -> None:
-    plant(tmp_path, {"real/a.py": CODE})
+def test_a_root_that_is_a_link_is_resolved(tmp_path: Path) -> None:
+    write_files(tmp_path, {"real/a.py": CODE})
     (tmp_path / "name").symlink_to("real", target_is_directory=True)
     assert survey(tmp_path / "name").paths == survey(tmp_path / "real").paths
 
 
-def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(tmp_path, {"a.py": CODE, "locked/b.py": CODE})
+def test_an_unreadable_folder_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path, {"a.py": CODE, "locked/b.py": CODE})
     scandir = os.scandir
 
     def refuse(folder: str) -> object:
@@ -239,8 +239,8 @@ def test_a_folder_that_cannot_be_listed_is_one_entry(tmp_path: Path, monkeypatch
     assert sources(tmp_path) == ["a.py"]
 
 
-def test_roots_in_any_order_and_overlap_give_each_file_once(tmp_path: Path) -> None:
-    plant(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
+def test_overlapping_roots_in_any_order_give_each_file_once(tmp_path: Path) -> None:
+    write_files(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
     roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]
     surveyed = survey(*roots)
     assert surveyed == survey(*reversed(roots))
@@ -248,8 +248,8 @@ def test_roots_in_any_order_and_overlap_give_each_file_once(tmp_path: Path) -> N
     assert surveyed.count_skipped() == {"version control, dependency or build folder": 1}
 
 
-def test_one_language_takes_its_kin_along(tmp_path: Path) -> None:
-    plant(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
+def test_a_language_includes_related_ones(tmp_path: Path) -> None:
+    write_files(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
     surveyed = survey(tmp_path, language="typescript")
     assert [path.name for path in surveyed.paths] == ["a.ts", "b.js"]
     assert surveyed.count_skipped() == {"other language": 1, "not source code": 1}
@@ -264,17 +264,17 @@ def test_any_name_can_be_printed() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
-def test_a_name_that_is_not_utf8_does_no_harm(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_harmless(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.py")
     try:
-        plant(tmp_path, {name: CODE, "a.py": CODE})
+        write_files(tmp_path, {name: CODE, "a.py": CODE})
     except OSError:
         pytest.skip("this file system refuses such names")
     assert len(sources(tmp_path)) == 2
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
-    plant(tmp_path, {"a.py": CODE})
+def test_a_root_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a.py": CODE})
     with pytest.raises(UserError, match="is a file, not a folder"):
         survey(tmp_path / "a.py")
     with pytest.raises(UserError, match="does not exist"):
@@ -282,7 +282,7 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_files_of_the_repository_can_be_explained(tmp_path: Path) -> None:
-    plant(tmp_path, {"repo/a.py": CODE, "b.py": CODE})
+    write_files(tmp_path, {"repo/a.py": CODE, "b.py": CODE})
     with pytest.raises(UserError, match="name a file of that repository"):
         skip_reason(tmp_path / "b.py", tmp_path / "repo")
     with pytest.raises(UserError, match="no such file"):

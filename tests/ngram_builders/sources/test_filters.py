@@ -27,12 +27,12 @@ def test_every_line_end_becomes_a_line_feed(lines: list[str], data: st.DataObjec
     assert normalize_line_ends("a\rb") == "a\nb"
 
 
-def test_a_byte_order_mark_is_no_text() -> None:
+def test_a_byte_order_mark_is_not_part_of_the_text() -> None:
     assert decode_source("\ufeffx = 1\r\n".encode()) == ("x = 1\n", None)
     assert decode_source("\ufeff".encode()) == ("", "empty")
 
 
-def test_a_file_of_the_largest_size_is_read_whole_and_one_byte_more_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_the_maximum_size_is_read_and_one_byte_more_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"x" * MAX_SOURCE_BYTES)
     assert len(read_file(str(tmp_path / "a.py"))) == MAX_SOURCE_BYTES
     (tmp_path / "a.py").write_bytes(b"x" * (MAX_SOURCE_BYTES + 1))

@@ -12,7 +12,7 @@ from ngram_builders.sources.globs import NameMatcher, match_parts, split_glob
 
 
 @given(globs=st.lists(st.text("ab.*?[]!", max_size=6), max_size=4), name=st.text("ab.*[", max_size=5))
-def test_many_globs_at_once_match_what_each_matches(globs: list[str], name: str) -> None:
+def test_a_set_of_globs_matches_what_each_matches(globs: list[str], name: str) -> None:
     assert NameMatcher(globs)(name) == any(fnmatchcase(name, glob) for glob in globs)
 
 

@@ -29,7 +29,7 @@ RULE = st.builds(
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @settings(max_examples=60, deadline=None)
 @given(outer=st.lists(RULE, max_size=5), inner=st.lists(RULE, max_size=3))
-def test_any_rules_skip_what_git_ignores(
+def test_all_rules_skip_what_git_ignores(
     outer: list[str], inner: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("repo")
@@ -48,7 +48,7 @@ def kept_by_git(root: Path) -> list[str]:
     return sorted(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split())
 
 
-def plant(root: Path, files: dict[str, str]) -> Path:
+def write_files(root: Path, files: dict[str, str]) -> Path:
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
@@ -59,17 +59,19 @@ def sources(root: Path) -> list[str]:
     return [path.relative_to(root.resolve()).as_posix() for path in survey(root).paths]
 
 
-def test_a_repository_inside_has_its_own_rules_and_shares_those_of_spd(tmp_path: Path) -> None:
-    plant(tmp_path, {".gitignore": "*_old.py\n", ".spdignore": "*_draft.py\n", ".git/HEAD": ""})
-    plant(tmp_path, {"inner/.git/info/exclude": "mine.py\n", "inner/.gitignore": "own.py\n"})
+def test_a_nested_repository_has_its_own_gitignore_and_shares_spdignore(tmp_path: Path) -> None:
+    write_files(tmp_path, {".gitignore": "*_old.py\n", ".spdignore": "*_draft.py\n", ".git/HEAD": ""})
+    write_files(tmp_path, {"inner/.git/info/exclude": "mine.py\n", "inner/.gitignore": "own.py\n"})
     names = ["a_old.py", "inner/a_old.py", "inner/mine.py", "inner/own.py", "inner/b_draft.py"]
-    plant(tmp_path, dict.fromkeys(names, CODE))
+    write_files(tmp_path, dict.fromkeys(names, CODE))
     assert sources(tmp_path) == ["inner/a_old.py"]
     assert sources(tmp_path / "inner") == ["inner/a_old.py".removeprefix("inner/"), "b_draft.py"]
 
 
 def test_the_rule_that_skips_a_file_is_named(tmp_path: Path) -> None:
-    plant(tmp_path, {".gitignore": "# logs\n\n*.py\n!b.py\nold/\n", "a.py": CODE, "b.py": CODE, "old/c.py": CODE})
+    write_files(
+        tmp_path, {".gitignore": "# logs\n\n*.py\n!b.py\nold/\n", "a.py": CODE, "b.py": CODE, "old/c.py": CODE}
+    )
     top = tmp_path.resolve()
     assert explain_skipped(tmp_path / "a.py", tmp_path) == (
         "ignored by .gitignore",
@@ -83,7 +85,7 @@ def test_the_rule_that_skips_a_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_worktrees_and_submodules_are_told_apart(tmp_path: Path) -> None:
+def test_worktrees_and_submodules_are_distinguished(tmp_path: Path) -> None:
     """A further tree of a repository would count its files twice; a submodule is code of its own."""
 
     def git(*arguments: str) -> None:
@@ -91,7 +93,7 @@ def test_worktrees_and_submodules_are_told_apart(tmp_path: Path) -> None:
         subprocess.run(["git", *options, *arguments], check=True, capture_output=True)
 
     for name in ("main", "library"):
-        plant(tmp_path, {f"{name}/{name}.py": CODE})
+        write_files(tmp_path, {f"{name}/{name}.py": CODE})
         git("init", "-q", str(tmp_path / name))
         git("-C", str(tmp_path / name), "add", ".")
         git("-C", str(tmp_path / name), "commit", "-q", "-m", "first")
@@ -99,7 +101,7 @@ def test_worktrees_and_submodules_are_told_apart(tmp_path: Path) -> None:
     git("-C", str(tmp_path / "main"), "submodule", "add", "-q", str(tmp_path / "library"), "parts/library")
     exclude = tmp_path / "main" / ".git" / "info" / "exclude"
     exclude.write_text("hidden.py\n")
-    plant(tmp_path, {"main/hidden.py": CODE, "main/trees/other/hidden.py": CODE})
+    write_files(tmp_path, {"main/hidden.py": CODE, "main/trees/other/hidden.py": CODE})
     assert sources(tmp_path / "main") == ["main.py", "parts/library/library.py"]
     assert survey(tmp_path / "main").count_skipped()["another worktree of a repository"] == 1
     assert sources(tmp_path / "main" / "trees" / "other") == ["main.py"]
@@ -107,16 +109,20 @@ def test_worktrees_and_submodules_are_told_apart(tmp_path: Path) -> None:
     assert git_folder(str(other)).resolve() == (tmp_path / "main" / ".git").resolve()
 
 
-def test_a_damaged_git_file_does_no_harm(tmp_path: Path) -> None:
-    plant(tmp_path, {"part/.git": "", "part/a.py": CODE, "other/.git": "gitdir: nowhere", "other/b.py": CODE})
+def test_a_damaged_git_file_is_harmless(tmp_path: Path) -> None:
+    write_files(
+        tmp_path, {"part/.git": "", "part/a.py": CODE, "other/.git": "gitdir: nowhere", "other/b.py": CODE}
+    )
     assert sources(tmp_path) == ["other/b.py", "part/a.py"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
-def test_rules_meet_names_that_are_not_utf8(tmp_path: Path) -> None:
+def test_rules_match_names_that_are_not_utf8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     try:
-        plant(folder, {".gitignore": "old*\n", os.fsdecode(b"old\xff.py"): CODE, os.fsdecode(b"new\xff.py"): CODE})
+        write_files(
+            folder, {".gitignore": "old*\n", os.fsdecode(b"old\xff.py"): CODE, os.fsdecode(b"new\xff.py"): CODE}
+        )
     except OSError:
         pytest.skip("this file system refuses such names")
     assert [os.fsencode(path.name) for path in survey(tmp_path).paths] == [b"new\xff.py"]
@@ -135,17 +141,19 @@ def test_rules_meet_names_that_are_not_utf8(tmp_path: Path) -> None:
     ],
     ids=lambda rule: f"{rule[:5]} {len(rule)}",
 )
-def test_no_ignore_file_takes_longer_than_reading_it(tmp_path: Path, rule: str) -> None:
+def test_matching_takes_linear_time(tmp_path: Path, rule: str) -> None:
     """`*a*a*a*b` took hours for one long name."""
-    plant(tmp_path, {".gitignore": rule, "a" * 250 + ".py": CODE, "/".join(["a" * 100] * 8) + "/x.py": CODE})
+    write_files(tmp_path, {".gitignore": rule, "a" * 250 + ".py": CODE, "/".join(["a" * 100] * 8) + "/x.py": CODE})
     started = time.process_time()
     assert sources(tmp_path)
     assert time.process_time() - started < 5.0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
-def test_an_ignore_file_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    plant(tmp_path, {"a.py": CODE, "pipe/a.py": CODE, "device/a.py": CODE, "link/a.py": CODE, "rules": "*.py\n"})
+def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    write_files(
+        tmp_path, {"a.py": CODE, "pipe/a.py": CODE, "device/a.py": CODE, "link/a.py": CODE, "rules": "*.py\n"}
+    )
     os.mkfifo(tmp_path / "pipe" / ".gitignore")
     (tmp_path / "device" / ".gitignore").symlink_to("/dev/zero")
     (tmp_path / "link" / ".gitignore").symlink_to(tmp_path / "rules")
@@ -154,7 +162,7 @@ def test_an_ignore_file_that_is_no_file_is_not_waited_for(tmp_path: Path) -> Non
     assert sources(tmp_path) == ["a.py", "device/a.py", "link/a.py", "pipe/a.py"]
 
 
-def test_of_an_endless_ignore_file_the_beginning_is_read(tmp_path: Path) -> None:
-    plant(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
+def test_only_the_beginning_of_a_huge_ignore_file_is_read(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
     os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no space on the disk
     assert sources(tmp_path) == ["a.py"]

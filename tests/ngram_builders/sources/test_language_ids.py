@@ -38,7 +38,7 @@ def test_language_ids_are_those_of_lsp(name: str, language: str | None) -> None:
     assert language_of(PurePath("folder") / name) == language
 
 
-def test_related_languages_are_mutual() -> None:
+def test_relations_between_languages_are_mutual() -> None:
     assert "javascript" in related_languages("typescriptreact")
     assert "typescriptreact" in related_languages("javascript")
     assert related_languages("python") == {"python"}

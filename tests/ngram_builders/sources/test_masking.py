@@ -13,7 +13,7 @@ from tests.planted import ALPHANUMERIC, BASE64, HEX, letters, lines, private_key
 
 @pytest.mark.parametrize("what", lines())
 @pytest.mark.parametrize("seed", range(4))
-def test_a_line_with_a_secret_is_replaced_by_the_mark_and_those_around_it_stay(what: str, seed: int) -> None:
+def test_a_line_with_a_secret_is_masked_and_those_around_it_stay(what: str, seed: int) -> None:
     line, secret = lines(seed)[what]
     assert secret in line
     for above, below in (("import os", "x = 1"), ("# Ägypten 😀", "")):
@@ -52,11 +52,11 @@ raise ValueError("expected a token of 32 letters, found none")
 
 
 @pytest.mark.parametrize("line", ORDINARY)
-def test_ordinary_lines_stay(line: str) -> None:
+def test_ordinary_lines_are_not_masked(line: str) -> None:
     assert mask(line) == line
 
 
-def test_an_icon_and_a_lock_file_stay() -> None:
+def test_an_icon_and_a_lock_file_are_not_masked() -> None:
     icon = f'ICON = "data:image/png;base64,{letters(BASE64, 400)}=="'
     lock = f'  resolved "https://registry.yarnpkg.com/a/-/a-1.0.0.tgz#{letters(HEX, 40)}"'
     assert mask(f"{icon}\n{lock}\n") == f"{icon}\n{lock}\n"
@@ -74,7 +74,7 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("wrap", WRAPPED)
-def test_a_private_key_is_taken_as_a_whole_whatever_is_around_its_lines(wrap: str) -> None:
+def test_a_private_key_is_masked_whole_in_any_wrapping(wrap: str) -> None:
     key = private_key()
     text = "import os\n" + WRAPPED[wrap](key) + "\ndef after():\n    return 1\n"
     masked = mask(text)
@@ -83,7 +83,7 @@ def test_a_private_key_is_taken_as_a_whole_whatever_is_around_its_lines(wrap: st
     assert masked.count("\n") == text.count("\n")
 
 
-def test_what_only_mentions_a_private_key_takes_no_code_with_it() -> None:
+def test_text_that_only_mentions_a_private_key_masks_no_code() -> None:
     mark = "-" * 5
     text = (
         f'BEGIN = "{mark}BEGIN PRIVATE KEY{mark}"\nreturn\n\ndef check(key):\n    return key.startswith(BEGIN)\n'
@@ -97,7 +97,7 @@ def test_a_text_without_secrets_is_the_same_object() -> None:
     assert find_masked_lines(text) == []
 
 
-def test_masked_lines_are_told_and_a_masked_text_stays_as_it_is() -> None:
+def test_masked_lines_are_reported_and_masking_again_changes_nothing() -> None:
     line, _ = lines()["password"]
     text = f"a\n{line}\nb\n{line}"
     assert find_masked_lines(mask(text)) == [2, 4]
@@ -105,7 +105,7 @@ def test_masked_lines_are_told_and_a_masked_text_stays_as_it_is() -> None:
     assert mask(mask(text)) == mask(text)
 
 
-def test_every_format_has_an_anchor_that_the_quick_search_can_reach() -> None:
+def test_every_format_has_an_anchor_for_the_quick_search() -> None:
     """A format whose keys have no run of twenty letters or no hint of one would never be tried."""
     assert len({one.name for one in FORMATS}) == len(FORMATS)
     assert all(one.anchors and one.pattern for one in FORMATS)
@@ -135,7 +135,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_text_takes_no_longer_than_its_length_allows(kind: str) -> None:
+def test_hostile_text_takes_linear_time(kind: str) -> None:
     text = HOSTILE[kind]
     find_secrets("warm")
     best = min(duration(text) for _ in range(3))
@@ -148,7 +148,7 @@ def duration(text: str) -> float:
     return time.process_time() - started
 
 
-def test_a_secret_of_letters_by_chance_without_a_name_is_found() -> None:
+def test_random_secrets_without_a_name_are_found() -> None:
     missed = sum(mask(f'f("{letters(BASE64, 40, seed)}")') != MARK for seed in range(200))
     assert missed < 30  # one of seven may have a run that looks like a word, or a slash too many
     assert mask(f'f("{letters(ALPHANUMERIC, 10)}")') != MARK

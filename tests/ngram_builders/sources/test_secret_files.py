@@ -36,19 +36,19 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", HELD.split())
-def test_files_that_hold_secrets_are_known_wherever_they_lie(name: str, own: Path) -> None:
+def test_files_with_secrets_are_recognized_in_any_folder(name: str, own: Path) -> None:
     for place in (PurePath(name), PurePath("/home/me/app") / name):
         assert is_secret(place)
         assert may_hold_secrets(f"untitled:{place.as_posix()}")
 
 
 @pytest.mark.parametrize("name", FREE.split())
-def test_ordinary_files_are_not_taken_for_them(name: str, own: Path) -> None:
+def test_ordinary_files_are_not_taken_for_secret(name: str, own: Path) -> None:
     assert not is_secret(PurePath("/home/me/app") / name)
     assert not may_hold_secrets(f"file:///home/me/app/{name}")
 
 
-def test_a_person_s_own_list_adds_and_takes_back_for_builds_and_editors(own: Path, tmp_path: Path) -> None:
+def test_a_users_list_adds_and_removes_patterns_for_builds_and_editors(own: Path, tmp_path: Path) -> None:
     own.write_text("# mine\n\nclients*.py\ninternal/*.PY\n!credentials.py\n", encoding="utf-8")
     root = tmp_path / "app"
     for name in ("clients_eu.py", "internal/keys.py", "credentials.py", "main.py", ".aws/tool.py"):
@@ -64,7 +64,7 @@ def test_a_person_s_own_list_adds_and_takes_back_for_builds_and_editors(own: Pat
     assert not may_hold_secrets((root / "credentials.py").as_uri())
 
 
-def test_a_repository_cannot_take_anything_back(own: Path, tmp_path: Path) -> None:
+def test_a_repository_cannot_remove_patterns(own: Path, tmp_path: Path) -> None:
     for name in (USER_LIST, ".spdignore", ".gitignore"):
         (tmp_path / name).write_text("!credentials.py\n", encoding="utf-8")
     (tmp_path / "credentials.py").write_text("x = 1\n", encoding="utf-8")
@@ -72,7 +72,7 @@ def test_a_repository_cannot_take_anything_back(own: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"a" * 200_000, b"!\n!!\n*[\n"])
-def test_a_list_that_makes_no_sense_changes_nothing(own: Path, content: bytes) -> None:
+def test_an_invalid_list_changes_nothing(own: Path, content: bytes) -> None:
     own.write_bytes(content)
     assert is_secret(".env") and not is_secret("main.py")
     own.unlink()

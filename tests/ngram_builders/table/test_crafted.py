@@ -1,6 +1,6 @@
 """A table that somebody made by hand, its checksums right, is refused or bears questions; it is never imported.
 
-SPD_LSP_FUZZ_SECONDS: how long tables are made up and asked, 20 unless told; SPD_LSP_FUZZ_SEED: which ones, beside
+SPD_LSP_FUZZ_SECONDS: how long tables are made up and asked, 20 by default; SPD_LSP_FUZZ_SEED: which ones, beside
 those of seed 0, which are always among them.
 """
 
@@ -24,7 +24,7 @@ from ngram_builders.registry.transfer import import_table
 from ngram_builders.table import validation
 from ngram_builders.table.format import COUNT_OVERFLOW
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.crafted import Parts, put_together, real_tables, take_apart
+from tests.ngram_builders.crafted import Parts, read_parts, real_tables, write_parts
 
 ROOT = Path(compile_kernel.__file__).parent.parent
 SECONDS = os.environ.get("SPD_LSP_FUZZ_SECONDS", "20")
@@ -34,7 +34,7 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 BOUND = " || i < next"  # without this a row that repeats a token writes beyond the kernel's memory
 
 
-class Sane:
+class SanitizedKernel:
     """Compiles a kernel with sanitizers, and asks it crafted tables in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -77,15 +77,15 @@ class Sane:
 
 
 @pytest.fixture
-def sane(tmp_path: Path) -> Sane:
-    return Sane(tmp_path)
+def sanitized(tmp_path: Path) -> SanitizedKernel:
+    return SanitizedKernel(tmp_path)
 
 
 @pytest.mark.slow
-def test_no_crafted_table_makes_the_kernel_read_or_write_beyond_its_memory(sane: Sane) -> None:
+def test_no_crafted_table_makes_the_kernel_access_memory_out_of_bounds(sanitized: SanitizedKernel) -> None:
     """Nor raises it anything but a sentence, nor do kernel and numpy answer differently from sound ones."""
-    done = sane.ask(sane.compile(ROOT / compile_kernel.PACKAGE), SECONDS)
-    case = sane.folder / "case"
+    done = sanitized.ask(sanitized.compile(ROOT / compile_kernel.PACKAGE), SECONDS)
+    case = sanitized.folder / "case"
     found = f"seed and case: {case.read_text() if case.exists() else SEED}{done.stderr[-6000:]}"
     assert done.returncode == 0 and done.stdout.startswith("survived"), found
     assert all(kind in done.stdout for kind in ("refused", "unsound", "sound")), done.stdout
@@ -93,12 +93,12 @@ def test_no_crafted_table_makes_the_kernel_read_or_write_beyond_its_memory(sane:
 
 
 @pytest.mark.slow
-def test_a_kernel_without_its_bound_is_found_out(sane: Sane) -> None:
+def test_a_kernel_without_its_bounds_check_is_detected(sanitized: SanitizedKernel) -> None:
     for name in compile_kernel.SOURCES:
         source = (ROOT / compile_kernel.PACKAGE / name).read_text(encoding="utf-8")
         assert (BOUND in source) == (name == "kernel.c")
-        (sane.folder / name).write_text(source.replace(BOUND, ""), encoding="utf-8")
-    done = sane.ask(sane.compile(sane.folder), "0")
+        (sanitized.folder / name).write_text(source.replace(BOUND, ""), encoding="utf-8")
+    done = sanitized.ask(sanitized.compile(sanitized.folder), "0")
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr
     assert "add_counts" in done.stderr
@@ -120,7 +120,7 @@ def swap_two_tokens(parts: Parts) -> None:
     parts[1]["tokens"][place : place + 2] = parts[1]["tokens"][place : place + 2][::-1].copy()
 
 
-def forget_a_row(parts: Parts) -> None:
+def drop_a_row(parts: Parts) -> None:
     parts[1]["pointers"][1] = 0
 
 
@@ -128,11 +128,11 @@ def start_later(parts: Parts) -> None:
     parts[1]["pointers"][0] = 1
 
 
-def disorder_a_directory(parts: Parts) -> None:
+def shuffle_a_directory(parts: Parts) -> None:
     parts[1]["directory"][1] = 2**32 - 1
 
 
-def leave_rows_out(parts: Parts) -> None:
+def drop_rows(parts: Parts) -> None:
     section = parts[1]["directory"]
     section[section == section.max()] -= 1
 
@@ -147,35 +147,35 @@ def count_nothing(parts: Parts) -> None:
     parts[1]["counts"][3] = 0
 
 
-def lose_a_large_count(parts: Parts) -> None:
+def drop_a_large_count(parts: Parts) -> None:
     parts[1]["overflow_places"][0] += 1
 
 
-def make_a_large_count_small(parts: Parts) -> None:
+def shrink_a_large_count(parts: Parts) -> None:
     parts[1]["overflow_counts"][0] = COUNT_OVERFLOW - 1
 
 
-def add_wrongly(parts: Parts) -> None:
+def change_a_total(parts: Parts) -> None:
     parts[1]["wide_totals"][0] += 1
 
 
-def lose_a_total(parts: Parts) -> None:
+def drop_a_total(parts: Parts) -> None:
     parts[1]["wide_rows"][0] += 1
 
 
-HARMS = {
+DAMAGES = {
     repeat_a_token: "tokens",
     swap_two_tokens: "tokens",
-    forget_a_row: "pointers",
+    drop_a_row: "pointers",
     start_later: "pointers",
-    disorder_a_directory: "directory",
-    leave_rows_out: "directory",
+    shuffle_a_directory: "directory",
+    drop_rows: "directory",
     repeat_a_context: "fingerprints",
     count_nothing: "counts",
-    lose_a_large_count: "counts",
-    make_a_large_count_small: "counts",
-    add_wrongly: "wide_totals",
-    lose_a_total: "wide_totals",
+    drop_a_large_count: "counts",
+    shrink_a_large_count: "counts",
+    change_a_total: "wide_totals",
+    drop_a_total: "wide_totals",
 }
 
 
@@ -186,27 +186,27 @@ class Never(np.random.Generator):
         return 1.0
 
 
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("harm", DAMAGES, ids=lambda harm: harm.__name__)
 @pytest.mark.parametrize("piece", [validation.CHUNK_LENGTH, 7])
 def test_rows_that_no_build_writes_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Parts], None], piece: int
 ) -> None:
     """Every checksum is right. It opens, since opening reads no rows, and is refused by what reads it whole."""
     monkeypatch.setattr(validation, "CHUNK_LENGTH", piece)
-    parts = take_apart(real_tables(tmp_path)[1])
+    parts = read_parts(real_tables(tmp_path)[1])
     harm(parts)
     path = tmp_path / "team.ngt"
-    path.write_bytes(put_together(parts, Never(np.random.PCG64())))
+    path.write_bytes(write_parts(parts, Never(np.random.PCG64())))
     Table.open(path)
     registry = Registry(tmp_path / "registry")
-    said = f"invalid data in section {HARMS[harm]}; export it again where it was built"
+    said = f"invalid data in section {DAMAGES[harm]}; export it again where it was built"
     with pytest.raises(UserError, match=said):
         import_table(registry, path)
     assert registry.domains() == []
 
 
 @pytest.mark.parametrize("piece", [validation.CHUNK_LENGTH, 1, 7, 64])
-def test_what_a_build_writes_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+def test_what_a_build_writes_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     monkeypatch.setattr(validation, "CHUNK_LENGTH", piece)
     for path in real_tables(tmp_path):
         Table.open(path).verify()

@@ -59,7 +59,7 @@ def ask(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         (b"#!/bin/sh\necho not a table\n", "not an n-gram table"),
     ],
 )
-def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes | None, found: str) -> None:
+def test_a_file_that_is_not_a_table_is_refused(tmp_path: Path, content: bytes | None, found: str) -> None:
     path = tmp_path / "x.ngt"
     if content is not None:
         path.write_bytes(content)
@@ -93,7 +93,7 @@ def test_every_truncation_is_refused_at_open(path: Path) -> None:
         Table.open(path)
 
 
-def test_every_flipped_byte_is_found_or_harmless(path: Path) -> None:
+def test_every_flipped_byte_is_detected_or_harmless(path: Path) -> None:
     """In the header at open, in the data by verify; and no question crashes on damaged data."""
     data = path.read_bytes()
     header = PREFIX.size + struct.unpack_from("<I", data, 8)[0]
@@ -133,7 +133,7 @@ def test_a_wiped_section_gives_wrong_numbers_but_no_crash(path: Path, section: s
 
 @given(noise=st.binary(min_size=16, max_size=200))
 @settings(max_examples=50, deadline=None)
-def test_noise_behind_the_magic_is_refused(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
+def test_noise_after_the_magic_is_refused(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
     path = tmp_path_factory.mktemp("noise") / "t.ngt"
     path.write_bytes(b"SPDNGT\0" + bytes([VERSION]) + noise)
     with pytest.raises(UserError):
@@ -154,7 +154,7 @@ def test_noise_behind_the_magic_is_refused(tmp_path_factory: pytest.TempPathFact
     )
 )
 @settings(max_examples=150, deadline=None)
-def test_a_header_that_makes_no_sense_is_refused_or_harmless(
+def test_an_invalid_header_is_refused_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, changed: dict[str, object]
 ) -> None:
     path = tmp_path_factory.mktemp("header") / "t.ngt"
@@ -189,7 +189,7 @@ def test_a_table_with_fields_of_an_older_spd_lsp_opens(path: Path) -> None:
     ],
     ids=["vocabulary", "tokens", "orders", "directories", "long", "many"],
 )
-def test_a_header_of_impossible_facts_is_refused(path: Path, changed: dict[str, object]) -> None:
+def test_a_header_with_impossible_values_is_refused(path: Path, changed: dict[str, object]) -> None:
     path.write_bytes(with_header(path.read_bytes(), changed))
     with pytest.raises(UserError, match=r"its header is .*; run: spd-lsp "):
         Table.open(path)

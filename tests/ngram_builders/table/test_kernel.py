@@ -66,7 +66,7 @@ def in_python(code: str, **environment: str) -> str:
 @given(case=cases())
 @settings(max_examples=400, deadline=None)
 @pytest.mark.slow
-def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
+def test_the_kernel_equals_numpy_bit_for_bit(compiled, case: Case) -> None:
     pools = case.columns()
     asked = CompiledQuery(compiled, pools, case.weights)
     p, matched = asked.probabilities(case.contexts, case.candidates)
@@ -81,7 +81,7 @@ def test_the_same_as_numpy_to_the_last_bit(compiled, case: Case) -> None:
 @pytest.mark.slow
 @given(case=cases(), seed=st.integers(0, 1000), share=st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=300, deadline=None)
-def test_both_sides_in_one_call_are_the_same_as_numpy(compiled, case: Case, seed: int, share: float) -> None:
+def test_both_sides_in_one_call_equal_numpy(compiled, case: Case, seed: int, share: float) -> None:
     pools = case.columns()
     random = np.random.default_rng(seed)
     p = np.where(random.random(case.vocab_size) < share, -1, random.integers(0, 9, case.vocab_size) / 64)
@@ -94,7 +94,7 @@ def test_both_sides_in_one_call_are_the_same_as_numpy(compiled, case: Case, seed
 
 
 @pytest.mark.parametrize("asked", ["compiled", "numpy"])
-def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_matched(compiled, asked, pool) -> None:
+def test_both_sides_are_the_top_tokens_of_each_mixed_by_the_longest_match(compiled, asked, pool) -> None:
     query = CompiledQuery(compiled, [pool], [1.0]) if asked == "compiled" else numpy_query
     given = () if asked == "compiled" else ([pool], [1.0])
     p = np.zeros(12, dtype=np.float32)
@@ -112,7 +112,7 @@ def test_both_sides_are_the_likeliest_of_each_mixed_by_the_longest_context_match
 
 
 @pytest.mark.parametrize("width", [30, 31, 32, 33])
-def test_rows_just_narrow_and_just_wide(compiled, width: int) -> None:
+def test_rows_at_the_limit_between_narrow_and_wide(compiled, width: int) -> None:
     """From 32 entries on, a row's total is written down."""
     text = np.stack([np.zeros(width, dtype=int), np.arange(width)], axis=1).reshape(-1)
     asked = CompiledQuery(
@@ -146,7 +146,7 @@ def test_many_wide_rows_and_many_candidates(compiled) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
 @pytest.mark.parametrize("seed", range(2))
-def test_damage_gives_wrong_numbers_and_no_fault(compiled, tmp_path, monkeypatch, seed) -> None:
+def test_damage_gives_wrong_numbers_but_no_fault(compiled, tmp_path, monkeypatch, seed) -> None:
     """Every read beyond an array, every write beyond the kernel's memory, and every undefined operation would end
     the process."""
     monkeypatch.setattr(compile_kernel, "FLAGS", (*compile_kernel.FLAGS, *TRAPS))
@@ -156,7 +156,7 @@ def test_damage_gives_wrong_numbers_and_no_fault(compiled, tmp_path, monkeypatch
     assert (done.returncode, done.stdout) == (0, "survived\n"), done.stderr
 
 
-def test_threads_do_not_meet(compiled, pool) -> None:
+def test_threads_do_not_interfere(compiled, pool) -> None:
     asked = CompiledQuery(compiled, [pool, pool], [0.5, 0.5])
     expected = [
         (asked.probabilities(CONTEXTS[i : i + 3], CANDIDATES)[0], asked.successors(CONTEXTS[i : i + 3], 5))
@@ -174,7 +174,7 @@ def test_threads_do_not_meet(compiled, pool) -> None:
         assert all(threads.map(again, range(8)))
 
 
-def test_an_answer_outlives_its_query_and_the_next_answer(pool) -> None:
+def test_a_result_stays_valid_after_its_query_and_the_next_result(pool) -> None:
     query = open_query([pool], [1.0])
     p, matched = query.probabilities(CONTEXTS[:2], CANDIDATES)
     before = p.copy(), matched.copy()
@@ -184,14 +184,14 @@ def test_an_answer_outlives_its_query_and_the_next_answer(pool) -> None:
     np.testing.assert_array_equal(matched, before[1])
 
 
-def test_arrays_of_other_types_and_strides_are_understood(compiled, pool) -> None:
+def test_arrays_of_other_types_and_strides_are_accepted(compiled, pool) -> None:
     asked = CompiledQuery(compiled, [pool], [1.0])
     p, _ = asked.probabilities(CONTEXTS[:4], CANDIDATES)
     strided = np.repeat(CONTEXTS[:4], 2, axis=1)[:, ::2].astype(np.int32)
     np.testing.assert_array_equal(asked.probabilities(strided, CANDIDATES.astype(np.uint16))[0], p)
 
 
-def test_the_switch_turns_it_off_with_the_same_numbers(pool, monkeypatch) -> None:
+def test_the_switch_turns_the_kernel_off_with_the_same_results(pool, monkeypatch) -> None:
     said = open_query([pool], [1.0]).probabilities(CONTEXTS, CANDIDATES)
     monkeypatch.setenv(KERNEL_VARIABLE, "0")
     plain = open_query([pool], [1.0])
@@ -201,7 +201,7 @@ def test_the_switch_turns_it_off_with_the_same_numbers(pool, monkeypatch) -> Non
         np.testing.assert_array_equal(with_kernel, without)
 
 
-def test_the_installed_kernel_is_in_use_or_says_why_not() -> None:
+def test_the_installed_kernel_is_in_use_or_the_reason_is_known() -> None:
     said = in_python("from ngram_builders.table import kernel; print(kernel.load_kernel().reason, end='')")
     assert (said == "") == (kernel.load_kernel().library is not None)
     assert "kernel" in said or not said or "compiled" in said
@@ -210,7 +210,7 @@ def test_the_installed_kernel_is_in_use_or_says_why_not() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"), [(None, "not compiled"), (b"", "libkernel"), (b"\x7fELF and nothing more", "libkernel")]
 )
-def test_what_is_no_library_is_done_without(
+def test_a_file_that_is_not_a_library_is_ignored(
     fresh, tmp_path, monkeypatch, caplog, pool, content: bytes | None, reason: str
 ) -> None:
     """One line in the log where it is broken, none where it was never compiled; the answers are numpy's."""
@@ -234,7 +234,7 @@ def test_what_is_no_library_is_done_without(
         ("count < COUNT_OVERFLOW", "count <= COUNT_OVERFLOW"),
     ],
 )
-def test_a_kernel_that_answers_wrongly_is_found_out(compiled, tmp_path, before: str, after: str) -> None:
+def test_a_kernel_with_wrong_results_is_detected(compiled, tmp_path, before: str, after: str) -> None:
     (tmp_path / compile_kernel.PACKAGE).mkdir(parents=True)
     sources = {
         name: (ROOT / compile_kernel.PACKAGE / name).read_text(encoding="utf-8") for name in compile_kernel.SOURCES

@@ -49,9 +49,7 @@ CUTS = {
 @pytest.mark.parametrize("kernel", ["1", "0"])
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.slow
-def test_a_table_cut_short_while_it_is_asked_ends_no_process(
-    tmp_path: Path, content: bytes, cut: str, kernel: str
-) -> None:
+def test_truncating_a_table_in_use_ends_no_process(tmp_path: Path, content: bytes, cut: str, kernel: str) -> None:
     """By the kernel's and by numpy's threads, with the library's guard and without."""
     path = tmp_path / "t.ngt"
     path.write_bytes(content)
@@ -88,14 +86,14 @@ GUARDED += "assert mapping.is_guarded() or sys.exit('unguarded');"
     ],
     ids=["sent", "of another mapping"],
 )
-def test_what_is_not_watched_ends_the_process_as_before(tmp_path: Path, code: str) -> None:
+def test_faults_outside_watched_files_end_the_process_as_before(tmp_path: Path, code: str) -> None:
     if not mapping.is_guarded():
         pytest.skip("there is no kernel")
     done = in_python(GUARDED + code.replace("'F'", repr(str(tmp_path / "file"))))
     assert done.returncode == -signal.SIGBUS, done.stderr
 
 
-def test_a_handler_of_before_is_asked_after(tmp_path: Path) -> None:
+def test_a_previous_handler_is_called_afterwards(tmp_path: Path) -> None:
     if not mapping.is_guarded():
         pytest.skip("there is no kernel")
     done = in_python(
@@ -105,7 +103,7 @@ def test_a_handler_of_before_is_asked_after(tmp_path: Path) -> None:
     assert "Fatal Python error: Bus error" in done.stderr
 
 
-def test_what_is_not_mapped_any_more_is_not_watched(tmp_path: Path) -> None:
+def test_unmapped_files_are_no_longer_watched(tmp_path: Path) -> None:
     """More files can be mapped in turn than at once."""
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10_000)

@@ -22,7 +22,7 @@ COLUMNS = build_columns(run_of_texts(TEXTS), 4)
 @pytest.mark.slow
 @given(case=cases())
 @settings(max_examples=300, deadline=None)
-def test_the_same_as_dictionaries_say(case: Case) -> None:
+def test_queries_equal_those_by_dictionaries(case: Case) -> None:
     pools = case.columns()
     p, matched = numpy_query.probabilities(pools, case.weights, case.contexts, case.candidates)
     expected_p, expected_matched = case.mean()
@@ -53,7 +53,7 @@ def test_pruned_ngrams_still_count_in_the_total_and_are_never_proposed() -> None
     assert numpy_query.successors([[pruned]], contexts, 9).tolist() == [3]
 
 
-def test_where_only_other_is_left_a_shorter_context_proposes() -> None:
+def test_where_only_other_is_left_a_shorter_context_is_used() -> None:
     pruned = build_columns(prune(run_of_texts(TEXTS), {3: 2}, 4), 4)
     kept = run_of_texts([[1, 2, 3]] * 2, orders=(3,))
     taken = build_columns(replace(kept, counts=-kept.counts), 4)
@@ -71,6 +71,6 @@ def test_large_counts_are_exact(tmp_path, repeats) -> None:
     assert p[0, 0].tolist() == [1 / (repeats + 1), repeats / (repeats + 1)]
 
 
-def test_a_pool_of_weight_zero_is_left_out() -> None:
+def test_a_pool_with_weight_zero_is_skipped() -> None:
     p, matched = numpy_query.probabilities([[COLUMNS], [COLUMNS]], [0.0, 0.5], np.array([[1]]), np.array([2]))
     assert (p[0, 0, 0], matched[0, 0]) == (1, 0.5)

@@ -43,7 +43,7 @@ def observations(rows: list[tuple[list[float], list[float]]]) -> Observations:
 
 @settings(deadline=None, max_examples=20)
 @given(texts=documents())
-def test_what_is_observed_is_what_counts_say_of_each_next_token(texts: Documents) -> None:
+def test_observations_are_the_counts_of_each_next_token(texts: Documents) -> None:
     """By a plain loop over the bigrams."""
     run = run_of_texts(texts)
     for stream in arrays(texts):
@@ -55,27 +55,27 @@ def test_what_is_observed_is_what_counts_say_of_each_next_token(texts: Documents
             assert found.p[place, 0] == pytest.approx(after.count(right) / len(after))
 
 
-def test_a_place_is_mixed_by_the_highest_order_that_was_seen() -> None:
+def test_a_position_is_mixed_by_its_highest_matched_order() -> None:
     matched = np.zeros((3, 8))
     matched[1, 0] = matched[2, 0] = matched[2, 4] = 0.7
     assert longest_match(matched).tolist() == [0, 1, 5]
 
 
-def test_an_order_that_is_always_right_takes_all_but_the_prior() -> None:
+def test_an_order_that_is_always_right_gets_all_weight_but_the_prior() -> None:
     found = observations([([0.0, 1.0], [1.0, 1.0])] * 2_000)
     weights = fit_order_weights(found, BASE)
     assert weights[1][1] > 0.97
     assert weights[1][2:] == (0.0,) * 6  # orders above the highest seen have no weight
 
 
-def test_what_was_not_observed_keeps_the_weights_one_starts_from() -> None:
+def test_orders_without_observations_keep_their_initial_weights() -> None:
     start = tuple(tuple(0.1 if n <= m else 0.0 for n in range(8)) for m in range(8))
     weights = fit_order_weights(observations([([0.9], [1.0])] * 2_000), BASE, start)
     assert weights[0][0] > 0.9
     assert weights[1:] == pytest.approx(np.array(start[1:]))
 
 
-def test_no_weights_nearby_are_better_than_the_fitted_ones() -> None:
+def test_the_fitted_weights_are_a_local_optimum() -> None:
     streams = code_like(12)
     found = observe_stream([[columns(streams[1:])]], [1.0], streams[0])
     weights = fit_order_weights(found, BASE)
@@ -88,7 +88,7 @@ def test_no_weights_nearby_are_better_than_the_fitted_ones() -> None:
             assert perplexity(mix_probabilities(found, BASE, tuple(map(tuple, moved)))) > best - 0.02
 
 
-def test_fitted_weights_surprise_less_on_other_text_than_the_papers() -> None:
+def test_fitted_weights_have_lower_perplexity_on_other_text_than_the_papers() -> None:
     table = columns(code_like(12))
     known, unseen = code_like(4, seed=1)[0], code_like(4, seed=2)[0]
     weights = fit_order_weights(observe_stream([[table]], [1.0], known), BASE)
@@ -113,7 +113,7 @@ def test_perplexity_is_measured_with_and_without_other_tables() -> None:
     assert found["with python"] < found["alone"]
 
 
-def test_no_more_text_is_read_than_asked_for() -> None:
+def test_no_more_text_is_read_than_requested() -> None:
     streams = iter(code_like(6))
     assert measure_perplexity(columns(code_like(6)), streams, ORDERS, max_positions=1_000)
     assert len(list(streams)) == 3  # 481 positions each

@@ -20,7 +20,7 @@ from tests.ngram_builders.reference import LARGE, LARGE_VOCABULARY, SMALL, as_di
 
 Text = tuple[tuple[int, ...], ...]  # one document: its streams
 
-PLACES = ("a", "b", "c", "d")
+DOCUMENTS = ("a", "b", "c", "d")
 
 
 def texts(ids: Sequence[int]) -> st.SearchStrategy[Text]:
@@ -30,7 +30,7 @@ def texts(ids: Sequence[int]) -> st.SearchStrategy[Text]:
 
 def edits(ids: Sequence[int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     """Put a text, copy a place's, splice a part of one, put the one before back, remove."""
-    place = st.sampled_from(PLACES)
+    place = st.sampled_from(DOCUMENTS)
     splice = st.tuples(
         st.just("splice"), place, st.integers(0, 14), st.integers(0, 5), st.lists(st.sampled_from(ids), max_size=4)
     )
@@ -97,7 +97,7 @@ def play(base: dict[str, Text], script: list[tuple[Any, ...]], vocab_size: int) 
 def test_table_and_overlay_hold_the_counts_of_the_present_documents(
     ids: tuple[int, ...], vocab_size: int, data: st.DataObject
 ) -> None:
-    base = data.draw(st.dictionaries(st.sampled_from(PLACES), texts(ids)))
+    base = data.draw(st.dictionaries(st.sampled_from(DOCUMENTS), texts(ids)))
     now, ledger = play(base, data.draw(edits(ids)), vocab_size)
     together = merge([count(list(base.values()), vocab_size), held(ledger.overlay)])
     assert as_dict(together) == as_dict(count(list(now.values()), vocab_size))
@@ -112,14 +112,14 @@ def ask(pool: Sequence[Columns], contexts: Any, ids: Sequence[int]) -> tuple[Any
 @pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_table_and_overlay_answer_as_a_table_built_from_scratch(
+def test_table_and_overlay_equal_a_table_built_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, ids: tuple[int, ...], vocab_size: int, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("overlay")
     whole = st.lists(st.lists(st.sampled_from(ids), max_size=14), max_size=4)
     tables = []
-    script = [("put", place, ((0, *text),)) for place, text in zip(PLACES, data.draw(whole), strict=False)]
-    base = {place: ((0, *text),) for place, text in zip(PLACES, data.draw(whole), strict=False)}
+    script = [("put", place, ((0, *text),)) for place, text in zip(DOCUMENTS, data.draw(whole), strict=False)]
+    base = {place: ((0, *text),) for place, text in zip(DOCUMENTS, data.draw(whole), strict=False)}
     now, ledger = play(base, script, vocab_size)
     for name, places in (("base", base), ("scratch", now)):
         write_texts(folder / name, sorted({text[0][1:] for text in places.values()}), vocab_size)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_table_and_overlay_answer_as_a_table_built_from_scratch(
         np.testing.assert_allclose(mine, theirs, atol=1e-12)
 
 
-def test_a_text_that_two_places_hold_counts_once():
+def test_a_text_in_two_documents_counts_once():
     copies: dict[str, Text] = {"a": ((0, 1, 2),), "b": ((0, 1, 2),)}
     ledger = play(copies, [("remove", "a")], 4)[1]
     assert not len(held(ledger.overlay))
@@ -142,7 +142,7 @@ def test_a_text_that_two_places_hold_counts_once():
     assert as_dict(merge([count([((0, 1, 2),)], 4), held(ledger.overlay)])) == {}
 
 
-def test_only_what_lies_around_an_edit_is_counted(monkeypatch: pytest.MonkeyPatch):
+def test_only_the_surroundings_of_an_edit_are_counted(monkeypatch: pytest.MonkeyPatch):
     counted: list[int] = []
     real = module.count_streams
 
@@ -158,19 +158,19 @@ def test_only_what_lies_around_an_edit_is_counted(monkeypatch: pytest.MonkeyPatc
     assert sum(counted) == (5 + 1 + 5) + (5 + 2 + 5)
 
 
-def test_equal_texts_change_nothing_and_publish_nothing():
+def test_identical_texts_change_nothing_and_publish_nothing():
     overlay = Overlay(vocab_size=9)
     assert overlay.replace([np.array([1, 2, 3])], [np.array([1, 2, 3])])
     assert overlay.columns == ()
 
 
-def test_a_split_text_loses_what_reached_across():
+def test_a_split_text_loses_the_ngrams_across_the_split():
     overlay = Overlay(vocab_size=9, orders=(2,))
     assert overlay.replace([np.array([1, 2, 3])], [np.array([1, 2]), np.array([3])])
     assert list(as_dict(held(overlay)).values()) == [-1]
 
 
-def test_what_readers_hold_does_not_change():
+def test_columns_held_by_readers_do_not_change():
     overlay = Overlay(vocab_size=9)
     overlay.replace([], [np.array([1, 2, 3])])
     taken = overlay.columns
@@ -181,7 +181,7 @@ def test_what_readers_hold_does_not_change():
     assert ask(overlay.columns, [[-1, -1, -1, 1, 2]], [3, 4])[0][0, 0].tolist() == [0.5, 0.5]
 
 
-def test_many_changes_stay_in_a_few_sets_of_columns():
+def test_many_changes_are_merged_into_a_few_sets_of_columns():
     random = np.random.default_rng(0)
     overlay, text = Overlay(vocab_size=5_000), random.integers(1, 5_000, 2_000)
     first = text
@@ -196,7 +196,7 @@ def test_many_changes_stay_in_a_few_sets_of_columns():
     assert len(overlay.levels[0]) <= module.LEVEL_SIZES[0]
 
 
-def test_what_there_is_no_room_for_is_refused_and_changes_nothing():
+def test_a_change_beyond_the_memory_limit_is_refused_and_changes_nothing():
     overlay = Overlay(vocab_size=5_000, max_ngrams=1_000)
     ledger = Ledger(overlay)
     assert ledger.put("small", as_document((tuple(range(100)),)))
@@ -210,13 +210,13 @@ def test_what_there_is_no_room_for_is_refused_and_changes_nothing():
     assert ledger.put("small", as_document((tuple(range(1, 100)),)))
 
 
-def test_a_change_may_be_held_to_a_share_of_the_room():
+def test_a_change_can_be_limited_to_a_share_of_the_memory():
     overlay = Overlay(vocab_size=5_000, max_ngrams=1_000)
     assert not overlay.replace([], [np.arange(300)], share=0.5)
     assert overlay.replace([], [np.arange(300)])
 
 
-def test_without_the_old_text_a_place_stays_as_it_was():
+def test_without_the_old_text_a_document_stays_unchanged():
     ledger = Ledger(Overlay(vocab_size=9), {"a": "lost"}, lambda key: None)
     assert not ledger.put("a", as_document(((1, 2),)))
     assert ledger.keys == {"a": "lost"}

@@ -70,7 +70,7 @@ def test_counts_come_back_from_directories_of_any_size(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(texts=documents(), more=documents())
-def test_a_table_and_a_change_are_a_table_of_what_is_there_now(
+def test_a_table_plus_a_change_equals_a_table_of_the_present_text(
     tmp_path_factory: pytest.TempPathFactory, texts: Documents, more: Documents
 ) -> None:
     folder = tmp_path_factory.mktemp("change")
@@ -97,7 +97,7 @@ def test_contexts_may_be_narrower_or_wider_than_the_longest_order(table: Table) 
     np.testing.assert_array_equal(narrow[:2], full[:2])
 
 
-def test_orders_with_gaps_answer_in_their_places(tmp_path: Path) -> None:
+def test_orders_with_gaps_keep_their_positions(tmp_path: Path) -> None:
     write_texts(tmp_path / "t.ngt", TEXTS, orders=(5, 2, 3))
     write_texts(tmp_path / "all.ngt", TEXTS)
     some, whole = Table.open(tmp_path / "t.ngt"), Table.open(tmp_path / "all.ngt")
@@ -109,14 +109,14 @@ def test_orders_with_gaps_answer_in_their_places(tmp_path: Path) -> None:
     np.testing.assert_array_equal(matched, expected_matched * asked)
 
 
-def test_successors_are_those_of_the_longest_context_likeliest_first(table: Table) -> None:
+def test_successors_are_those_of_the_longest_context_most_likely_first(table: Table) -> None:
     asked = open_query([[table.columns]], [1.0])
     assert asked.successors(np.array([[1, 2]]), 2).tolist() == [0, 3]  # after 1 2: 3 twice, 0 and 2 once each
     assert asked.successors(np.array([[0, 0, 0, 3]]), 9).tolist() == [1]  # only the last token is a context
     assert asked.successors(np.array([[77]]), 9).tolist() == []
 
 
-def test_a_table_of_nothing_knows_nothing(tmp_path: Path) -> None:
+def test_an_empty_table_gives_no_probabilities(tmp_path: Path) -> None:
     write_texts(tmp_path / "t.ngt", [])
     table = Table.open(tmp_path / "t.ngt")
     table.verify()
@@ -135,12 +135,12 @@ def test_a_mapped_table_survives_its_replacement(tmp_path: Path, table: Table) -
     assert mean(Table.open(tmp_path / "t.ngt"), [1], [2])[0][0, 0] == 0
 
 
-def test_another_tokenizer_is_refused_with_both_names(tmp_path: Path) -> None:
+def test_another_tokenizer_is_refused_and_both_are_named(tmp_path: Path) -> None:
     write_texts(tmp_path / "t.ngt", TEXTS)
     with pytest.raises(UserError, match="built with tokenizer a1b2, the model uses c3d4; run: spd-lsp "):
         Table.open(tmp_path / "t.ngt", fingerprint="c3d4")
 
 
-def test_the_end_of_text_before_a_file_tells_how_files_begin(table: Table) -> None:
+def test_the_end_of_text_token_predicts_how_files_begin(table: Table) -> None:
     p, _ = mean(table, [END], [1, 3])
     assert p[0].tolist() == [1 / 3, 1 / 3]

@@ -38,7 +38,7 @@ def test_pieces_of_any_size_give_the_same_bytes(
     assert (folder / "whole").read_bytes() == (folder / "cut").read_bytes()
 
 
-def test_what_is_opened_is_what_was_written(tmp_path: Path) -> None:
+def test_an_opened_table_is_what_was_written(tmp_path: Path) -> None:
     written = write_texts(tmp_path / "t.ngt", TEXTS)
     table = Table.open(tmp_path / "t.ngt", fingerprint="a1b2")
     table.verify()
@@ -49,7 +49,7 @@ def test_what_is_opened_is_what_was_written(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_the_entries_that_stand_for_pruned_ones_are_no_ngrams(tmp_path: Path) -> None:
+def test_entries_for_pruned_ngrams_are_not_counted_as_ngrams(tmp_path: Path) -> None:
     pruned = write_texts(tmp_path / "t.ngt", [[1, 2], [1, 2], [1, 3]], least=2)
     assert pruned.entries > pruned.ngrams > 0
 
@@ -76,7 +76,7 @@ def test_columns_in_memory_keep_signs() -> None:
     assert columns.counts.dtype == np.int32
 
 
-def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"cannot write .*; free space there or choose another folder"):
         write(tmp_path / "file" / "t.ngt", [run_of_texts(TEXTS)])

@@ -90,6 +90,9 @@ class Settings:
     min_probability: float = _setting(
         0.005, "offer nothing unasked below this probability of being exactly right", low=0.0, high=1.0
     )
+    automatic_menu: bool = _setting(
+        False, "open the completion menu while you type even in editors that show ghost text"
+    )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,
         "language ids without completions",

@@ -20,12 +20,13 @@ MAX_LABEL_CHARS = 60  # menus cut longer labels wherever they like
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemCapabilities:
-    """How the client handles items of several lines."""
+    """What the client can show, and how it handles items of several lines."""
 
     modes: frozenset[types.InsertTextMode] = frozenset()
     snippets: bool = False
     markdown: bool = False
     one_line_only: bool = False  # it corrupts or drops all but the first line of plain text
+    ghost_text: bool = False
 
     @classmethod
     def of(cls, params: types.InitializeParams) -> ItemCapabilities:
@@ -37,6 +38,7 @@ class ItemCapabilities:
             snippets=bool(item and item.snippet_support),
             markdown=types.MarkupKind.Markdown in ((item and item.documentation_format) or ()),
             one_line_only=bool(params.client_info and params.client_info.name == "Neovim"),
+            ghost_text=get_capability(params.capabilities, "text_document.inline_completion") is not None,
         )
 
 
@@ -68,6 +70,7 @@ def menu_items(
     """Items for a completion menu, best first, each label once. `start` is where the unfinished word starts.
 
     The edit covers that word: editors match it against `filterText`, and rank items with an empty range last.
+    Nothing is preselected, and no character but the editor's own key for it accepts an item.
     """
     items: dict[str, types.CompletionItem] = {}
     for completion in completions:
@@ -93,11 +96,17 @@ def _menu_item(
         kind=types.CompletionItemKind.Text,
         detail=f"spd {completion.probability:.0%}",
         documentation=None if label == whole.strip() else _preview(whole, line.language, client),
-        filter_text=whole.split("\n", 1)[0].strip() or label,
+        filter_text=_first_word(whole),
         insert_text_format=types.InsertTextFormat.Snippet if snippet else types.InsertTextFormat.PlainText,
         insert_text_mode=mode,
         text_edit=types.TextEdit(edit, as_snippet(whole) if snippet else whole),
     )
+
+
+def _first_word(text: str) -> str:
+    """What an item is filtered by: it disappears when another word begins. Example: "get(key)" -> "get"."""
+    match = re.match(r"\s*(\w+|\S)", text)
+    return match[1] if match else text
 
 
 def _adapted(

@@ -106,6 +106,7 @@ class LspDocument(TextDocument):
         self._text = source
         self._starts: list[int] | None = None
         self.revision = next(_REVISIONS)
+        self._requested_edit = self.edit_time  # the edit at the time of the last menu request
 
     @cached_property
     def may_hold_secrets(self) -> bool:
@@ -154,10 +155,13 @@ class LspDocument(TextDocument):
         """The text from the start of the line up to an offset."""
         return self._text[self.starts[bisect.bisect_right(self.starts, offset) - 1] : offset]
 
-    @property
-    def just_typed(self) -> bool:
-        """Whether a request now comes from typing, which not all editors tell: the last edit is that recent."""
-        return time.monotonic() - self.edit_time < _TYPING_SECONDS
+    def is_requested_by_typing(self) -> bool:
+        """Whether a menu request comes from typing, which not all editors tell: the first after an edit does.
+
+        A second one for the same text is the user's own, however soon.
+        """
+        is_first, self._requested_edit = self._requested_edit != self.edit_time, self.edit_time
+        return is_first and time.monotonic() - self.edit_time < _TYPING_SECONDS
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
         """Replace a range, or everything where the change names no range."""

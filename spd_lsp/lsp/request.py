@@ -38,6 +38,10 @@ class CompletionRequest:
     explicit: bool  # the user asked for it, it was not triggered by typing
     others: frozenset[int] = frozenset()  # revisions of the other open documents
 
+    def joined_with(self, running: CompletionRequest | None) -> CompletionRequest:
+        """The running request if the user made it for the same place: ghost text must not cancel its menu."""
+        return running if running and running == dataclasses.replace(self, explicit=True) else self
+
 
 def request_at(
     workspace: LspWorkspace, document: LspDocument, cursor: int, *, explicit: bool = False
@@ -56,7 +60,7 @@ def request_at(
 def with_selected(
     request: CompletionRequest, document: LspDocument, cursor: int, selected: types.SelectedCompletionInfo
 ) -> CompletionRequest:
-    """The request at a document's cursor as if the menu's selected item had been accepted: ghost text follows it."""
+    """The request as if the menu's selected item had been accepted, which ghost text continues."""
     start_of_document = request.cursor - cursor
     start = start_of_document + document.offset_at_position(selected.range.start)
     end = max(start, start_of_document + document.offset_at_position(selected.range.end))

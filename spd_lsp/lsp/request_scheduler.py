@@ -82,6 +82,11 @@ class RequestScheduler(Generic[Request, Result]):
         """Whether anything runs or waits to run."""
         return any(not job.task.done() for job in self._jobs.values())
 
+    def running(self, uri: str) -> Request | None:
+        """The document's request whose result is not known yet."""
+        job = self._jobs.get(uri)
+        return None if job is None or job.task.done() else job.request
+
     async def run(self, uri: str, request: Request, work: Work[Result], *, delay: float = 0.0) -> Result:
         """Run `work(check)` in the worker, or share the run of an equal request; a newer request cancels it.
 

@@ -101,6 +101,7 @@ class SpdServer(LanguageServer):
             self.status.reason = "text was deleted"
             return []
         self.prefetcher.stop()
+        request = request.joined_with(self.requests.running(request.uri))
         debounce = 0.0 if request.explicit else min(MAX_DEBOUNCE, self.status.seconds / 4)
         work = partial(self.worker.complete, request)
         try:
@@ -264,14 +265,17 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     """Offer the drafts as a menu; null if a newer request replaced this one."""
     document = ls.workspace.get_text_document(params.text_document.uri)
     kind = params.context.trigger_kind if params.context else types.CompletionTriggerKind.Invoked
-    explicit = kind == types.CompletionTriggerKind.Invoked and not document.just_typed
+    explicit = not document.is_requested_by_typing() and kind == types.CompletionTriggerKind.Invoked
+    follows_typing = ls.settings.automatic_menu or not ls.client.ghost_text
+    if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
+        return types.CompletionList(is_incomplete=False, items=[])
     cursor = document.offset_at_position(params.position)
     line = cursor_line(document, cursor)
     word_start = document.client_position_at_offset(cursor - len(line.word))
     drafts = await ls.complete(document, request_at(ls.workspace, document, cursor, explicit=explicit))
     if drafts is None:
         return None
-    return types.CompletionList(is_incomplete=True, items=menu_items(drafts, line, word_start, ls.client))
+    return types.CompletionList(follows_typing, menu_items(drafts, line, word_start, ls.client))
 
 
 @_feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())  # announced only with options

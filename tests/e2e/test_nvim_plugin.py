@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_nvim import NVIM, STATUS, Neovim
+from tests.e2e.nvim import NVIM, STATUS, Neovim
 from tests.processes import is_alive, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ DOC = ROOT / "editors" / "nvim" / "doc"
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(NVIM is None, reason="needs nvim on PATH, such as `apt-get install neovim`"),
+    pytest.mark.skipif(not NVIM, reason="needs nvim on PATH, such as `apt-get install neovim`"),
 ]
 
 # The repository is installed as people install it without a plugin manager: a link in a package folder.

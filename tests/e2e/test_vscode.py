@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,42 +13,24 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.installed import HOW
 from tests.e2e.vscode import (
-    CHROMIUM,
-    CHROMIUM_OPTIONS,
     ERROR_ICON,
-    EXTENSION,
+    MISSING,
     ROOT,
     RUNNING_ICON,
-    SERVER,
     Window,
     configure,
     home_variables,
     install,
+    package_ours,
     running,
     vscode,
 )
 from tests.hostile import Trap
 from tests.processes import free_port, is_alive, wait_until
 
-MISSING = [
-    part
-    for part, is_present in {
-        "VS Code in $SPD_LSP_VSCODE": SERVER.is_file(),
-        "node and npm on PATH": shutil.which("node") and shutil.which("npm"),
-        "chromium or chromium-headless-shell on PATH": CHROMIUM,
-        "`npm ci` in editors/vscode": (EXTENSION / "node_modules").is_dir(),
-    }.items()
-    if not is_present
-]
-HOW = "editors/README.md says how to install them"
-
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}"),
-]
-
-playwright = pytest.importorskip("playwright.sync_api", reason=f"needs the Python package playwright; {HOW}")
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
 DRAFTS = 2  # not the default, so the tests see that the setting takes effect
 SETTINGS = {"spd-lsp.drafts": DRAFTS}
@@ -90,16 +71,9 @@ Open = Callable[..., Window]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("extensions"))
+    folder = tmp_path_factory.mktemp("extensions")
+    return install(folder, package_ours(folder))
 
 
 @pytest.fixture

@@ -8,28 +8,40 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from urllib.request import urlopen
 
+from tests.e2e.installed import FOLDER, program
 from tests.processes import TIMEOUT, free_port, is_alive, wait_until
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "editors" / "vscode"
-SERVER = Path(os.environ.get("SPD_LSP_VSCODE", "missing"), "out", "server-main.js")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), "")
+SERVER = FOLDER / "node_modules" / "code-server" / "lib" / "vscode" / "out" / "server-main.js"
+CHROMIUM = program("chromium-headless-shell", "chromium")
+SECOND_SERVER = Path(__file__).parent / "second_server"
+MISSING = [
+    part
+    for part, is_present in {
+        "VS Code": SERVER.is_file(),
+        "node and npm": shutil.which("node") and shutil.which("npm"),
+        "chromium or chromium-headless-shell": CHROMIUM,
+        "`npm ci` in editors/vscode": (EXTENSION / "node_modules").is_dir(),
+        "the Python package playwright": find_spec("playwright"),
+    }.items()
+    if not is_present
+]
 RUNNING_ICON, ERROR_ICON = "list-selection", "error"  # icons of the extension in the status bar
 
-QUIET = {
-    "editor.quickSuggestions": {"other": "off"},
-    "editor.suggestOnTriggerCharacters": False,  # the menu would take the Tab meant for ghost text
-    "editor.wordBasedSuggestions": "off",
+QUIET = {  # and nothing that changes how VS Code suggests: users have its defaults
     "files.autoSave": "off",
     "git.enabled": False,
     "telemetry.telemetryLevel": "off",
@@ -57,6 +69,16 @@ new MutationObserver(() => {
     seen.add(text);
   }
 }).observe(document, { childList: true, subtree: true });
+"""
+
+# Likewise every row of our server that the suggestion menu showed.
+RECORD_ROWS = """
+window.rows = new Set();
+new MutationObserver(() => {
+  for (const row of document.querySelectorAll(".suggest-widget.visible .monaco-list-row")) {
+    if (/\\bspd\\b/.test(row.getAttribute("aria-label"))) window.rows.add(row.getAttribute("aria-label"));
+  }
+}).observe(document, { attributes: true, childList: true, subtree: true });
 """
 
 
@@ -106,6 +128,25 @@ class Window:
         """Return the labels in the suggestion menu."""
         return self.texts(".suggest-widget.visible .monaco-list-row .label-name")
 
+    def type(self, char: str) -> None:
+        """Press the key of a character."""
+        self.page.keyboard.type(char)
+
+    def wait(self, seconds: float) -> None:
+        """Let VS Code work."""
+        self.page.wait_for_timeout(1000 * seconds)
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Return line and column, from 0."""
+        line, column = map(int, re.findall(r"\d+", self.cursor_position))
+        return line - 1, column - 1
+
+    @property
+    def own_rows(self) -> list[str]:
+        """Return the rows of our server that the menu has shown since this was last read."""
+        return list(self.page.evaluate("(rows => (window.rows = new Set(), rows))([...window.rows])"))
+
     @property
     def cursor_position(self) -> str:
         """Return the status bar's text, such as "Ln 11, Col 14"."""
@@ -151,19 +192,39 @@ class Window:
 
     def servers(self) -> list[tuple[int, str]]:
         """Return the process id and arguments of each server that the extension has started."""
-        lines = (self.folder / "starts").read_text().splitlines()
+        starts = self.folder / "starts"
+        lines = starts.read_text().splitlines() if starts.exists() else []
         started = [line.split(maxsplit=1) for line in lines]
         return [(int(pid), rest) for pid, rest in started if rest != "--version" and "--check" not in rest]
 
 
-def install(folder: Path) -> Path:
-    """Build and install our extension as a user would; return the folder of extensions."""
-    package = str(folder / "spd-lsp.vsix")
-    subprocess.run(["npm", "run", "package", "--", "--out", package], cwd=EXTENSION, check=True)
+def install(folder: Path, *packages: Path) -> Path:
+    """Install extensions as a user would; return their folder."""
     command = ["node", str(SERVER), "--accept-server-license-terms", "--user-data-dir", str(folder / "user")]
-    command += ["--extensions-dir", str(folder / "installed"), "--install-extension", package]
-    subprocess.run(command, check=True)
+    command += ["--extensions-dir", str(folder / "installed")]
+    for package in packages:
+        subprocess.run([*command, "--install-extension", str(package)], check=True)
+    (folder / "installed").mkdir(exist_ok=True)
     return folder / "installed"
+
+
+def package_ours(folder: Path) -> Path:
+    """Build our extension as a user would; return its package."""
+    package = folder / "spd-lsp.vsix"
+    subprocess.run(["npm", "run", "package", "--", "--out", str(package)], cwd=EXTENSION, check=True)
+    return package
+
+
+def package_second_server(folder: Path) -> Path:
+    """Build an extension that runs another language server; return its package."""
+    programs = EXTENSION / "node_modules" / ".bin"
+    source = shutil.copytree(SECOND_SERVER, folder / "second_server")
+    bundle = ["extension.js", "--bundle", "--platform=node", "--external:vscode", "--outfile=bundle.js"]
+    modules = os.environ | {"NODE_PATH": str(EXTENSION / "node_modules")}
+    subprocess.run([programs / "esbuild", *bundle], cwd=source, env=modules, check=True)
+    package = ["package", "--no-dependencies", "--allow-missing-repository", "--skip-license", "-o", "second.vsix"]
+    subprocess.run([programs / "vsce", *package], cwd=source, check=True)
+    return source / "second.vsix"
 
 
 @contextmanager
@@ -188,7 +249,8 @@ def vscode(
         page = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, **screen}).new_page()
         windows.append(window := Window(page, folder, text, workspace))
         show(window, port)
-        window.wait_for_icon(icon)
+        if icon:
+            window.wait_for_icon(icon)
         return window
 
     with running(folder / "vscode.log", *command, **environment_for(folder), **environment):
@@ -252,7 +314,7 @@ def show(window: Window, port: int) -> None:
     file = f"vscode-remote://127.0.0.1:{port}{window.file}:{row}:{column}"
     payload = json.dumps([["openFile", file], ["gotoLineMode", "true"]])
     window.page.set_default_timeout(TIMEOUT * 1000)
-    window.page.add_init_script(RECORD_ERRORS)
+    window.page.add_init_script(RECORD_ERRORS + RECORD_ROWS)
     query = f"folder={quote(str(window.workspace))}&" if window.workspace else ""
     window.page.goto(f"http://127.0.0.1:{port}/?{query}payload={quote(payload)}", wait_until="domcontentloaded")
     if window.workspace:

@@ -46,7 +46,7 @@ def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Ite
     assert isinstance(edit, types.TextEdit)
     assert edit.range == types.Range(types.Position(3, 4), types.Position(3, 8))
     assert edit.new_text.startswith("print")
-    assert item.filter_text == "print(x)"
+    assert item.filter_text == "print"
     assert item.commit_characters is None and item.command is None and item.preselect is None
 
 
@@ -56,6 +56,20 @@ def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, cli
         word = CursorLine(types.Position(0, 0), before, "").word
         assert item.filter_text and item.filter_text.startswith(word)
         assert item.label.strip() and "\n" not in item.label and len(item.label) <= MAX_LABEL_CHARS
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "filtered_by"),
+    [
+        ("class Coun", "terAPI(View):", "CounterAPI"),
+        ("x", " = 3", "x"),
+        ("f(", '"name")', '"'),
+        ("", "if x:\n    y", "if"),
+    ],
+)
+def test_an_item_is_filtered_by_its_first_word_so_that_it_goes_with_it(before: str, text: str, filtered_by: str):
+    (item,) = offer(text, before, VS_CODE)
+    assert item.filter_text == filtered_by
 
 
 def test_after_a_dot_the_word_is_empty():

@@ -127,14 +127,21 @@ def test_a_character_typed_in_two_halves_becomes_one():
     assert doc.source == "'😀'"
 
 
-def test_a_document_knows_whether_it_was_just_typed_in_and_whether_it_shrank():
+def test_the_first_request_after_an_edit_comes_from_typing_and_a_second_one_does_not():
     doc = document("abc")
-    assert not doc.just_typed
+    assert not doc.is_requested_by_typing()
+    doc.apply_change(types.TextDocumentContentChangeWholeDocument("abcd"))
+    assert doc.is_requested_by_typing()
+    assert not doc.is_requested_by_typing()
+
+
+def test_a_document_knows_whether_it_shrank():
+    doc = document("abc")
     span = types.Range(types.Position(0, 1), types.Position(0, 2))
     doc.apply_change(types.TextDocumentContentChangePartial(span, ""))
-    assert doc.just_typed and doc.shrank
+    assert doc.shrank
     doc.apply_change(types.TextDocumentContentChangePartial(span, "long"))
-    assert doc.just_typed and not doc.shrank
+    assert not doc.shrank
 
 
 def test_the_line_before_the_cursor_starts_behind_the_last_line_end():

@@ -28,6 +28,7 @@ OTHERS = {
     "ngram_weight": 0.5,
     "max_order": 3,
     "min_probability": 0.5,
+    "automatic_menu": True,
     "reset_every": 3,
     "enabled": False,
     "drafts": 7,

@@ -52,6 +52,20 @@ async def test_ghost_text_and_menu_at_one_place_share_one_decode():
         assert len(fake.requests) == 1
 
 
+async def test_ghost_text_does_not_replace_the_menu_that_the_user_is_waiting_for():
+    fake = FakeCompleter("a", "b", held=True)
+    async with session(fake) as editor:
+        await opened(editor)
+        _, menu = editor.send_request(COMPLETION, at(0, 4, 1))
+        await until(lambda: fake.steps_taken)
+        _, ghost = editor.send_request(INLINE, at(0, 4, 2))
+        await editor.status()
+        fake.turns.release(9)
+        assert texts(await result(menu)) == ["a", "b"]
+        assert [item["insertText"] for item in (await result(ghost))["items"]] == ["a", "b"]
+        assert len(fake.requests) == 1
+
+
 async def test_an_explicit_request_is_never_answered_from_an_older_one():
     fake = FakeCompleter()
     async with session(fake) as editor:

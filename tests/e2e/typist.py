@@ -1,0 +1,149 @@
+"""A person who types code key by key, at a person's pace, without a look at what the editor offers.
+
+In: an editor's keyboard and cursor. Out: after which lines Enter began no new line, and which lines are not what
+was typed. Knows nothing about completions or any one editor.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+# Ordinary code: words that begin longer ones before an Enter or a colon, dots, brackets and strings.
+_LINES = """\
+import os
+import json
+from collections import deque
+
+app = create_app()
+app.config.get("DEBUG")
+limits = {"max": 10, "min": [1, 2]}
+
+class Counter:
+    def __init__(self, name):
+        self.name = name
+        self.total = 0
+
+    def reset(self):
+        pass
+
+    def add(self, value=1):
+        if value > 0:
+            self.total += value
+        else:
+            return self
+        return self.total
+
+def load(path, default=None):
+    if not os.path.exists(path):
+        return default
+    with open(path) as file:
+        return json.load(file)
+
+def main(argv):
+    counter = Counter("lines")
+    settings = {
+        "path": argv[1],
+        "retry": False,
+    }
+    for line in load(settings["path"], []):
+        if line.strip():
+            counter.add(len(line.split(",")))
+    print(f"{counter.name}: {counter.total}")
+    return None
+
+if __name__ == "__main__":
+    main(os.sys.argv)
+"""
+_SHORT = "".join(_LINES.splitlines(keepends=True)[:22])
+IS_FULL = os.environ.get("SPD_LSP_TYPING") == "full"  # all lines in all cases: half an hour
+CODE = _LINES if IS_FULL else _SHORT
+
+# Whether the editor adds closing brackets, and the language server beside ours.
+CASES = (
+    list(itertools.product([True, False], ["", "jedi", "basedpyright"]))
+    if IS_FULL
+    else [(True, ""), (True, "jedi")]
+)
+
+_MAX_INDENTATION = 40
+_PACE = 0.09, 0.15  # seconds a key
+_CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+
+
+class Keyboard(Protocol):
+    """An editor in front of which somebody sits."""
+
+    def type(self, char: str) -> None:
+        """Press the key of a character."""
+
+    def press(self, key: str) -> None:
+        """Press `Enter`, `Backspace` or `Delete`."""
+
+    def wait(self, seconds: float) -> None:
+        """Let the editor work."""
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Line and column, from 0, once the editor has handled all keys."""
+
+
+@dataclass
+class Typed:
+    """What became of the keys."""
+
+    swallowed: list[str] = field(default_factory=list)  # the lines after which Enter had to be pressed again
+    keys: int = 0
+
+
+def type_code(keyboard: Keyboard, code: str, *, closes: bool) -> Typed:
+    """Type a text; `closes` is whether the editor adds closing brackets."""
+    typed, pace = Typed(), random.Random(13)
+
+    def after(press: Callable[[str], None], key: str) -> None:
+        press(key)
+        typed.keys += 1
+        keyboard.wait(pace.uniform(*_PACE))
+
+    for line in code.splitlines():
+        for _ in range(_MAX_INDENTATION if line else 0):  # the editor has indented the line its own way
+            wanted = len(line) - len(line.lstrip())
+            column = keyboard.cursor[1]
+            if column == wanted:
+                break
+            after(*(keyboard.press, "Backspace") if column > wanted else (keyboard.type, " "))
+        for char in line.lstrip():
+            after(keyboard.type, char)
+        for _ in range(_left_open(line) if closes else 0):
+            after(keyboard.press, "Delete")
+        row = keyboard.cursor[0]
+        after(keyboard.press, "Enter")
+        if not _has_left(keyboard, row):
+            typed.swallowed.append(line.strip())
+            after(keyboard.press, "Enter")
+    return typed
+
+
+def _has_left(keyboard: Keyboard, row: int) -> bool:
+    """Return whether the cursor leaves a line; VS Code says so with a delay."""
+    for _ in range(20):
+        if keyboard.cursor[0] != row:
+            return True
+        keyboard.wait(0.1)
+    return False
+
+
+def _left_open(line: str) -> int:
+    """Return how many brackets a line opens and does not close. Example: `settings = {` -> 1."""
+    return max(0, sum(line.count(opened) - line.count(closed) for opened, closed in _CLOSED_BY.items()))
+
+
+def changed_lines(wanted: str, actual: str) -> list[str]:
+    """Return the lines that differ, with `-` before what was typed and `+` before what is there instead."""
+    texts = [[line.rstrip() for line in text.rstrip().splitlines()] for text in (wanted, actual)]
+    return [line for line in difflib.ndiff(*texts) if line[0] in "-+"]

@@ -1,0 +1,64 @@
+"""Editors accept a menu's item with the Enter meant for a new line: with ghost text no menu opens by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spd_lsp.settings import Settings
+from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, session, texts
+
+COMPLETION = "textDocument/completion"
+GHOST_TEXT = {"textDocument": {"inlineCompletion": {"dynamicRegistration": True}}}
+INVOKED, TRIGGER_CHARACTER, INCOMPLETE = 1, 2, 3
+NOTHING = {"isIncomplete": False, "items": []}
+
+
+async def opened(editor: Editor, capabilities: dict[str, Any]) -> None:
+    """Open a document in an editor that can do this."""
+    await editor.start(capabilities)
+    await editor.ready()
+    editor.open("x = \n")
+
+
+@pytest.mark.parametrize("kind", [TRIGGER_CHARACTER, INCOMPLETE])
+async def test_an_editor_with_ghost_text_gets_no_menu_while_typing(kind: int):
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        await opened(editor, GHOST_TEXT)
+        assert await editor.request(COMPLETION, at(0, 4, kind)) == NOTHING
+        assert not fake.requests
+
+
+async def test_of_requests_that_say_invoked_the_first_after_an_edit_comes_from_typing():
+    """VS Code calls them so, too; the second is the user's own, such as Ctrl+Space right after a dot."""
+    async with session(FakeCompleter("one")) as editor:
+        await opened(editor, GHOST_TEXT)
+        editor.send(edit(".", 0, 3, 3))
+        assert await editor.request(COMPLETION, at(0, 4, INVOKED)) == NOTHING
+        assert texts(await editor.request(COMPLETION, at(0, 4, INVOKED))) == ["one"]
+
+
+async def test_an_explicit_request_gets_a_menu_that_does_not_follow_typing():
+    async with session(FakeCompleter("one", "two")) as editor:
+        await opened(editor, GHOST_TEXT)
+        menu = await editor.request(COMPLETION, at(0, 4, INVOKED))
+        assert texts(menu) == ["one", "two"]
+        assert menu["isIncomplete"] is False
+
+
+async def test_one_setting_brings_the_menu_back():
+    async with session(FakeCompleter("one", "two"), Settings(automatic_menu=True)) as editor:
+        await opened(editor, GHOST_TEXT)
+        menu = await editor.request(COMPLETION, at(0, 4, TRIGGER_CHARACTER))
+        assert texts(menu) == ["one", "two"]
+        assert menu["isIncomplete"] is True
+
+
+async def test_an_editor_without_ghost_text_has_only_the_menu():
+    async with session(FakeCompleter("one")) as editor:
+        await opened(editor, {})
+        menu = await editor.request(COMPLETION, at(0, 4, TRIGGER_CHARACTER))
+        assert texts(menu) == ["one"]
+        assert menu["isIncomplete"] is True

@@ -97,6 +97,13 @@ def tokenizer_options(command: Callable[..., None]) -> Callable[..., None]:
     return size(merges(command))
 
 
+def share_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option for averaging with the model that the run started from."""
+    share = click.FloatRange(0, 1, max_open=True)
+    text = "Share of the --from model's weights in an average with the trained ones."
+    return click.option("--start-share", type=share, default=0.0, show_default=True, help=text)(command)
+
+
 def out_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add the output folder of the model."""
     kind = click.Path(file_okay=False, path_type=Path)
@@ -275,10 +282,11 @@ def phase(
 @common_options
 @out_option
 @click.option("--kind", type=click.Choice(["decay", "run", *recipe.PHASES]), default="decay", show_default=True)
-def export(work: Path, seed: int, out: Path, kind: str = "decay") -> None:
+@share_option
+def export(work: Path, seed: int, out: Path, kind: str = "decay", start_share: float = 0.0) -> None:
     """Write the last checkpoint as a Hugging Face folder with its model card."""
     with console().status("measuring and writing the model"):
-        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind)
+        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind, start_share)
     for language, kinds in facts["validation"].items():
         said = (f"{kind} {loss['bits_per_byte']:.3f}" for kind, loss in kinds.items())
         console().print(f"{language}, bits a byte: {', '.join(said)}")
@@ -336,6 +344,7 @@ def unpack(work: Path, seed: int, archive: Path) -> None:
 @budget_options
 @start_options
 @decay_option
+@share_option
 @out_option
 @click.pass_context
 def run_all(
@@ -348,6 +357,7 @@ def run_all(
     merges: str,
     decay: int,
     threads: int,
+    start_share: float,
     **options: Any,
 ) -> None:
     """Run every step in order, except those already done."""
@@ -356,8 +366,8 @@ def run_all(
     ctx.invoke(rows, work=work, seed=seed)
     ctx.invoke(train, work=work, seed=seed, threads=threads, **options)
     ctx.invoke(main.commands["decay"], work=work, seed=seed, decay=decay, threads=threads)
-    for step in (export, ngrams):
-        ctx.invoke(step, work=work, seed=seed, out=out)
+    ctx.invoke(export, work=work, seed=seed, out=out, start_share=start_share)
+    ctx.invoke(ngrams, work=work, seed=seed, out=out)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,37 @@ from spd_lsp.models.recording import record as record_decoder
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import LANGUAGES
 from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_kind
+from spd_lsp.training.train import load_exported
 from spd_lsp.training.validation import KINDS, HeldOutLoss, measure_held_out
 
 _CARD = Path(__file__).with_name("card.md")
 
 
-def export(config: LlamaConfig, run: Path, tokenizer: Path, out: Path) -> dict[str, Any]:
-    """Write the last checkpoint and the tokenizer to `out`. Return its progress and size."""
-    model = LlamaForCausalLM(config)
-    progress = checkpoint.load(run, model, {})
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights to export: a run's last checkpoint, averaged with the model that it started from, if any.
+
+    The average forgets less of what the start knew than the run has (Wortsman et al., CVPR 2022).
+    """
+
+    run: Path  # folder of the checkpoint
+    start: Path | None = None  # exported model
+    start_share: float = 0.0  # of the average
+
+    def load(self, config: LlamaConfig) -> tuple[LlamaForCausalLM, dict[str, Any]]:
+        """Return a model with these weights, and the progress of the run."""
+        model = LlamaForCausalLM(config)
+        progress = checkpoint.load(self.run, model, {})
+        if self.start and self.start_share:
+            before = load_exported(self.start)
+            for parameter, past in zip(model.parameters(), before.parameters(), strict=True):
+                parameter.data.lerp_(past.data, self.start_share)
+        return model, progress
+
+
+def export(config: LlamaConfig, weights: Weights, tokenizer: Path, out: Path) -> dict[str, Any]:
+    """Write weights and tokenizer to `out`. Return the progress of the run and its size."""
+    model, progress = weights.load(config)
     progress["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=SPECIAL.index(END), eos_token_id=SPECIAL.index(END), pad_token_id=SPECIAL.index(PAD)
@@ -65,11 +88,11 @@ _STORED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def measure_storage(config: LlamaConfig, run: Path, rows: Path, tokenizer: Tokenizer) -> dict[str, float]:
+def measure_storage(config: LlamaConfig, weights: Weights, rows: Path, tokenizer: Tokenizer) -> dict[str, float]:
     """Measure the cost of lower precision: nats per token of plain code, by storage format of the weights."""
-    model, losses = LlamaForCausalLM(config), {}
+    losses = {}
     for name, narrow in _STORED.items():
-        checkpoint.load(run, model, {})
+        model, _ = weights.load(config)
         for parameter in model.parameters():
             parameter.data.copy_(narrow(parameter.data))
         losses[name] = round(measure_held_out(model, rows, "plain", tokenizer).nats_per_token, 4)
@@ -162,7 +185,9 @@ def commands(facts: Mapping[str, Any]) -> str:
 
 def _start_options(facts: Mapping[str, Any]) -> str:
     """Return the options of a run that started from a model."""
-    return f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
+    options = f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
+    share = facts["plan"].get("start_share", 0)
+    return f"{options} --start-share {share}" if share else options
 
 
 def _describe_tokenizer(found: Mapping[str, Any]) -> str:

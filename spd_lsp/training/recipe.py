@@ -27,7 +27,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
-from spd_lsp.training.export import collect_facts, export, measure_exported, measure_storage, write_card
+from spd_lsp.training.export import Weights, collect_facts, export, measure_exported, measure_storage, write_card
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read_texts, read_training_texts, write_held_out_rows, write_training_rows
 from spd_lsp.training.selection import Selection, is_held_out, select_files
@@ -266,22 +266,29 @@ def record_plan(folder: Path, plan: Plan) -> None:
     path.write_text(json.dumps(asdict(plan), indent=1), encoding="utf-8")
 
 
-def make_starter(recipe: Recipe, out: Path, phase: str = "decay") -> dict[str, Any]:
-    """Export a phase's last checkpoint, measure the stored weights and write the card. Return the card's facts."""
+def make_starter(recipe: Recipe, out: Path, phase: str = "decay", start_share: float = 0.0) -> dict[str, Any]:
+    """Export a phase's last checkpoint, measure the stored weights and write the card. Return the card's facts.
+
+    start_share: of the model that the run started from, in an average with the checkpoint.
+    """
     run = recipe.needed(
         f"{phase}/{checkpoint.FULL_FILE}", {"run": "train", "decay": "decay"}.get(phase, "phase")
     ).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
-    progress = export(recipe.config(), run, folder, out)
+    weights = Weights(run, recipe.work / _START if start_share else None, start_share)
+    progress = export(recipe.config(), weights, folder, out)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
     measures = measure_exported(out, rows / "held_out", tokenizer)
-    storage = measure_storage(recipe.config(), run, rows / "held_out" / "python", tokenizer)
+    storage = measure_storage(recipe.config(), weights, rows / "held_out" / "python", tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
     if (past := run / "start.json").exists():
         progress |= json.loads(past.read_text(encoding="utf-8"))
-    plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {"phase": phase}
+    plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {
+        "phase": phase,
+        "start_share": start_share,
+    }
     facts = collect_facts(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)
     return facts

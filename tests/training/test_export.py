@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.training.export import (
+    Weights,
     collect_facts,
     export,
     measure_exported,
@@ -32,7 +33,7 @@ LOSSES = {"python": KINDS, "rust": KINDS}
 def exported(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     rows = np.random.default_rng(0).integers(0, 320, size=(4, 48)).astype(np.uint16)
     train(config, rows, Plan(tokens=192, rows_a_step=2, low="float32"), tmp_path / "run")
-    return tmp_path / "out", export(config, tmp_path / "run", tokenizer_folder, tmp_path / "out")
+    return tmp_path / "out", export(config, Weights(tmp_path / "run"), tokenizer_folder, tmp_path / "out")
 
 
 def test_transformers_loads_it_and_goes_on_from_a_prompt(exported: tuple[Path, dict[str, Any]]) -> None:
@@ -52,6 +53,20 @@ def test_weights_are_half_precision_and_tied(exported: tuple[Path, dict[str, Any
     assert size < 2 * exported[1]["parameters"] + 8192
 
 
+def test_weights_are_averaged_with_those_before(
+    exported: tuple[Path, dict[str, Any]], config: LlamaConfig, tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    before = LlamaForCausalLM(config)
+    before.save_pretrained(tmp_path / "before")
+    run = tmp_path / "run"
+    trained, _ = Weights(run).load(config)
+    averaged, _ = Weights(run, tmp_path / "before", 0.25).load(config)
+    for old, new, mean in zip(before.parameters(), trained.parameters(), averaged.parameters(), strict=True):
+        assert torch.allclose(mean, 0.75 * new + 0.25 * old, atol=1e-6)
+        assert not torch.equal(old, new)
+
+
 def test_the_stored_weights_are_measured(
     exported: tuple[Path, dict[str, Any]],
     config: LlamaConfig,
@@ -68,7 +83,7 @@ def test_the_stored_weights_are_measured(
     losses = measure_exported(exported[0], tmp_path, tokenizer)
     assert [*losses] == ["python"]
     assert losses["python"]["plain"].nats_per_token == pytest.approx(np.log(320), rel=0.2)
-    storage = measure_storage(config, tmp_path / "run", folder, tokenizer)
+    storage = measure_storage(config, Weights(tmp_path / "run"), folder, tokenizer)
     assert storage["float16"] == pytest.approx(losses["python"]["plain"].nats_per_token, abs=1e-4)
     assert storage["int8, a scale a row"] == pytest.approx(storage["float32"], abs=0.01)
 

@@ -133,6 +133,8 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(work: Path, 
     )
     weights, wanted = (load_file(one.work / "run" / checkpoint.FULL_FILE) for one in (parts, whole))
     assert all(torch.equal(weights[name], tensor) for name, tensor in wanted.items())
+    make_starter(parts, tmp_path / "averaged", "run", 0.25)
+    assert "--start-share 0.25" in (tmp_path / "averaged" / "MODEL_CARD.md").read_text()
     pack_run(parts.work, tmp_path / "run.tar.xz")
     unpack_run(tmp_path / "run.tar.xz", tmp_path / "there")
     assert Recipe(work=tmp_path / "there").config().num_hidden_layers == 3

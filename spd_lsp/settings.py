@@ -100,8 +100,9 @@ class Settings:
     )
     indexing: str = _setting(
         "folders",
-        "what is indexed in the background: the `folders` that you open, or nothing (`off`)",
-        choices=("folders", "off"),
+        "what is indexed in the background: the `folders` that you open, also the installed packages that they "
+        "import (`dependencies`), or nothing (`off`)",
+        choices=("folders", "dependencies", "off"),
     )
     data_dir: str = _setting(
         "",

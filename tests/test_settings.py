@@ -47,7 +47,7 @@ def test_both_spellings_are_read():
         ({"drafts": "three"}, "'drafts' must be an integer, not 'three'; using 3"),
         ({"drafts": True}, "must be an integer, not True"),
         ({"enabled": 1}, "must be true or false, not 1"),
-        ({"indexing": "on"}, "must be one of folders, off, not 'on'"),
+        ({"indexing": "on"}, "must be one of folders, dependencies, off, not 'on'"),
         ({"drafts": 0}, "must be from 1 to 16, not 0"),
         ({"advanced": {"alpha": 2}}, "'advanced.alpha' must be from 0.0 to 1.0, not 2"),
         ({"disabledLanguages": "python"}, "must be a list of strings"),

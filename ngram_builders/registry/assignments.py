@@ -7,7 +7,8 @@ The rule, see `domains_for`:
 1. A file below a folder with an assignment is served by that assignment, with its weights, and by nothing else. Of
    several such folders the innermost counts.
 2. Any other file is served by what was built from folders around it, innermost first, with the domains' weights,
-   and by what is assigned to its language. What is both has the assigned weight.
+   by the packages that the innermost project around it depends on, and by what is assigned to its language. The
+   last of these decides the weight.
 3. A domain with a fault, or without code in a language like the file's, serves nothing.
 
 An assignment to a language adds and does not replace: no shared table knows as much of a repository as its own.
@@ -35,16 +36,23 @@ class Assignments:
 
     workspaces: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
     languages: Mapping[str, Assignment] = field(default_factory=dict)
+    dependencies: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the project
 
     def names(self) -> frozenset[str]:
         """Every domain that is assigned anywhere."""
-        assigned = [*self.workspaces.values(), *self.languages.values()]
+        assigned = [*self.workspaces.values(), *self.languages.values(), *self.dependencies.values()]
         return frozenset(name for assignment in assigned for name, _ in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
         """The same without any other domains."""
         kept = set(names)
         return self._map(lambda name: [name] if name in kept else [])
+
+    def only_existing(self) -> Assignments:
+        """The same without folders that are gone."""
+        workspaces = {folder: given for folder, given in self.workspaces.items() if Path(folder).is_dir()}
+        dependencies = {folder: given for folder, given in self.dependencies.items() if Path(folder).is_dir()}
+        return Assignments(workspaces, self.languages, dependencies)
 
     def with_alias(self, name: str, alias: str) -> Assignments:
         """The same with a second name for a domain; whichever exists serves."""
@@ -59,7 +67,7 @@ class Assignments:
                 for user, assignment in assignments.items()
             }
 
-        return Assignments(renamed(self.workspaces), renamed(self.languages))
+        return Assignments(renamed(self.workspaces), renamed(self.languages), renamed(self.dependencies))
 
     def to_record(self) -> dict[str, Any]:
         """The values to store."""
@@ -67,6 +75,7 @@ class Assignments:
             "format": _FORMAT,
             "workspaces": _as_lists(self.workspaces),
             "languages": _as_lists(self.languages),
+            "dependencies": _as_lists(self.dependencies),
         }
 
 
@@ -85,7 +94,8 @@ def read_assignments(file: Path) -> Assignments:
         return Assignments(_parse(record))
     if record["format"] != _FORMAT:
         raise ValueError(record["format"])
-    return Assignments(_parse(record["workspaces"]), _parse(record["languages"]))
+    dependencies = record.get("dependencies", {})  # which earlier versions did not record
+    return Assignments(_parse(record["workspaces"]), _parse(record["languages"]), _parse(dependencies))
 
 
 def _parse(record: Mapping[str, Any]) -> dict[str, Assignment]:
@@ -108,7 +118,12 @@ def domains_for(
     if workspace is not None:
         weights: Mapping[str, float] = dict(assignments.workspaces[workspace])
     else:
-        weights = {**_built_around(domains, file), **dict(_assigned_to(assignments.languages, language))}
+        project = None if file is None else _innermost(assignments.dependencies, file)
+        weights = {
+            **_built_around(domains, file),
+            **dict(assignments.dependencies[project] if project is not None else ()),
+            **dict(_assigned_to(assignments.languages, language)),
+        }
     return [
         (domains[name], weight)
         for name, weight in weights.items()

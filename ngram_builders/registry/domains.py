@@ -31,7 +31,7 @@ PARSE_ERRORS = (
     ValueError,
     AttributeError,
 )  # of a damaged record
-_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 _WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 
@@ -62,8 +62,8 @@ def check_name(name: str) -> str:
         raise UserError(f"Windows reserves the name {name!r}; choose another with --domain")
     if not is_name(name) or name.endswith("."):
         raise UserError(
-            f"invalid table name {name!r}: use up to 64 letters, digits, '.', '_' and '-', no '.' first or last; "
-            "choose another with --domain"
+            f"invalid table name {name!r}: use up to 64 letters, digits, '.', '_', '@' and '-', no '.' first or "
+            "last; choose another with --domain"
         )
     return name
 

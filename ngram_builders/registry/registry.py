@@ -206,6 +206,14 @@ class Registry:
             before = self.assignments()
             self._write_assignments(replace(before, languages={**before.languages, language: assignment}))
 
+    def assign_dependencies(self, project: Path, weights: Sequence[tuple[str, float]]) -> None:
+        """Serve a project's files from the tables of these packages as well; an empty assignment undoes it."""
+        assignment = self._check_assignment(weights)
+        with self._writing():
+            before = self.assignments()
+            dependencies = {**before.dependencies, str(project.resolve()): assignment}
+            self._write_assignments(replace(before, dependencies=dependencies))
+
     def _check_assignment(self, weights: Sequence[tuple[str, float]]) -> Assignment:
         """The assignment if its domains exist and its weights are valid."""
         return tuple((self.find(name).name, check_weight(float(weight))) for name, weight in weights)
@@ -270,8 +278,7 @@ class Registry:
             failed = [] if dry_run else [leftover for leftover in leftovers if not self._try_to_remove(leftover)]
             kept = self.assignments().only(self.names())
             if gone:
-                workspaces = {path: given for path, given in kept.workspaces.items() if Path(path).is_dir()}
-                kept = replace(kept, workspaces=workspaces)
+                kept = kept.only_existing()
             if not dry_run:
                 self._write_assignments(kept)
                 if gone:
@@ -279,9 +286,13 @@ class Registry:
         return [leftover for leftover in leftovers if leftover not in failed], failed
 
     def _domains_without_roots(self) -> Iterator[Leftover]:
-        """Domains whose repositories are all gone."""
+        """Domains whose repositories are all gone, and packages that no project depends on."""
+        used = self.assignments().only_existing().names()
         for domain in self.domains():
-            if domain.roots and not any(root.exists() for root in domain.roots):
+            if "package" in domain.recipe and domain.name not in used:
+                reason = "no project that is still there depends on it"
+                yield Leftover(self.folder / domain.name, reason, total_size(self.folder / domain.name))
+            elif domain.roots and not any(root.exists() for root in domain.roots):
                 reason = f"its repository is gone: {', '.join(map(str, domain.roots))}"
                 yield Leftover(self.folder / domain.name, reason, total_size(self.folder / domain.name))
 

@@ -53,6 +53,11 @@ class SourceFile(NamedTuple):
     ctime_ns: int
     inode: int
 
+    @classmethod
+    def of(cls, path: str, status: os.stat_result) -> SourceFile:
+        """A file in this state."""
+        return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
@@ -90,9 +95,14 @@ def survey(*roots: Path, language: str | None = None) -> Survey:
     return Survey([files[path] for path in sorted(files, key=os.fsencode)], skipped)
 
 
-def walk_sources(top: str, languages: frozenset[str] | None = None) -> Iterator[tuple[str, SourceFile | str]]:
-    """Yield every file below `top`, or why it is skipped; a folder skipped as a whole is one entry."""
-    pending = [(top, outer_ignores(top, _MARKERS))]
+def walk_sources(
+    top: str, languages: frozenset[str] | None = None, *, with_outer_ignores: bool = True
+) -> Iterator[tuple[str, SourceFile | str]]:
+    """Yield every file below `top`, or why it is skipped; a folder skipped as a whole is one entry.
+
+    with_outer_ignores: whether the ignore files of a repository around it count.
+    """
+    pending = [(top, outer_ignores(top, _MARKERS) if with_outer_ignores else Ignores())]
     while pending:
         folder, outer = pending.pop()
         try:
@@ -175,9 +185,7 @@ def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozense
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return UNREADABLE
-    return check_status(status) or SourceFile(
-        entry.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-    )
+    return check_status(status) or SourceFile.of(entry.path, status)
 
 
 def _check_name(path: str, name: str, is_link: bool) -> str | None:

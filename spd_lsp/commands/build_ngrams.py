@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.progress import Report, format_bytes, progress
@@ -38,6 +39,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--engine", type=click.Choice(_ENGINES), default="local", show_default=True, help="How to count.")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokens are counted.")
+@click.option(
+    "--dependencies", is_flag=True, help="Count the installed packages that REPO imports or declares instead."
+)
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds.")
 @click.option("--dry-run", is_flag=True, help="Show what would be counted and skipped; write nothing.")
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why a file is counted or skipped.")
@@ -48,6 +52,7 @@ def build_ngrams(
     /,
     repos: tuple[Path, ...],
     language: str | None,
+    dependencies: bool,
     dry_run: bool,
     why: Path | None,
     orders: str,
@@ -64,6 +69,9 @@ def build_ngrams(
                 from ngram_builders.preview import preview
 
                 output = _describe_preview(preview(repos, language, report))
+            elif dependencies:
+                made = [(repo, count_dependencies(context.obj, repo, options["model"], report)) for repo in repos]
+                output = "\n".join(describe_dependencies(*one) for one in made)
             else:
                 options |= {"orders": parse_orders(orders), "language": language}
                 where = {name: value for name in CLUSTER_DEFAULTS if (value := options.pop(name)) is not None}

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ngram_builders.dependencies.project import PACKAGES
 from ngram_builders.errors import UserError
 from spd_lsp.commands.build_ngrams import count
+from spd_lsp.commands.dependencies import count_dependencies, count_packages
 from spd_lsp.progress import format_bytes
 from spd_lsp.settings import Settings
 
@@ -42,24 +44,46 @@ class _Size:
     bytes: int = 0
 
 
-def _main(folder: str, data_dir: str, model: str, unlimited: bool) -> None:
-    """Build the table of a folder; unlimited: whatever its size."""
+def _main(folder: str, data_dir: str, model: str, unlimited: bool, sources: bool, dependencies: bool) -> None:
+    """Build the tables of a folder's sources and of its dependencies; unlimited: whatever the folder's size."""
     threading.Thread(target=_exit_with_server, daemon=True).start()
     settings, root = Settings(data_dir=data_dir), Path(folder)
     try:
-        size = _survey(root, unlimited)
-        if not size.files:
-            _print_event("skipped", text="it holds no source code")
-            return
-        _print_event("progress", share=0.0)
-        progress = _Progress(size, unlimited)
-        options: dict[str, Any] = {"domain": None, "engine": "local", "model": model}
-        summary, _ = count(settings, [root], progress.report, **options)
-        _print_event("built", text=f"{summary.files:,} files")
+        built = _build_sources(settings, root, model, unlimited) if sources else ""
+        if dependencies and (built or not sources):
+            packages = _build_dependencies(settings, root, model)
+            built = ", ".join(filter(None, (built, packages)))
+        nothing = "it holds no source code" if sources else "it and its packages have tables"
+        _print_event("built" if built else "skipped", text=built or nothing)
     except _TooLarge as found:
         _print_event("large", text=str(found))
     except UserError as error:
         _print_event("failed", text=str(error))
+
+
+def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) -> str:
+    """Build the folder's own table; what was counted, or an empty string if there is nothing to count."""
+    size = _survey(root, unlimited)
+    if not size.files:
+        return ""
+    _print_event("progress", share=0.0)
+    progress = _Progress(size, unlimited)
+    options: dict[str, Any] = {"domain": None, "engine": "local", "model": model}
+    summary, _ = count(settings, [root], progress.report, **options)
+    return f"{summary.files:,} files"
+
+
+def _build_dependencies(settings: Settings, root: Path, model: str) -> str:
+    """Build the tables that the folder's packages lack; how many, or an empty string for none."""
+    started = time.time()
+
+    def report(stage: str, done: int, total: int) -> None:
+        if stage == PACKAGES:
+            _print_event("progress", share=round(done / total, 3))
+
+    domains = count_dependencies(settings, root, model, report)
+    new = sum(domain.built >= started for domain in domains)
+    return count_packages(new) if new else ""
 
 
 def _exit_with_server() -> None:

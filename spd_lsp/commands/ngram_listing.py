@@ -37,8 +37,12 @@ def built_in_line(language: str, summary: TableSummary) -> str:
 
 
 def assignment_lines(assignments: Assignments) -> list[str]:
-    """What the user assigned, a line for each workspace and language."""
+    """What the user assigned, a line for each workspace, project and language."""
     return [
+        *(
+            f"{project} is also served by tables of packages that it depends on: {len(packages)}"
+            for project, packages in assignments.dependencies.items()
+        ),
         *(workspace_line(workspace, assignment) for workspace, assignment in assignments.workspaces.items()),
         *(language_line(language, assignment) for language, assignment in assignments.languages.items()),
     ]
@@ -70,6 +74,8 @@ def _origin(domain: Domain) -> str:
     """Where a domain's counts come from."""
     if "imported" in domain.recipe:
         return f"imported from {domain.recipe['imported']}"
+    if "package" in domain.recipe:
+        return str(domain.recipe["package"])
     missing = missing_sources(domain)
     return ", ".join(f"{root} (gone)" if root in missing else str(root) for root in domain.roots) or "no sources"
 
@@ -101,6 +107,7 @@ def as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
         "fitted_for": _fitted_models(domain),
         "used_by": {
             "workspaces": _users(domain, assignments.workspaces),
+            "projects": _users(domain, assignments.dependencies),
             "languages": _users(domain, assignments.languages),
         },
         "table": str(domain.path),
@@ -161,6 +168,10 @@ def details(domain: Domain, assignments: Assignments) -> str:
 def _describe_users(domain: Domain, assignments: Assignments) -> str:
     """Which files a domain serves, or how to make it serve some."""
     users = [f"files in {path} ({weight:g})" for path, weight in _users(domain, assignments.workspaces).items()]
+    users += [
+        f"files in {path}, which depends on it ({weight:g})"
+        for path, weight in _users(domain, assignments.dependencies).items()
+    ]
     users += [f"{name} files ({weight:g})" for name, weight in _users(domain, assignments.languages).items()]
     if domain.roots:
         users.append(f"files in its sources ({domain.weight:g}), unless their workspace has tables of its own")

@@ -48,10 +48,12 @@ def list_domains(settings: Settings, print_json: bool) -> None:
     registry = open_registry(settings)
     problem, domains, assignments = registry.fault(), registry.domains(), registry.assignments()
     if print_json:
-        assigned = {
-            kind: {user: dict(given) for user, given in users.items()}
-            for kind, users in (("workspaces", assignments.workspaces), ("languages", assignments.languages))
+        kinds = {
+            "workspaces": assignments.workspaces,
+            "languages": assignments.languages,
+            "projects": assignments.dependencies,
         }
+        assigned = {kind: {user: dict(given) for user, given in users.items()} for kind, users in kinds.items()}
         listed = [as_json(domain, assignments) for domain in domains]
         click.echo(json.dumps({"domains": listed, **assigned, "problem": problem}))
     else:

@@ -45,8 +45,11 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
         domains = [
             domain
             for domain in known
-            if (_is_unfit(domain, model) and (domain.fault or not covering_domains(fitting, domain)))
-            or (everything and _has_sources(domain))
+            if "package" not in domain.recipe
+            and (
+                (_is_unfit(domain, model) and (domain.fault or not covering_domains(fitting, domain)))
+                or (everything and _has_sources(domain))
+            )
         ]
     if not domains:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
@@ -84,8 +87,8 @@ def _serves_another_model(domain: Domain, model: str) -> bool:
 
 
 def _has_sources(domain: Domain) -> bool:
-    """Whether a table was built here, not imported."""
-    return "imported" not in domain.recipe
+    """Whether a table was built here from repositories; not imported, and no package's."""
+    return not {"imported", "package"} & domain.recipe.keys()
 
 
 def _recorded_model(domain: Domain) -> str:
@@ -137,6 +140,11 @@ def _recorded_options(domain: Domain) -> dict[str, Any]:
 
 def _check_sources(domain: Domain) -> None:
     """Refuse to rebuild without sources."""
+    if "package" in domain.recipe:
+        raise UserError(
+            f"it is of the package {domain.recipe['package']}; run: spd-lsp ngrams remove {domain.name}, and then "
+            "build-ngrams PROJECT --dependencies for a project that depends on it"
+        )
     if not _has_sources(domain):
         raise UserError(
             f"it was imported from {domain.recipe['imported']}, without its sources; import one that was built "

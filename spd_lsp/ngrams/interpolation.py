@@ -319,9 +319,9 @@ class Domains:
         named = self.registry.domains_for(file, language) if self.registry else []
         fitting = [(domain, weight) for domain, weight in named if domain.fingerprint == self.fingerprint]
         for domain, _ in named:
-            if domain.fingerprint != self.fingerprint and not covering_domains(
-                [one for one, _ in fitting], domain
-            ):
+            if domain.fingerprint == self.fingerprint or "package" in domain.recipe:
+                continue
+            if not covering_domains([one for one, _ in fitting], domain):
                 self._report(mismatch_message(domain, self.model or "this model"))
         return fitting
 

@@ -95,9 +95,10 @@ def test_json_output_has_the_same_facts(run, install, repository, data):
         "domains": [shown],
         "workspaces": {str(repository): {"till": 0.5}},
         "languages": {"python": {"till": 0.2}},
+        "projects": {},
         "problem": None,
     }
-    assert shown["used_by"] == {"workspaces": {str(repository): 0.5}, "languages": {"python": 0.2}}
+    assert shown["used_by"] == {"workspaces": {str(repository): 0.5}, "projects": {}, "languages": {"python": 0.2}}
     assert (shown["bytes"], shown["ngrams"], shown["min_counts"]) == (domain.size, domain.ngrams, [1] * 5)
     assert (shown["sources"], shown["imported"], shown["fault"]) == ([str(repository)], None, None)
     (data / "till" / "domain.msgpack").write_bytes(b"??")

@@ -18,7 +18,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.evaluation.decoders import DECODERS
-from spd_lsp.evaluation.quality.held_out_ngrams import PRIORS, Prior
+from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, PRIORS, Prior
 from spd_lsp.settings import Settings, invalid_reason
 
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
@@ -73,7 +73,7 @@ class Arm:
     @property
     def types_lines(self) -> bool:
         """Whether lines are typed with it: that takes many completions, so only with the full prior."""
-        return self.prior == FULL
+        return self.prior in (FULL, DEPENDENCIES)
 
     @property
     def family(self) -> str:

@@ -11,15 +11,18 @@ exactly the table of the other files. Knows ids and texts, no models.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from ngram_builders.arrays import Ints
+from ngram_builders.dependencies.project import find_packages
+from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, source_files
 from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.sources.filters import read_source_text
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
@@ -30,15 +33,24 @@ from spd_lsp.evaluation.quality.similarity import NEAR_DUPLICATE, identifiers, j
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
-Prior = Literal["none", "built-in", "repository", "repository+file"]
-PRIORS: tuple[Prior, ...] = ("none", "built-in", "repository", "repository+file")
+Prior = Literal["none", "built-in", "repository", "repository+file", "dependencies"]
+PRIORS: tuple[Prior, ...] = ("none", "built-in", "repository", "repository+file", "dependencies")
+DEPENDENCIES: Prior = "dependencies"  # those of "repository+file", and the installed packages that it imports
 LINE_SEEN = ("in another file", "in the same file", "new")
 
 
 class PackageNgrams:
     """The counts of a whole package, and the built-in tables."""
 
-    def __init__(self, package: PackageFiles, tokens: ModelTokenizer, built_in: dict[str, Path]) -> None:
+    def __init__(
+        self,
+        package: PackageFiles,
+        tokens: ModelTokenizer,
+        built_in: dict[str, Path],
+        *,
+        dependencies: bool = False,
+    ) -> None:
+        """`dependencies`: whether the installed packages that it imports are counted, too."""
         self.tokens = tokens
         self.incremental = IncrementalTokenizer(tokens)
         self.files = package.files
@@ -49,6 +61,15 @@ class PackageNgrams:
         self.lines = [_stripped_lines(file.text) for file in package.files]
         self.files_with_line = Counter(line for lines in self.lines for line in lines)
         self.built_in = {language: Table.open(path, tokens.fingerprint) for language, path in built_in.items()}
+        self.dependencies = list(self.count_dependencies(package.folder)) if dependencies else []
+
+    def count_dependencies(self, folder: Path) -> Iterator[Columns]:
+        """Count each installed package that the package under test imports."""
+        for package in find_packages(folder):
+            texts = [read_source_text(file.path)[0] for file in source_files(package)]
+            if encoded := self.tokens.encode_batch([text for text in texts if text]):
+                streams = [stream(ids, self.tokens.end_of_text) for ids in encoded]
+                yield build_columns(self.count(streams), self.tokens.vocab_size)
 
     def count(self, streams: Sequence[Ints]) -> Run:
         """Count the n-grams of some streams."""
@@ -89,13 +110,14 @@ class HeldOutNgrams:
         built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
         streams = self._streams_around(example, right)
         file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)
+        known = [("repository", [*self.repository, file], DEFAULT_WEIGHT), *built_in]
+        packages = [("dependency", [columns], DEPENDENCY_WEIGHT) for columns in self.package.dependencies]
         return {
             "none": None,
             "built-in": self._mixture(built_in),
             "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in]),
-            "repository+file": self._mixture(
-                [("repository", [*self.repository, file], DEFAULT_WEIGHT), *built_in]
-            ),
+            "repository+file": self._mixture(known),
+            DEPENDENCIES: self._mixture([*known, *packages]),
         }
 
     def _mixture(self, pools: Sequence[tuple[str, Sequence[Columns], float]]) -> Mixture | None:

@@ -23,7 +23,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
 from spd_lsp.evaluation.quality.arms import Arm
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
-from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
+from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.leaks import LeakCheck, check_leaks
 from spd_lsp.evaluation.quality.metrics import type_line
 from spd_lsp.evaluation.quality.store import Record, ResultStore
@@ -74,15 +74,15 @@ class QualityRun:
         """The first examples of the primary strata."""
         return [example for example in self.examples if example.stratum in PRIMARY][:limit]
 
-    def package_ngrams(self, package: PackageFiles) -> PackageNgrams:
-        """Count a package's n-grams; the starter's built-in tables stand beside them."""
+    def package_ngrams(self, package: PackageFiles, *, dependencies: bool = False) -> PackageNgrams:
+        """Count a package's n-grams; the starter's built-in tables stand beside them, and its dependencies'."""
         built_in = built_in_domains(self.folder) if self.options.model == STARTER else {}
-        return PackageNgrams(package, self.tokens, built_in)
+        return PackageNgrams(package, self.tokens, built_in, dependencies=dependencies)
 
-    def held_out_ngrams(self) -> HeldOut:
+    def held_out_ngrams(self, *, dependencies: bool = False) -> HeldOut:
         """A function from a file to what the others know of it; a package is counted once."""
         packages = {package.name: package for package in self.packages}
-        counts = cache(lambda name: self.package_ngrams(packages[name]))
+        counts = cache(lambda name: self.package_ngrams(packages[name], dependencies=dependencies))
         return lambda file: counts(file.package).without(file)
 
     def measure(
@@ -92,7 +92,8 @@ class QualityRun:
 
         The lines of the first `typed` primary examples are also typed. `held_out` replaces `held_out_ngrams`.
         """
-        held_out = held_out or self.held_out_ngrams()
+        dependencies = any(arm.prior == DEPENDENCIES for arm in arms)
+        held_out = held_out or self.held_out_ngrams(dependencies=dependencies)
         primary = [example.key for example in examples if example.stratum in PRIMARY]
         typed_keys = frozenset(primary[:typed])
         stored = {record["key"]: record for record in self.store.records()}

@@ -35,6 +35,8 @@ class BuildTask:
     data_dir: str  # of the tables
     model: str  # whose tokens are counted
     unlimited: bool  # whatever the folder's size
+    sources: bool  # whether the folder's own code is counted
+    dependencies: bool  # whether the installed packages that it imports are counted
 
 
 async def run_build(task: BuildTask) -> AsyncGenerator[BuildEvent, None]:

@@ -13,6 +13,7 @@ from ngram_builders.registry.folder_choices import FolderChoice, read_folder_cho
 from ngram_builders.registry.registry import Registry
 from spd_lsp.lsp.documents import file_path
 
+HAS_TABLE = "it has a table"
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")
 
 
@@ -57,13 +58,14 @@ def reason_not_to_index(folder: Path, registry: Registry, fingerprint: str) -> s
         return "you chose its tables"
     fitting = [one for one in registry.domains() if one.fault is None and one.fingerprint == fingerprint]
     if any(folder.is_relative_to(root) for domain in fitting for root in domain.roots):
-        return "it has a table"
+        return HAS_TABLE
     return ""
 
 
 def exclude_folder(folder: Path, registry: Registry) -> str:
     """Never index a folder by itself again, and delete the tables of it alone; what was done."""
     write_folder_choice(registry.folder, folder, FolderChoice.EXCLUDED)
+    registry.assign_dependencies(folder, ())
     own = [domain.name for domain in registry.domains() if domain.roots == (folder,)]
     for name in own:
         registry.remove(name)

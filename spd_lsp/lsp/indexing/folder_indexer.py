@@ -34,7 +34,7 @@ from spd_lsp.lsp.indexing.build_process import (
     BuildTask,
     run_build,
 )
-from spd_lsp.lsp.indexing.eligibility import exclude_folder, local_folder, reason_not_to_index, refusal
+from spd_lsp.lsp.indexing.eligibility import HAS_TABLE, exclude_folder, local_folder, reason_not_to_index, refusal
 from spd_lsp.lsp.protocol import safe_traceback, work_done_progress
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.printable import printable
@@ -54,6 +54,7 @@ class _Target:
     registry: Registry
     model: str
     fingerprint: str
+    dependencies: bool  # whether packages are indexed, too
 
 
 class FolderIndexer:
@@ -83,9 +84,10 @@ class FolderIndexer:
             self.stop()
             return
         registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-        if self._target is None or fingerprint != self._target.fingerprint:
+        before, dependencies = self._target, settings.indexing == "dependencies"
+        self._target = _Target(registry, lasting(settings.model), fingerprint, dependencies)
+        if before and (before.fingerprint, before.dependencies) != (fingerprint, dependencies):
             self.stop()
-        self._target = _Target(registry, lasting(settings.model), fingerprint)
         wanted = set(uris) if settings.enabled and settings.indexing != "off" else set()
         for uri in self._opened - wanted:
             self._drop(uri)
@@ -148,11 +150,13 @@ class FolderIndexer:
         reason = await asyncio.to_thread(
             refusal if requested else reason_not_to_index, folder, target.registry, target.fingerprint
         )
-        if reason:
+        if reason and not (reason == HAS_TABLE and target.dependencies):
             self._explain(folder, reason, requested=requested)
             return
         unlimited = requested or read_folder_choices(target.registry.folder).get(folder) is FolderChoice.ALLOWED
-        build = asyncio.ensure_future(self._build(folder, target, unlimited))
+        data = str(target.registry.folder.absolute())
+        task = BuildTask(str(folder), data, target.model, unlimited, not reason, target.dependencies)
+        build = asyncio.ensure_future(self._build(folder, target, task))
         self._building = uri, build
         try:
             event = await build
@@ -188,9 +192,8 @@ class FolderIndexer:
         if requested:
             self._tell(f"{folder} is not indexed: {reason}", shown=True)
 
-    async def _build(self, folder: Path, target: _Target, unlimited: bool) -> BuildEvent:
+    async def _build(self, folder: Path, target: _Target, task: BuildTask) -> BuildEvent:
         """Run the build; how it ended. Nothing is shown before there is something to do."""
-        task = BuildTask(str(folder), str(target.registry.folder.absolute()), target.model, unlimited)
         async with AsyncExitStack() as stack:
             report, event = None, None
             events = await stack.enter_async_context(aclosing(run_build(task)))

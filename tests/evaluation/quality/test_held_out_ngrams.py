@@ -13,6 +13,7 @@ from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
 from spd_lsp.models.checkpoint.hub import built_in_domains
 from spd_lsp.ngrams.interpolation import Mixture
 from tests.conftest import STARTER
+from tests.ngram_builders.dependencies.projects import install_python
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,26 @@ def test_built_in_tables_serve_their_language(repository, tokens):
     found = prior.without(source_named(package, example.file)).mixtures(example)
     assert found["built-in"].names == ("built-in",)
     assert found["repository+file"].names == ("repository", "built-in")
+
+
+def test_installed_packages_that_are_imported_are_counted_where_asked_for(repository, tokens):
+    text = "def open_till(drawer):\n    return drawer.unlock()\n" * 3
+    install_python(repository / ".venv", "till", "1.0", "till/__init__.py", text=text)
+    install_python(repository / ".venv", "unused", "1.0", "unused/__init__.py", text=text)
+    (repository / "shop.py").write_text("import till\n\n\ndef buy(item):\n    till.open_till(item)\n" * 9)
+    (package,) = read_packages([repository])
+    example = sample_examples([package])[0]
+    source = source_named(package, example.file)
+    without = PackageNgrams(package, tokens, {}).without(source).mixtures(example)
+    assert without["dependencies"].names == without["repository+file"].names == ("repository",)
+    found = PackageNgrams(package, tokens, {}, dependencies=True).without(source).mixtures(example)
+    assert found["dependencies"].names == ("repository", "dependency")
+    assert found["repository+file"].names == ("repository",)
+    *history, token = tokens.encode("    return drawer.unlock")
+    known, unknown = (
+        found[name]([history], np.array([token]))[0, 0] for name in ("dependencies", "repository+file")
+    )
+    assert known > 0.1 > unknown
 
 
 def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens):

@@ -16,8 +16,9 @@ import pytest
 from ngram_builders.registry.folder_choices import read_folder_choices
 from ngram_builders.registry.registry import Registry
 from tests.lsp.lsp_client import MENU, Editor, until
-from tests.lsp.test_server_live import ASKED, HABITS, SERVE, offers, until_offered
+from tests.lsp.test_server_live import ASKED, HABITS, SERVE, until_offered
 from tests.lsp.test_server_process import end, process
+from tests.ngram_builders.dependencies.projects import install_python
 
 PROGRESS = {**MENU, "window": {"workDoneProgress": True}}
 pytestmark = [
@@ -63,13 +64,16 @@ async def opened(
         editor.__class__ = Session
         assert isinstance(editor, Session) and child.stderr
         logging = asyncio.ensure_future(editor.read_log(child.stderr))
-        await editor.start(capabilities, workspaceFolders=named, **more)
-        await editor.ready()
-        yield editor
-        await editor.request("shutdown")
-        editor.notify("exit")
-        assert await end(child) == 0
-        await logging
+        try:
+            await editor.start(capabilities, workspaceFolders=named, **more)
+            await editor.ready()
+            yield editor
+            await editor.request("shutdown")
+            editor.notify("exit")
+            assert await end(child) == 0
+            await logging
+        finally:
+            logging.cancel()
         assert "Traceback" not in editor.log and "frob" not in editor.log
 
 
@@ -247,9 +251,26 @@ async def test_links_do_not_lead_out_of_a_folder(shop: Path, registry: Registry,
     async with opened(registry, shop) as editor:
         await until(lambda: ended(editor))
         editor.open(ASKED, asked)
-        assert not any(text.startswith("frobnicator.quench") for text in await offers(editor, asked))
+        await until_offered(editor, asked, False)
     (domain,) = registry.domains()
     assert domain.files == 1
+
+
+async def test_with_dependencies_what_a_project_imports_is_known_too(shop: Path, registry: Registry):
+    (shop / "habits.py").unlink()
+    (shop / "app.py").write_text("import habits\n")
+    install_python(shop / ".venv", "habits", "1.0", "habits/__init__.py", text=HABITS)
+    asked, options = (shop / "asked.py").as_uri(), {"indexing": "dependencies"}
+    async with opened(registry, shop) as editor:
+        await until(lambda: ended(editor))
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked, False)
+        editor.notify("spd-lsp/options", options)
+        await until(lambda: "1 package." in str(told(editor)))
+        await until_offered(editor, asked)
+    assert [domain.name for domain in registry.domains()] == ["pypi-habits@1.0", "shop"]
+    async with opened(registry, shop, initializationOptions=options) as editor:
+        await left_alone(editor, "it and its packages have tables")
 
 
 @pytest.fixture

@@ -51,6 +51,35 @@ def test_a_language_uses_its_assignment_in_addition_to_what_was_built(registry: 
     assert registry.domains_for(None, "python") == []
 
 
+def test_a_project_is_served_by_what_it_depends_on_besides_what_was_built(registry: Registry, repo: Path) -> None:
+    registry.install("built", writer(5), roots=[repo])
+    for name in ("flask", "yaml"):
+        registry.install(name, writer(6))
+    registry.assign_dependencies(repo, [("flask", 0.1)])
+    registry.assign_dependencies(repo / "inner", [("yaml", 0.1)])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.7), ("flask", 0.1)]
+    assert names(registry.domains_for(repo / "inner" / "x.py", "python")) == [("built", 0.7), ("yaml", 0.1)]
+    assert registry.domains_for(repo.with_name("other") / "x.py", "python") == []
+    registry.rename("flask", "flask-2")
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.7), ("flask-2", 0.1)]
+    registry.assign_workspace(repo, [("yaml", 0.5)])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("yaml", 0.5)]
+    registry.assign_workspace(repo, [])
+    registry.assign_dependencies(repo, [])
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("built", 0.7)]
+
+
+def test_a_record_from_before_dependencies_were_assigned_is_read(registry: Registry, repo: Path) -> None:
+    registry.install("team", writer(6))
+    registry.assign_language("python", [("team", 0.3)])
+    file = registry.folder / "workspaces.msgpack"
+    record = msgpack.unpackb(file.read_bytes())
+    del record["dependencies"]
+    file.write_bytes(msgpack.packb(record))
+    assert names(registry.domains_for(repo / "x.py", "python")) == [("team", 0.3)]
+    assert registry.fault() is None
+
+
 def test_only_known_languages_can_have_assignments(registry: Registry) -> None:
     registry.install("mine", writer(5))
     with pytest.raises(UserError, match=r"unknown language 'pyhton'; choose one of: .*python"):

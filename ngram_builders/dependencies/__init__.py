@@ -1,0 +1,1 @@
+"""The packages that a project depends on: where their code is installed, and a table for each version."""

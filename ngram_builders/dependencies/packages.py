@@ -1,0 +1,65 @@
+"""What a package is, whatever its language, and how the files that name one are read.
+
+What a repository brings is data: manifests are searched for names and versions, nothing is run or imported, and no
+link leads out of the project or of the user's own caches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAX_MANIFEST_BYTES = 1_000_000
+_MAX_NAME_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One version of a package, and where its code is."""
+
+    ecosystem: str
+    name: str
+    version: str
+    sources: tuple[Path, ...]  # folders and files
+
+    def __str__(self) -> str:
+        return f"{self.ecosystem}:{self.name}@{self.version}"
+
+    @property
+    def table_name(self) -> str:
+        """The name of its table. Example: npm:@types/node@20.1.0 -> `npm-types-node@20.1.0`."""
+        name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{self.ecosystem}-{self.name}").rstrip("-.")
+        version = re.sub(r"[^A-Za-z0-9._-]+", "-", self.version).strip("-.")
+        whole = f"{name}@{version}"
+        if len(whole) <= _MAX_NAME_LENGTH:
+            return whole
+        digest = hashlib.blake2b(str(self).encode(), digest_size=3).hexdigest()
+        return f"{whole[: _MAX_NAME_LENGTH - 7]}-{digest}"
+
+
+def read_manifest(path: Path) -> str:
+    """Read the start of a small text file; empty if there is none. Pipes and devices are none."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            return file.read(_MAX_MANIFEST_BYTES).decode("utf-8", errors="replace") if path.is_file() else ""
+    except OSError:
+        return ""
+
+
+def folder_within(folder: Path, outer: Path) -> Path | None:
+    """Return the real path of a folder if it lies in another one, links followed; else None."""
+    try:
+        real = folder.resolve()
+        return real if real.is_dir() and real.is_relative_to(outer.resolve()) else None
+    except (OSError, RuntimeError):
+        return None
+
+
+def existing(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """The paths that are there and are no links."""
+    return tuple(path for path in paths if path.exists() and not path.is_symlink())

@@ -1,0 +1,63 @@
+"""Python packages that a project's own files import, from its virtual environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ngram_builders.dependencies.packages import Package, existing, folder_within, read_manifest
+from ngram_builders.sources.discovery import SourceFile, walk_sources
+from ngram_builders.sources.filters import read_source_text
+
+_ENVIRONMENTS = (".venv", "venv")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n#;]+))", re.MULTILINE
+)
+_MODULE = re.compile(r"[A-Za-z_]\w*")
+_FIELD = re.compile(r"^(Name|Version): *([\w.!+-]+) *$", re.MULTILINE)
+_MAX_FILES = 5_000  # of a project, read for their imports
+
+
+def find_packages(project: Path, environment: Path | None) -> Iterator[Package]:
+    """Find what a project's files import, by the record of what its environment has installed."""
+    site = _site_packages(project, environment)
+    imported = _imported_modules(project) if site else set()
+    for info in sorted(site.glob("*.dist-info")) if site and imported else []:
+        fields = dict(_FIELD.findall(read_manifest(info / "METADATA").partition("\n\n")[0]))
+        names = {line.partition("/")[0].partition(",")[0] for line in read_manifest(info / "RECORD").splitlines()}
+        modules = [name for name in sorted(names) if _is_imported(name, imported)]
+        sources = existing([info.parent / name for name in modules])
+        if sources and fields.keys() >= {"Name", "Version"}:
+            yield Package("pypi", re.sub(r"[-_.]+", "-", fields["Name"]).lower(), fields["Version"], sources)
+
+
+def _is_imported(name: str, imported: set[str]) -> bool:
+    """Whether an installed file or folder at the top is a module that is imported."""
+    return name.removesuffix(".py") in imported and _MODULE.fullmatch(name.removesuffix(".py")) is not None
+
+
+def _site_packages(project: Path, environment: Path | None) -> Path | None:
+    """Where the project's environment, or else the given one, has its packages."""
+    own = (folder_within(project / name, project) for name in _ENVIRONMENTS)
+    for folder in (*own, environment):
+        if folder and (folder / "pyvenv.cfg").is_file():
+            for site in (*sorted(folder.glob("lib/python3*/site-packages")), folder / "Lib" / "site-packages"):
+                if found := folder_within(site, folder):
+                    return found
+    return None
+
+
+def _imported_modules(project: Path) -> set[str]:
+    """The top-level modules that a project's files import and that are not its own."""
+    modules: set[str] = set()
+    own: set[str] = set()
+    files = (path for path, found in walk_sources(str(project)) if isinstance(found, SourceFile))
+    for number, path in enumerate(path for path in files if path.endswith(".py")):
+        if number == _MAX_FILES:
+            break
+        own.update(Path(path).relative_to(project).with_suffix("").parts)
+        for module, several in _IMPORT.findall(read_source_text(path)[0]):
+            names = [module] if module else [_MODULE.match(name.strip()) for name in several.split(",")]
+            modules.update(name if isinstance(name, str) else name.group() for name in names if name)
+    return modules - own

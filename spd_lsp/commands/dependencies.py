@@ -1,0 +1,55 @@
+"""What `build-ngrams --dependencies` does, and the server with the setting `indexing: "dependencies"`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.progress import Report
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from ngram_builders.registry.domains import Domain
+
+
+def count_dependencies(settings: Settings, project: Path, model: str, report: Report) -> list[Domain]:
+    """Build the tables that a project's packages lack, and have them serve the project. -> the tables"""
+    from ngram_builders.build import min_count_by_order
+    from ngram_builders.counting.pipeline import CountOptions
+    from ngram_builders.dependencies.project import build_dependencies, find_packages
+    from ngram_builders.ngrams import ORDERS
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import lasting, locate
+
+    tokens = ModelTokenizer(locate(model))
+    options = CountOptions(
+        fingerprint=tokens.fingerprint,
+        vocab_size=tokens.vocab_size,
+        end_of_text=tokens.end_of_text,
+        orders=ORDERS,
+        min_count=min_count_by_order(ORDERS, 1),
+    )
+    environment = os.environ.get("VIRTUAL_ENV")
+    packages = find_packages(project.resolve(), Path(environment) if environment else None)
+    registry = open_registry(settings)
+    return build_dependencies(project, packages, tokens.encode_batch, options, registry, lasting(model), report)
+
+
+def describe_dependencies(project: Path, domains: Sequence[Domain]) -> str:
+    """Describe which packages serve a project."""
+    if not domains:
+        return (
+            f"{project}: no installed packages that it imports or declares; looked in .venv, venv, VIRTUAL_ENV, "
+            "node_modules, Go's module cache and Cargo's registry"
+        )
+    tokens = sum(domain.tokens for domain in domains)
+    names = ", ".join(str(domain.recipe["package"]) for domain in domains)
+    return f"{project} is served by {count_packages(len(domains))}, {tokens:,} tokens: {names}"
+
+
+def count_packages(number: int) -> str:
+    """Example: 1 -> `1 package`."""
+    return f"{number} package{'' if number == 1 else 's'}"

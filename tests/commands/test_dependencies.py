@@ -1,0 +1,70 @@
+"""`build-ngrams --dependencies` counts the packages that a project imports, and says which."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ngram_builders.registry.registry import Registry
+from spd_lsp.cli import main
+from tests.ngram_builders.dependencies.projects import install_python, write
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    write(tmp_path / "shop" / "app.py", "import till\n")
+    return tmp_path / "shop"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    def run(*arguments: object, status: int = 0) -> str:
+        result = CliRunner().invoke(main, ["--data-dir", str(tmp_path / "data"), *map(str, arguments)])
+        assert result.exit_code == status, result.output
+        return result.output
+
+    return run
+
+
+def test_packages_are_counted_listed_and_used(project: Path, run: Any, tmp_path: Path):
+    install_python(project / ".venv", "till", "1.0", "till/__init__.py", text="def open_till():\n    return 1\n")
+    told = run("build-ngrams", project, "--dependencies")
+    assert told.startswith(f"{project} is served by 1 package, ") and told.endswith("tokens: pypi:till@1.0\n")
+    (domain,) = Registry(tmp_path / "data").domains()
+    listed = run("ngrams", "list")
+    assert (
+        "pypi-till@1.0" in listed
+        and f"{project} is also served by tables of packages that it depends on: 1" in listed
+    )
+    assert f"files in {project}, which depends on it ({domain.weight:g})" in run("ngrams", "show", domain.name)
+    shown = json.loads(run("ngrams", "show", domain.name, "--json"))
+    assert shown["used_by"]["projects"] == {str(project): domain.weight}
+    assert shown["sources"] == []
+    assert "n-grams: pypi-till@1.0, python" in run("complete", f"{project / 'app.py'}:1:8")
+
+
+def test_the_environment_of_the_shell_is_used(
+    project: Path, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    install_python(tmp_path / "shared", "till", "2.0", "till.py")
+    assert "no installed packages that it imports" in run("build-ngrams", project, "--dependencies")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "shared"))
+    assert "pypi:till@2.0" in run("build-ngrams", project, "--dependencies")
+
+
+def test_a_package_s_table_is_rebuilt_from_its_project_only(project: Path, run: Any, tmp_path: Path):
+    install_python(project / ".venv", "till", "1.0", "till/__init__.py")
+    run("build-ngrams", project, "--dependencies")
+    assert "nothing to rebuild" in run("ngrams", "rebuild", "--all")
+    told = run("ngrams", "rebuild", "pypi-till@1.0", status=1)
+    assert "it is of the package pypi:till@1.0; run: spd-lsp ngrams remove pypi-till@1.0" in told
+    table = Registry(tmp_path / "data").find("pypi-till@1.0").path
+    data = table.read_bytes()
+    table.write_bytes(data[:-64])
+    run("build-ngrams", project, "--dependencies")
+    assert table.read_bytes() == data

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 import spd_lsp
-from editors.vscode.settings import OWN, configuration, key, restricted
+from editors.vscode.settings import OWN, activation_events, configuration, key, properties_of, restricted
+from ngram_builders.sources.language_ids import language_of
+from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.lsp.options import CLIENT_KEYS, WORKSPACE_SETTINGS, Configuration
 from spd_lsp.settings import Settings
 
 EDITORS = Path(__file__).parents[1] / "editors"
 MANIFEST = json.loads((EDITORS / "vscode" / "package.json").read_text(encoding="utf-8"))
-PROPERTIES: dict[str, dict[str, Any]] = MANIFEST["contributes"]["configuration"]["properties"]
+PROPERTIES = properties_of(MANIFEST["contributes"]["configuration"])
 TYPES = {"string": str, "integer": int, "number": float, "array": list, "boolean": bool}
 SERVERS = {name: entry for name, entry in PROPERTIES.items() if name not in OWN}
 
@@ -46,11 +48,26 @@ def test_every_setting_of_the_server_is_in_the_manifest_and_no_other():
         assert field.metadata["description"][1:] in entry["markdownDescription"]
         assert entry.get("minimum") == field.metadata["low"]
         assert entry.get("maximum") == field.metadata["high"]
+        assert entry.get("enum", []) == list(field.metadata["choices"])
+
+
+def test_the_settings_page_keeps_the_order_of_the_settings():
+    for section in MANIFEST["contributes"]["configuration"]:
+        orders = [entry["order"] for entry in section["properties"].values()]
+        assert orders == list(range(len(orders)))
+
+
+def test_the_extension_starts_in_every_language_that_is_source_code():
+    events = MANIFEST["activationEvents"]
+    assert events == activation_events(), "run: python editors/vscode/settings.py"
+    assert {f"onLanguage:{language_of(name)}" for name in ("a.py", "a.tsx", "a.kt", "Dockerfile")} <= set(events)
+    assert not {f"onLanguage:{language}" for language in Settings().disabled_languages} & set(events)
 
 
 def test_a_folder_that_is_opened_sets_no_more_in_vs_code_than_in_other_editors():
-    """Trusted or not: settings of the scope `machine` are not read from a workspace."""
-    of_folders = {name for name, entry in PROPERTIES.items() if entry.get("scope") != "machine"}
+    """Trusted or not: settings of these scopes are not read from a workspace."""
+    not_of_folders = ("machine", "application")
+    of_folders = {name for name, entry in PROPERTIES.items() if entry.get("scope") not in not_of_folders}
     assert of_folders == {key(field) for field in dataclasses.fields(Settings) if field.name in WORKSPACE_SETTINGS}
     untrusted = MANIFEST["capabilities"]["untrustedWorkspaces"]
     assert untrusted["supported"] == "limited"
@@ -81,11 +98,19 @@ def test_the_lock_file_names_no_registry():
     assert all("integrity" in package for name, package in lock["packages"].items() if name)
 
 
-def test_commands_of_the_manifest_are_registered():
-    source = (EDITORS / "vscode" / "src" / "extension.js").read_text(encoding="utf-8")
-    registered = set(re.findall(r'registerCommand\("([^"]+)"', source))
-    assert {command["command"] for command in MANIFEST["contributes"]["commands"]} == registered
-    assert len(source.splitlines()) <= 150
+def test_commands_keys_and_links_of_the_manifest_are_registered():
+    source = (EDITORS / "vscode" / "src" / "menu.js").read_text(encoding="utf-8")
+    handlers = source.partition("get handlers()")[2].partition("};")[0]
+    registered = {f"spd-lsp.{name}" for name in re.findall(r"^ +(\w+): \(\) =>", handlers, re.MULTILINE)}
+    contributes = MANIFEST["contributes"]
+    assert {command["command"] for command in contributes["commands"]} == registered
+    assert {binding["command"] for binding in contributes["keybindings"]} <= registered
+    assert set(re.findall(r"\(command:([\w.-]+)\)", json.dumps(contributes["walkthroughs"]))) <= registered
+
+
+@pytest.mark.parametrize("source", sorted((EDITORS / "vscode" / "src").iterdir()), ids=lambda path: path.name)
+def test_a_file_of_the_extension_is_short(source: Path):
+    assert len(source.read_text(encoding="utf-8").splitlines()) <= 200
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node on PATH")
@@ -104,3 +129,22 @@ def test_every_editor_starts_the_same_command(file: str):
     assert '"spd-lsp"' in text and '"serve"' in text
     options = re.findall(r"drafts\W+(\d+)", text)
     assert all(problems_of({"drafts": int(number)}) == [] for number in options)
+
+
+def test_every_editor_starts_the_server_for_the_languages_with_a_grammar():
+    emacs = re.findall(r'^ +\'?\(+"(\w+)" ', (EDITORS / "emacs" / "spd-lsp.el").read_text(), re.MULTILINE)
+    neovim = (EDITORS / "nvim" / "lsp" / "spd_lsp.lua").read_text()
+    filetypes = re.findall(r'"(\w+)"', neovim.partition("filetypes = {")[2].partition("}")[0])
+    renamed = {"cs": "csharp", "sh": "shellscript", "bash": "shellscript"}  # Neovim's names
+    served = {renamed.get(name, name) for name in LANGUAGES}
+    assert {renamed.get(name, name) for name in filetypes} == served
+    assert {*emacs, "javascriptreact"} == served  # which is js-mode in Emacs
+    assert {f"onLanguage:{language}" for language in served} <= set(MANIFEST["activationEvents"])
+
+
+def test_the_json_recipes_are_valid_and_so_are_their_settings():
+    recipes = re.findall(r"```json\n(.*?)```", (EDITORS / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(recipes) >= 2
+    for recipe in recipes:
+        options = re.findall(r'"initialization_?[oO]ptions": (\{.*?\})', json.dumps(json.loads(recipe)))
+        assert options and all(problems_of(json.loads(text)) == [] for text in options)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -89,15 +91,30 @@ def test_the_same_sources_give_the_same_archive(tmp_path, target):
 @pytest.mark.skipif(
     not (shutil.which("npm") and (EXTENSION / "node_modules").is_dir()), reason="needs `npm ci` in editors/vscode"
 )
-def test_the_same_sources_give_the_same_extension(tmp_path):
+def test_the_same_sources_give_the_same_extension_with_all_that_it_needs(tmp_path):
     archives = []
+    server, _ = build("sdist", tmp_path / "server")
     for zone in ("Asia/Tokyo", "America/Lima"):
         copy = tmp_path / zone.partition("/")[2]
         shutil.copytree(EXTENSION, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "*.vsix"))
         (copy / "node_modules").symlink_to(EXTENSION / "node_modules")
-        done = subprocess.run(
-            ["npm", "run", "package"], cwd=copy, env={**os.environ, "TZ": zone}, capture_output=True, text=True
-        )
+        command = ["npm", "run", "package", "--", "--server", str(server)]
+        done = subprocess.run(command, cwd=copy, env={**os.environ, "TZ": zone}, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         archives.append((copy / "spd-lsp.vsix").read_bytes())
     assert archives[0] == archives[1]
+    check_extension(zipfile.ZipFile(io.BytesIO(archives[0])), server)
+
+
+def check_extension(package: zipfile.ZipFile, server: Path) -> None:
+    """The package holds the server, the licences of all libraries, and a README with its picture."""
+    names = {name.removeprefix("extension/") for name in package.namelist() if name.startswith("extension/")}
+    assert {"dist/extension.js", "icon.png", "drafts.png", "LICENSE.txt", "ThirdPartyNotices.txt"} <= names
+    assert {f"server/{server.name}", "server/requirements.txt", "server/constraints.txt"} <= names
+    assert not any(name.startswith(("node_modules/", "src/")) for name in names)
+    notices = package.read("extension/ThirdPartyNotices.txt").decode()
+    assert {"vscode-languageclient", "minimatch", "semver"} <= set(re.findall(r"^([\w@/-]+) \d+\.", notices, re.M))
+    readme = package.read("extension/readme.md").decode()
+    assert "data:image/png;base64," in readme and "Nothing is sent anywhere" in readme
+    needed = package.read("extension/server/requirements.txt").decode().split()
+    assert "pygls<3,>=2.1" in needed and not any(one.startswith(("torch", "transformers")) for one in needed)

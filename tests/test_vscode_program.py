@@ -17,7 +17,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="programs here are scripts of sh"),
 ]
 
-CHOICE = Path(__file__).parents[1] / "editors" / "vscode" / "src" / "program.js"
+SOURCES = Path(__file__).parents[1] / "editors" / "vscode" / "src"
+CHOICE = SOURCES / "program.js"
 ASK = """
 const { serverOf } = require(process.argv[1]);
 const [command, around] = JSON.parse(process.argv[2]);
@@ -127,3 +128,43 @@ def test_python_imports_nothing_of_the_workspace(place: Place, tmp_path: Path):
     assert (env["PYTHONPATH"], env["PYTHONSAFEPATH"], env["LANG"]) == (str(tmp_path / "mine"), "1", "C")
     bare = place.ask("python3", PATH=path(place.installed), PYTHONPATH="")["found"]["options"]["env"]
     assert "PYTHONPATH" not in bare
+
+
+def candidates(home: Path, **places: Any) -> list[list[str]]:
+    """The commands that the extension would try, in order."""
+    given = {"interpreters": [], "folders": [], "own": str(home / "own"), "env": {}, "home": str(home), **places}
+    script = "console.log(JSON.stringify(require(process.argv[1]).candidates(JSON.parse(process.argv[2]))))"
+    arguments = [str(shutil.which("node")), "-e", script, str(SOURCES / "locations.js"), json.dumps(given)]
+    commands: list[list[str]] = json.loads(subprocess.run(arguments, capture_output=True, check=True).stdout)
+    return commands
+
+
+def installed(folder: Path) -> Path:
+    """A program `spd-lsp` in a folder that is created."""
+    folder.mkdir(parents=True)
+    return program(folder)
+
+
+def test_without_an_installation_only_the_path_and_python_are_tried(tmp_path: Path):
+    assert candidates(tmp_path) == [["spd-lsp"], ["python3", "-m", "spd_lsp"]]
+
+
+def test_the_chosen_environment_comes_before_the_path_and_tools_after_it(tmp_path: Path):
+    chosen = installed(tmp_path / "chosen" / "bin")
+    venv = installed(tmp_path / "work" / ".venv" / "bin")
+    linked = installed(tmp_path / ".local" / "bin")
+    uv = installed(tmp_path / ".local" / "share" / "uv" / "tools" / "spd-lsp" / "bin")
+    pipx = installed(tmp_path / ".local" / "share" / "pipx" / "venvs" / "spd-lsp" / "bin")
+    own = installed(tmp_path / "own" / "bin")
+    tried = candidates(
+        tmp_path, interpreters=[str(chosen.parent / "python")], folders=[str(tmp_path / "work"), str(tmp_path)]
+    )
+    paths = [[str(path)] for path in (chosen, venv, linked, uv, pipx, own)]
+    assert tried == [*paths[:2], ["spd-lsp"], *paths[2:], ["python3", "-m", "spd_lsp"]]
+
+
+@pytest.mark.parametrize("variable", ["UV_TOOL_BIN_DIR", "PIPX_BIN_DIR", "XDG_BIN_HOME"])
+def test_tools_are_found_where_their_variables_say(tmp_path: Path, variable: str):
+    tool = installed(tmp_path / "tools")
+    assert [str(tool)] in candidates(tmp_path, env={variable: str(tool.parent)})
+    assert candidates(tmp_path, env={variable: "tools"}) == candidates(tmp_path), "a relative one is passed over"

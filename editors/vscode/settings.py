@@ -1,7 +1,7 @@
 """Generate the settings in the extension's package.json: `python editors/vscode/settings.py`.
 
-In: the fields of Settings. Out: `contributes.configuration` with their defaults, bounds and descriptions, and
-`restrictedConfigurations`, so that nothing is written twice.
+In: the fields of Settings, and the languages of source files. Out: `contributes.configuration` with defaults,
+bounds and descriptions, `restrictedConfigurations` and `activationEvents`, so that nothing is written twice.
 """
 
 from __future__ import annotations
@@ -12,20 +12,26 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME
 from spd_lsp.settings import Settings
 
 MANIFEST = Path(__file__).parent / "package.json"
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
-OWN = {
+# Settings about the machine that the server runs on: in a remote window, VS Code keeps a value of its own for it.
+_OF_THE_MACHINE = ("model", "device", "data_dir")
+_ONLY_USERS = ("machine", "application")  # scopes that an open folder cannot set
+
+OWN: dict[str, dict[str, Any]] = {
     "spd-lsp.serverCommand": {
         "type": "array",
         "items": {"type": "string"},
         "default": [],
         "scope": "machine",
         "markdownDescription": (
-            'Command that starts spd-lsp, such as `["/home/me/venv/bin/spd-lsp"]`. '
-            "Empty: `spd-lsp` from the PATH, or else `python3 -m spd_lsp`; never a program inside an open folder."
+            'Command that starts spd-lsp, such as `["/home/me/venv/bin/spd-lsp"]`. Empty: the first that is found '
+            "in the chosen Python environment, `.venv`, the PATH, the tools of uv and pipx, and the extension's "
+            "own environment. A program inside an open folder is only run if the folder is trusted."
         ),
     },
     "spd-lsp.serverAddress": {
@@ -41,23 +47,40 @@ OWN = {
         "type": "string",
         "enum": ["off", "messages", "verbose"],
         "default": "off",
-        "scope": "machine",
+        "scope": "application",
         "markdownDescription": "Log messages between VS Code and the server; `verbose` includes your code.",
     },
 }
 
 
-def configuration() -> dict[str, Any]:
-    """The manifest's `contributes.configuration`: the extension's own settings, then the server's."""
-    return {
-        "title": "spd-lsp",
-        "properties": OWN | {key(field): schema(field) for field in dataclasses.fields(Settings)},
-    }
+def configuration() -> list[dict[str, Any]]:
+    """The manifest's `contributes.configuration`: a section each for completions, the server and the rest."""
+    fields = dataclasses.fields(Settings)
+    primary = {key(field): schema(field) for field in fields if not field.metadata["advanced"]}
+    advanced = {key(field): schema(field) for field in fields if field.metadata["advanced"]}
+    sections = {"Completions": primary, "Server": OWN, "Advanced": advanced}
+    return [{"title": title, "properties": _ordered(properties)} for title, properties in sections.items()]
+
+
+def _ordered(properties: dict[str, Any]) -> dict[str, Any]:
+    """The settings with their place in the settings page, which is otherwise alphabetical."""
+    return {name: {"order": order, **properties[name]} for order, name in enumerate(properties)}
+
+
+def properties_of(sections: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The settings of all sections by name."""
+    return {name: entry for section in sections for name, entry in section["properties"].items()}
+
+
+def activation_events() -> list[str]:
+    """An event for each language whose files are source code, in the order of the table of languages."""
+    languages = (*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values())
+    return [f"onLanguage:{language}" for language in dict.fromkeys(languages)]
 
 
 def restricted(properties: dict[str, Any]) -> list[str]:
     """The settings that only the user may change, not the open folder, even when it is trusted."""
-    return [name for name, entry in properties.items() if entry.get("scope") == "machine"]
+    return [name for name, entry in properties.items() if entry.get("scope") in _ONLY_USERS]
 
 
 def key(field: dataclasses.Field[Any]) -> str:
@@ -74,7 +97,11 @@ def camel_case(name: str) -> str:
 def schema(field: dataclasses.Field[Any]) -> dict[str, Any]:
     """One setting as JSON schema."""
     description = field.metadata["description"]
-    entry: dict[str, Any] = {} if field.metadata["workspace"] else {"scope": "machine"}
+    entry: dict[str, Any] = {}
+    if not field.metadata["workspace"]:
+        entry["scope"] = "machine" if field.name in _OF_THE_MACHINE else "application"
+    if field.metadata["choices"]:
+        entry["enum"] = list(field.metadata["choices"])
     entry |= {"markdownDescription": description[0].upper() + description[1:] + "."}
     if isinstance(field.default, tuple):
         return {"type": "array", "items": {"type": "string"}, "default": list(field.default), **entry}
@@ -84,10 +111,12 @@ def schema(field: dataclasses.Field[Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Rewrite the settings in package.json."""
+    """Rewrite the settings and activation events in package.json."""
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    manifest["contributes"]["configuration"] = section = configuration()
-    manifest["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"] = restricted(section["properties"])
+    manifest["contributes"]["configuration"] = sections = configuration()
+    untrusted = manifest["capabilities"]["untrustedWorkspaces"]
+    untrusted["restrictedConfigurations"] = restricted(properties_of(sections))
+    manifest["activationEvents"] = activation_events()
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     MANIFEST.write_text(text, encoding="utf-8")
 

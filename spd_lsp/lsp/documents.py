@@ -242,6 +242,12 @@ class LspWorkspace(Workspace):
             return document
         return LspDocument(doc_uri, "", self.encoding, None, None)
 
+    def find_document(self, params: object) -> LspDocument | None:
+        """The document that a message of ours names as `textDocument`, None if it names none."""
+        named = params.get("textDocument") if isinstance(params, dict) else None
+        uri = named.get("uri") if isinstance(named, dict) else None
+        return self.get_text_document(uri) if isinstance(uri, str) else None
+
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Add a document that the client opened."""
         item = text_document

@@ -130,7 +130,7 @@ class SpdProtocol(LanguageServerProtocol):
             return MalformedMessage(msg_id, method if is_name else "", error, raw_id is not None)
         try:
             params, message = data.get("params"), self._converter.structure(data, self._message_type(data))
-            if isinstance(message, JsonRPCNotification):
+            if isinstance(message, (JsonRPCNotification, JsonRPCRequestMessage)):
                 message.params = params  # pygls replaces objects by named tuples, which loses keys
             return message
         except Exception as error:

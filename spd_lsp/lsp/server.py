@@ -38,7 +38,7 @@ from spd_lsp.lsp.request import (
     with_selected,
 )
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
-from spd_lsp.lsp.status import LOADING, OFF, READY, Status
+from spd_lsp.lsp.status import LOADING, OFF, READY, Status, document_status
 from spd_lsp.lsp.transport.editor_process import local_process
 from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
@@ -118,7 +118,7 @@ class SpdServer(LanguageServer):
 
     def note(self, result: CompletionResult) -> list[Completion]:
         """Return a result's drafts; its reason, cost and problems are for the user to see."""
-        self.status.reason, self.status.passes, self.status.seconds = result.reason, result.passes, result.seconds
+        self.status.reason, self.status.seconds, self.status.last = result.reason, result.seconds, result
         for problem in result.problems:
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
@@ -148,8 +148,7 @@ class SpdServer(LanguageServer):
 
     def index_folders(self) -> None:
         """Index the open folders in the background, once the model is loaded."""
-        folders = self.workspace.folder_uris
-        self.indexer.update(folders, self.settings, self.worker.fingerprint if folders else None)
+        self.indexer.update(self.workspace.folder_uris, self.settings, self.worker.fingerprint)
 
     def prefetch(self, uri: str) -> None:
         """Read the prompt at a document's last edit, unless a request comes first."""
@@ -339,9 +338,12 @@ async def did_change_options(ls: SpdServer, params: Any) -> None:
 
 
 @_feature("spd-lsp/status")
-def status(ls: SpdServer, params: None) -> dict[str, Any]:
-    """What a status bar shows."""
-    return ls.status.as_json(busy=ls.requests.busy, enabled=ls.settings.enabled, indexing=ls.indexer.progress)
+def status(ls: SpdServer, params: Any) -> dict[str, Any]:
+    """What a status bar shows, and of a document if the client names one."""
+    record = ls.status.as_json(busy=ls.requests.busy, settings=ls.settings, indexing=ls.indexer.progress)
+    if document := ls.workspace.find_document(params):
+        record |= document_status(ls.exclusion(document), ls.indexer.has_table(document.file))
+    return record
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spd_lsp.printable import printable
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.completion.completer import CompletionResult
 
 LOADING = "the model is loading"
 READY = "the model is ready"
@@ -19,10 +23,10 @@ class Status:
     kind: str = "loading"  # or "normal", "error"
     message: str = LOADING
     reason: str = ""  # why the last completion was empty
-    passes: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the last completion took
+    last: CompletionResult | None = None  # of the last completion
 
-    def as_json(self, *, busy: bool, enabled: bool, indexing: tuple[str, float] | None) -> dict[str, Any]:
+    def as_json(self, *, busy: bool, settings: Settings, indexing: tuple[str, float] | None) -> dict[str, Any]:
         """The result of the request `spd-lsp/status`; `busy` while a completion runs.
 
         indexing: the name of the folder that is being indexed, and the share that is done.
@@ -30,9 +34,16 @@ class Status:
         return {
             "busy": busy or self.kind == "loading",
             "kind": self.kind,
-            "message": printable(self.message) if enabled else OFF,
+            "message": printable(self.message) if settings.enabled else OFF,
             "reason": printable(self.reason),
+            "model": printable(settings.model),
+            "tables": [printable(name) for name in self.last.ngrams] if self.last else [],
             "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,
-            "lastPasses": self.passes,
+            "lastPasses": self.last.passes if self.last else 0,
             "lastMilliseconds": round(self.seconds * 1000),
         }
+
+
+def document_status(reason: str, indexed: bool | None) -> dict[str, Any]:
+    """What the status says of a document: why nothing is offered in it, and whether its folder has a table."""
+    return {"documentReason": printable(reason), "indexed": indexed}

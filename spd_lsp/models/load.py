@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import check_config_sizes
 from spd_lsp.models.numpy.recorded import open_recorded
@@ -20,6 +22,9 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
         return recorded
 
-    from spd_lsp.models.open_checkpoint import open_model
-
+    try:
+        from spd_lsp.models.open_checkpoint import open_model
+    except ModuleNotFoundError as error:
+        install = f"{sys.executable} -m pip install torch transformers"
+        raise UserError(f"{folder.name} needs {error.name}, which is not installed; run: {install}") from error
     return open_model(folder, device, report)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,15 +85,22 @@ def open_window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Open
         yield partial(open_window_with, TEXT)
 
 
+@contextmanager
+def listening(folder: Path, address: str) -> Iterator[None]:
+    """Run a server that listens at an address."""
+    log = folder / "listening.log"
+    command = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu", "--tcp", address]
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with running(log, *command, **environment, **home_variables(folder)):
+        wait_until("it listens", lambda: f"listening at {address}" in log.read_text())
+        yield
+
+
 @pytest.fixture
 def server_address(tmp_path: Path) -> Iterator[str]:
     """The address of a server that is already running."""
     address = f"127.0.0.1:{free_port()}"
-    log = tmp_path / "listening.log"
-    command = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu", "--tcp", address]
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with running(log, *command, **environment, **home_variables(tmp_path)):
-        wait_until("it listens", lambda: f"listening at {address}" in log.read_text())
+    with listening(tmp_path, address):
         yield address
 
 
@@ -137,17 +147,46 @@ def test_the_picture_in_the_readme_shows_these_drafts(browser: Any, extensions: 
         assert len(labels) == 3 and labels[0] == "other.y)"
 
 
-def test_the_status_shows_the_last_completion_and_can_restart_the_server(open_window: Open):
+def test_the_menu_shows_the_last_completion_and_can_restart_the_server(open_window: Open):
     window = open_window(SETTINGS)
     window.open_menu()
+    window.press("Escape")
     window.page.locator(".statusbar-item:has-text('spd')").click()
-    notice = window.page.locator(".notification-toast", has_text="spd-lsp: last completion:")
-    notice.locator(".monaco-button", has_text="Restart").click()
+    window.page.locator(
+        ".quick-input-list", has_text=re.compile(r"last completion: \d+ passes, \d+ ms")
+    ).wait_for()
+    window.press("Escape")
+    window.choose("Restart the server")
     window.until("there is a second server", lambda: len(window.servers()) == 2)
     (old, _), (new, arguments) = window.servers()
     window.until("the first has ended", lambda: not is_alive(old))
     window.wait_for_icon(RUNNING_ICON)
     assert is_alive(new) and arguments == "serve"
+
+
+def test_completions_can_be_paused_and_turned_off_for_a_language(open_window: Open):
+    window = open_window(SETTINGS)
+    assert len(window.open_menu()) == DRAFTS
+    window.press("Escape")
+    for turn_off, shown, turn_on in (
+        ("Pause completions", "spd: paused", "Resume completions"),
+        ("Turn off for python", "spd: off", "Turn on for python"),
+    ):
+        window.choose(turn_off)
+        window.until("it is off", lambda shown=shown: window.status == shown)
+        window.press("Control+Space")
+        window.page.wait_for_timeout(1000)
+        assert not window.menu
+        window.press("Escape")
+        window.choose("Why is there no suggestion?")
+        window.page.locator(
+            ".notification-toast", has_text=re.compile("paused in this window|off for python")
+        ).wait_for()
+        window.press("Escape")
+        window.choose(turn_on)
+        window.until("it is on", lambda: window.status.startswith("spd") and ":" not in window.status)
+        assert len(window.open_menu()) == DRAFTS
+        window.press("Escape")
 
 
 def test_a_server_that_hangs_can_be_restarted(open_window: Open):
@@ -186,6 +225,51 @@ def test_a_changed_server_address_takes_effect(open_window: Open, server_address
     window.until("the server it had started has ended", lambda: not is_alive(window.servers()[0][0]))
     window.wait_for_icon(RUNNING_ICON)
     assert len(window.open_menu()) == DRAFTS
+
+
+def test_a_remote_server_that_dies_is_used_again_when_it_is_back(open_window: Open, tmp_path: Path):
+    address = f"127.0.0.1:{free_port()}"
+    with listening(tmp_path, address):
+        window = open_window(SETTINGS | {"spd-lsp.serverAddress": address})
+    window.wait_for_icon(ERROR_ICON)
+    [error] = window.until("an error is shown", window.errors)
+    assert f"Cannot connect to {address}" in error
+    with listening(tmp_path, address):
+        window.wait_for_icon(RUNNING_ICON)
+        assert len(window.open_menu()) == DRAFTS
+        configure(window.folder, SETTINGS)
+        window.until("it no longer connects", lambda: window.servers()[-1][1] == "serve")
+
+
+def test_the_environment_in_a_trusted_folder_is_used(browser: Any, extensions: Path, tmp_path: Path):
+    programs = tmp_path / "work" / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    with vscode(browser, extensions, tmp_path, tmp_path / "work", trusted=True) as open_window_with:
+        (tmp_path / "spd-lsp").rename(programs / "spd-lsp")
+        window = open_window_with(TEXT, SETTINGS | {"spd-lsp.serverCommand": []})
+        assert len(window.open_menu()) == DRAFTS
+        assert [arguments for _, arguments in window.servers()] == ["serve"]
+
+
+@pytest.mark.slow
+def test_without_a_server_one_click_installs_it(browser: Any, extensions: Path, tmp_path: Path):
+    """Into an environment of the extension's own, from the package and the network alone."""
+    folders = (Path(str(shutil.which("node"))).parent, Path(sys.base_prefix, "bin"), "/usr/bin", "/bin")
+    path = os.pathsep.join(map(str, folders))
+    with vscode(browser, extensions, tmp_path, PATH=path, PYTHONPATH="") as open_window_with:
+        window = open_window_with(TEXT, SETTINGS | {"spd-lsp.serverCommand": []}, ERROR_ICON)
+        [error] = window.until("an error is shown", window.errors)
+        assert "The language server is not installed" in error
+        window.page.locator(".notification-toast .monaco-button", has_text="Install").click()
+        for _ in range(5):  # packages are downloaded
+            with suppress(AssertionError):
+                window.until("the server runs", lambda: window.shows_icon(RUNNING_ICON))
+                break
+        assert len(window.open_menu()) == DRAFTS
+        (environment,) = (tmp_path / "server").glob("**/server-*")
+        assert (environment / "finished").exists()
+        assert not list(environment.glob("lib/*/site-packages/torch"))
+    (tmp_path / "starts").touch()
 
 
 def test_an_address_without_a_server_is_reported_and_can_be_corrected(open_window: Open):

@@ -152,6 +152,20 @@ class Window:
         """Return the status bar's text, such as "Ln 11, Col 14"."""
         return self.texts(".statusbar-item:has-text('Ln ')")[0]
 
+    @property
+    def status(self) -> str:
+        """Return the text of the extension's item in the status bar."""
+        return self.texts(".statusbar-item:has-text('spd')")[0].strip()
+
+    def choose(self, label: str) -> None:
+        """Click the extension's item in the status bar, and an entry of its menu."""
+        self.page.locator(".statusbar-item:has-text('spd')").click()
+        self.page.locator(".quick-input-list .monaco-list-row", has_text=label).click()
+
+    def shows_icon(self, icon: str) -> bool:
+        """Return whether the extension shows this icon."""
+        return bool(self.page.locator(f".statusbar-item:has-text('spd') .codicon-{icon}").count())
+
     def wait_for_icon(self, icon: str) -> None:
         """Wait until the extension shows this icon."""
         self.page.locator(f".statusbar-item:has-text('spd') .codicon-{icon}").wait_for()
@@ -211,7 +225,9 @@ def install(folder: Path, *packages: Path) -> Path:
 def package_ours(folder: Path) -> Path:
     """Build our extension as a user would; return its package."""
     package = folder / "spd-lsp.vsix"
-    subprocess.run(["npm", "run", "package", "--", "--out", str(package)], cwd=EXTENSION, check=True)
+    environment = os.environ | {"PYTHON": sys.executable}  # has hatchling, which builds the server's archive
+    command = ["npm", "run", "package", "--", "--out", str(package)]
+    subprocess.run(command, cwd=EXTENSION, env=environment, check=True)
     return package
 
 
@@ -229,18 +245,24 @@ def package_second_server(folder: Path) -> Path:
 
 @contextmanager
 def vscode(
-    browser: Any, extensions: Path, folder: Path, workspace: Path | None = None, **environment: str
+    browser: Any,
+    extensions: Path,
+    folder: Path,
+    workspace: Path | None = None,
+    trusted: bool = False,
+    **environment: str,
 ) -> Iterator[Callable[..., Window]]:
     """Run VS Code; the value opens a window. By the end no error was shown and no server is left.
 
-    A workspace is opened without being trusted.
+    A workspace is opened without being trusted, unless all are.
     """
     windows: list[Window] = []
     port = free_port()
     command = ["node", str(SERVER), "--host", "127.0.0.1", "--port", str(port), "--without-connection-token"]
     command += ["--accept-server-license-terms", "--telemetry-level", "off"]
     command += ["--force-disable-user-env"]  # otherwise PATH is that of a new shell
-    command += [] if workspace else ["--disable-workspace-trust"]
+    asks_for_trust = workspace is not None and not trusted
+    command += [] if asks_for_trust else ["--disable-workspace-trust"]
     command += ["--server-data-dir", str(folder / "server"), "--user-data-dir", str(folder / "user")]
     command += ["--extensions-dir", str(extensions)]
 
@@ -248,7 +270,7 @@ def vscode(
         configure(folder, settings)
         page = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, **screen}).new_page()
         windows.append(window := Window(page, folder, text, workspace))
-        show(window, port)
+        show(window, port, asks_for_trust)
         if icon:
             window.wait_for_icon(icon)
         return window
@@ -307,7 +329,7 @@ def is_up(port: int) -> bool:
         return False
 
 
-def show(window: Window, port: int) -> None:
+def show(window: Window, port: int, asks_for_trust: bool) -> None:
     """Load the window with the cursor at the end of its file."""
     lines = window.file.read_text().split("\n")
     row, column = len(lines), len(lines[-1]) + 1
@@ -317,7 +339,7 @@ def show(window: Window, port: int) -> None:
     window.page.add_init_script(RECORD_ERRORS + RECORD_ROWS)
     query = f"folder={quote(str(window.workspace))}&" if window.workspace else ""
     window.page.goto(f"http://127.0.0.1:{port}/?{query}payload={quote(payload)}", wait_until="domcontentloaded")
-    if window.workspace:
+    if asks_for_trust:
         window.page.locator(".monaco-dialog-box .monaco-button", has_text="No, I don't trust the authors").click()
     window.page.locator(f".statusbar-item:has-text('Ln {row}, Col {column}')").wait_for()
     window.page.locator(".editor-instance .monaco-editor.focused").wait_for()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from spd_lsp.completion.completer import CompletionResult
@@ -169,6 +170,8 @@ def at(line: int, character: int, kind: int | None = 1, uri: str = URI) -> dict[
 
 class FakeCompleter:
     """Returns fixed texts after so many steps, each of which the test can hold back."""
+
+    tokens = SimpleNamespace(fingerprint="fake")
 
     def __init__(self, *texts: str, steps: int = 3, held: bool = False, seconds: float = 0.0) -> None:
         self.texts = texts or ("one", "two")

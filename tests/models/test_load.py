@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -135,3 +136,12 @@ def test_steps_are_timed_to_choose_threads():
     model.on_step = seconds.append
     model.step([7], np.ones(1))
     assert len(seconds) == 1
+
+
+def test_a_model_that_needs_torch_says_so_where_it_is_not_installed(tmp_path, monkeypatch):
+    """As in the environment of the VS Code extension, which has what the starter model needs."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "spd_lsp.models.open_checkpoint", raising=False)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"needs torch, which is not installed; run: .* -m pip install torch"):
+        load(tmp_path)

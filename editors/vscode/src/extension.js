@@ -1,117 +1,68 @@
-// Finds the language server, starts and restarts it, and shows its state. The client library registers completions
-// and ghost text by itself.
+// Puts the parts of the extension together: the server's session, its status, and the commands.
 "use strict";
 
 const vscode = require("vscode");
-const { LanguageClient, State } = require("vscode-languageclient/node");
-const { INSTALL, checkConnection, findServer } = require("./server.js");
-const { SECTION, clientSettings, userSetting } = require("./settings.js");
+const { Commands } = require("./menu.js");
+const { OwnEnvironment } = require("./environment.js");
+const { NotInstalled, folderPaths } = require("./server.js");
+const { Session } = require("./session.js");
+const { SECTION, ServerSettings, userSetting } = require("./settings.js");
+const { StatusItem } = require("./status_item.js");
 
-const STATES = new Map([
-  [State.Starting, ["$(loading~spin)", "spd-lsp is starting"]],
-  [State.Running, ["$(list-selection)", "spd-lsp: click for its status"]],
-  [State.Stopped, ["$(warning)", "spd-lsp has stopped"]],
-]);
-const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
+const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settings that need another server
 
-/** The running server's client, the status bar item, the log, how settings are sent, and the last restart. */
-const session = { client: undefined, item: undefined, log: undefined, settings: undefined, restarted: Promise.resolve() };
+let session;
 
-async function start() {
-  show(...STATES.get(State.Starting));
-  try {
-    const program = await findServer();
-    const address = userSetting("serverAddress");
-    if (address) {
-      await checkConnection(program, address);
+async function activate(context) {
+  const log = vscode.window.createOutputChannel("spd-lsp", { log: true });
+  const environment = new OwnEnvironment(context, folderPaths(), log);
+  const fail = (error) => offerHelp(error, install);
+  session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
+  const status = new StatusItem(session);
+
+  async function install() {
+    try {
+      await environment.install({ all: (userSetting("model") ?? "starter") !== "starter" });
+      await session.restart();
+    } catch (error) {
+      log.error(error.message);
+      const choice = await vscode.window.showErrorMessage(`spd-lsp: ${error.message}`, "Show the log");
+      choice && log.show();
     }
-    const server = { ...program, args: [...program.args, ...(address ? ["connect", address] : ["serve"])] };
-    const { options, configuration } = session.settings;
-    session.client = new LanguageClient(SECTION, SECTION, server, {
-      documentSelector: DOCUMENTS,
-      outputChannel: session.log,
-      initializationOptions: options,
-      middleware: { workspace: { configuration } },
-    });
-    session.client.onDidChangeState(({ newState }) => STATES.has(newState) && show(...STATES.get(newState)));
-    await session.client.start();
-  } catch (error) {
-    show("$(error)", error.message);
-    offerHelp(error); // not awaited: the user may fix the settings before answering
+  }
+
+  const { handlers } = new Commands(session, status, log, install);
+  context.subscriptions.push(
+    log,
+    status,
+    ...Object.entries(handlers).map(([name, run]) => vscode.commands.registerCommand(`spd-lsp.${name}`, run)),
+    vscode.workspace.onDidChangeConfiguration(applyConfiguration),
+    vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
+    vscode.window.onDidChangeActiveTextEditor(() => status.refresh()),
+  );
+  await session.restart();
+  if (environment.isOutdated && session.state.error instanceof NotInstalled) {
+    await install();
   }
 }
 
-async function offerHelp(error) {
-  const choice = await vscode.window.showErrorMessage(`spd-lsp: ${error.message}`, "Copy install command", "Open settings");
-  if (choice === "Copy install command") {
-    await vscode.env.clipboard.writeText(INSTALL);
+function applyConfiguration(event) {
+  if (RESTARTING.some((name) => event.affectsConfiguration(name))) {
+    setImmediate(() => session.restart()); // after the client has sent the change: once stopped, it would show an error
+  } else if (event.affectsConfiguration(SECTION)) {
+    session.sendSettings();
+  }
+}
+
+/** Show why there is no server, with what may help. Not awaited: the user may fix the settings before answering. */
+async function offerHelp(error, install) {
+  const offers = error instanceof NotInstalled ? ["Install", "Open settings"] : ["Open settings"];
+  const choice = await vscode.window.showErrorMessage(`spd-lsp: ${error.message}`, ...offers);
+  if (choice === "Install") {
+    await install();
   } else if (choice === "Open settings") {
     await vscode.commands.executeCommand("workbench.action.openSettings", "spd-lsp.server");
   }
 }
 
-async function stop() {
-  const client = session.client;
-  session.client = undefined;
-  if (client?.isRunning()) {
-    await client.stop().catch((error) => session.log.warn(error.message)); // a server that hangs is killed
-  }
-}
-
-/** Restarts are queued: settings may change while a server starts. */
-function restart() {
-  session.restarted = session.restarted.then(stop).then(start);
-  return session.restarted;
-}
-
-function show(icon, tooltip) {
-  session.item.text = `${icon} spd`;
-  session.item.tooltip = tooltip;
-}
-
-/** Show why nothing is offered, or how long the last completion took. */
-async function showStatus() {
-  const text = session.client?.isRunning() ? describe(await session.client.sendRequest("spd-lsp/status")) : session.item.tooltip;
-  const choice = await vscode.window.showInformationMessage(`spd-lsp: ${text}`, "Restart", "Show log");
-  if (choice === "Restart") {
-    await restart();
-  } else if (choice === "Show log") {
-    session.log.show();
-  }
-}
-
-function describe({ kind, message, reason, lastPasses, lastMilliseconds }) {
-  if (kind !== "normal") {
-    return message;
-  }
-  if (reason) {
-    return `no completions: ${reason}`;
-  }
-  return lastPasses ? `last completion: ${lastPasses} passes, ${lastMilliseconds} ms` : "ready";
-}
-
-async function activate(context) {
-  session.settings = clientSettings(context.extension.packageJSON);
-  session.log = vscode.window.createOutputChannel("spd-lsp", { log: true });
-  session.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
-  session.item.name = "spd-lsp";
-  session.item.command = "spd-lsp.status";
-  session.item.show();
-  context.subscriptions.push(
-    session.item,
-    session.log,
-    vscode.commands.registerCommand("spd-lsp.restart", restart),
-    vscode.commands.registerCommand("spd-lsp.status", showStatus),
-    vscode.workspace.onDidChangeConfiguration((event) => {
-      if (["spd-lsp.serverCommand", "spd-lsp.serverAddress"].some((name) => event.affectsConfiguration(name))) {
-        setImmediate(restart); // after the client has sent the change: once stopped, it would show an error
-      } else if (event.affectsConfiguration(SECTION) && session.client?.isRunning()) {
-        session.client.sendNotification("spd-lsp/options", session.settings.options());
-      }
-    }),
-    vscode.workspace.onDidGrantWorkspaceTrust(() => session.client?.isRunning() || restart()),
-  );
-  await restart();
-}
-
-module.exports = { activate, deactivate: stop };
+module.exports = { activate, deactivate: () => session?.stop() };

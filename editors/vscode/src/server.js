@@ -2,29 +2,59 @@
 "use strict";
 
 const { execFile } = require("node:child_process");
+const os = require("node:os");
 const { promisify } = require("node:util");
 const vscode = require("vscode");
-const { serverOf } = require("./program.js");
+const { candidates } = require("./locations.js");
+const { liesIn, serverOf } = require("./program.js");
 const { userSetting } = require("./settings.js");
 
-const INSTALL = "pip install -c constraints.txt .";
-const PYTHON = process.platform === "win32" ? "python" : "python3";
-
 const run = promisify(execFile);
+const PYTHON_TIMEOUT = 10_000; // milliseconds for the Python extension to name an interpreter
 
-/** How to run spd-lsp: the command from the settings, or else the first that works. */
-async function findServer() {
+class NotInstalled extends Error {}
+
+function folderPaths() {
+  return (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
+}
+
+/** How to run spd-lsp: the command from the settings, or else the first that works. `own` is the extension's environment. */
+async function findServer(own, log) {
+  const folders = folderPaths();
+  const trusted = vscode.workspace.isTrusted;
   const chosen = userSetting("serverCommand") ?? [];
-  const candidates = chosen.length ? [chosen] : [["spd-lsp"], [PYTHON, "-m", "spd_lsp"]];
-  const folders = (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
-  for (const command of candidates) {
-    const server = serverOf(command, { folders, trusted: vscode.workspace.isTrusted });
+  if (chosen.length) {
+    const server = serverOf(chosen, { folders, trusted });
     if (server && (await isSpdLsp(server))) {
       return server;
     }
+    throw new NotInstalled(`\`${chosen.join(" ")}\` is not spd-lsp. Correct spd-lsp.serverCommand, or clear it.`);
   }
-  const tried = candidates.map((command) => command.join(" ")).join("`, `");
-  throw new Error(`Cannot find spd-lsp (tried \`${tried}\`). Run \`${INSTALL}\` in a clone of spd-lsp, or name the program in spd-lsp.serverCommand.`);
+  const places = { folders, own, env: process.env, home: os.homedir(), interpreters: await interpreters() };
+  for (const command of candidates(places)) {
+    const isAllowed = trusted || !liesIn(command[0], folders);
+    const server = isAllowed && serverOf(command, { folders, trusted });
+    if (server && (await isSpdLsp(server))) {
+      log.info(`server: ${[server.command, ...server.args].join(" ")}`);
+      return server;
+    }
+  }
+  throw new NotInstalled("The language server is not installed.");
+}
+
+/** The interpreters that the Python extension uses in the open folders, if it is installed. */
+async function interpreters() {
+  const extension = vscode.extensions.getExtension("ms-python.python");
+  if (!extension) {
+    return [];
+  }
+  const timeout = new Promise((resolve) => setTimeout(resolve, PYTHON_TIMEOUT));
+  const environments = await Promise.race([extension.activate(), timeout]).then((api) => api?.environments, () => undefined);
+  const found = [undefined, ...(vscode.workspace.workspaceFolders ?? [])].map(async (folder) => {
+    const chosen = environments?.getActiveEnvironmentPath(folder?.uri);
+    return chosen && (await environments.resolveEnvironment(chosen))?.executable.uri?.fsPath;
+  });
+  return [...new Set(await Promise.all(found).catch(() => []))].filter(Boolean).reverse();
 }
 
 /** Whether a program is spd-lsp. */
@@ -37,7 +67,7 @@ async function isSpdLsp({ command, args, options }) {
   }
 }
 
-/** Throw if the server cannot be reached: the client library would try five times and not say why. */
+/** Throw if the server cannot be reached, with the reason. */
 async function checkConnection({ command, args, options }, address) {
   try {
     await run(command, [...args, "connect", "--check", address], { ...options, timeout: 60_000 });
@@ -47,4 +77,4 @@ async function checkConnection({ command, args, options }, address) {
   }
 }
 
-module.exports = { INSTALL, checkConnection, findServer };
+module.exports = { NotInstalled, checkConnection, findServer, folderPaths };

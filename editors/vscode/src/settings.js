@@ -12,17 +12,29 @@ function userSetting(key) {
   return vscode.workspace.getConfiguration(SECTION).inspect(key)?.globalValue;
 }
 
-/** For the client library: the user's settings as options, and as configuration what folders may change. */
-function clientSettings({ contributes }) {
-  const { properties } = contributes.configuration;
-  const keys = Object.keys(properties).map((key) => key.slice(SECTION.length + 1));
-  const folderKeys = keys.filter((key) => !properties[`${SECTION}.${key}`].scope);
-  const serverKeys = keys.filter((key) => !EXTENSION_SETTINGS.includes(key));
-  return {
-    options: () => Object.fromEntries(serverKeys.map((key) => [key, userSetting(key)]).filter(([, value]) => value !== undefined)),
-    configuration: async (params, token, next) =>
-      (await next(params, token)).map((section) => section && Object.fromEntries(folderKeys.map((key) => [key, section[key]]))),
-  };
+/** The settings that go to the server: the user's as options, and what folders may change as configuration. */
+class ServerSettings {
+  constructor({ contributes }) {
+    const properties = Object.assign({}, ...contributes.configuration.map((section) => section.properties));
+    const keys = Object.keys(properties).map((key) => key.slice(SECTION.length + 1));
+    this.folderKeys = keys.filter((key) => !properties[`${SECTION}.${key}`].scope);
+    this.serverKeys = keys.filter((key) => !EXTENSION_SETTINGS.includes(key));
+    this.paused = false; // until the window is closed
+  }
+
+  options() {
+    return Object.fromEntries(this.serverKeys.map((key) => [key, userSetting(key)]).filter(([, value]) => value !== undefined));
+  }
+
+  /** Middleware of the client library: answers the server's request for our section. */
+  async configuration(params, token, next) {
+    return (await next(params, token)).map((section) => section && this.ofFolder(section));
+  }
+
+  ofFolder(section) {
+    const settings = Object.fromEntries(this.folderKeys.map((key) => [key, section[key]]));
+    return this.paused ? { ...settings, enabled: false } : settings;
+  }
 }
 
-module.exports = { SECTION, clientSettings, userSetting };
+module.exports = { SECTION, ServerSettings, userSetting };

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -35,6 +36,7 @@ from spd_lsp.lsp.indexing.build_process import (
     run_build,
 )
 from spd_lsp.lsp.indexing.eligibility import HAS_TABLE, exclude_folder, local_folder, reason_not_to_index, refusal
+from spd_lsp.lsp.indexing.table_choice import has_table, list_tables, use_tables
 from spd_lsp.lsp.protocol import safe_traceback, work_done_progress
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.printable import printable
@@ -42,6 +44,8 @@ from spd_lsp.settings import Settings
 
 _INDEX_COMMAND = "spd-lsp.indexFolder"
 _EXCLUDE_COMMAND = "spd-lsp.excludeFolder"
+_LIST_TABLES_COMMAND = "spd-lsp.listTables"
+_USE_TABLES_COMMAND = "spd-lsp.useTables"
 _INDEX, _EXCLUDE = "Index", "Never for this folder"  # answers to the question
 
 log = logging.getLogger(__name__)
@@ -73,14 +77,15 @@ class FolderIndexer:
         self._questions: set[asyncio.Task[None]] = set()
 
     @property
-    def commands(self) -> dict[str, Callable[..., Awaitable[None]]]:
+    def commands(self) -> dict[str, Callable[..., Awaitable[Any]]]:
         """What `workspace/executeCommand` runs, with URIs of folders or for all open ones."""
-        return {_INDEX_COMMAND: self.index, _EXCLUDE_COMMAND: self.exclude}
+        indexing = {_INDEX_COMMAND: self.index, _EXCLUDE_COMMAND: self.exclude}
+        return {**indexing, _LIST_TABLES_COMMAND: self.list_tables, _USE_TABLES_COMMAND: self.use_tables}
 
     def update(self, uris: list[str], settings: Settings, fingerprint: str | None) -> None:
         """Note which folders are open, and index those without a table. Without a model, `fingerprint` is None."""
         self._folders = uris
-        if fingerprint is None or not self.may_index:
+        if not uris or fingerprint is None or not self.may_index:
             self.stop()
             return
         registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
@@ -119,6 +124,28 @@ class FolderIndexer:
             folder = await asyncio.to_thread(local_folder, uri)
             if folder and (target := self._target):
                 self._tell(await asyncio.to_thread(exclude_folder, folder, target.registry), shown=True)
+
+    async def list_tables(self, uri: str) -> list[dict[str, Any]]:
+        """The tables that can serve a folder, and whether they do."""
+        folder, target = await asyncio.to_thread(local_folder, str(uri)), self._target
+        if folder is None or target is None:
+            return []
+        return await asyncio.to_thread(list_tables, target.registry, folder, target.fingerprint)
+
+    async def use_tables(self, uri: str, *names: str) -> None:
+        """Serve a folder from these tables only; without names, from those that fit."""
+        folder, target = await asyncio.to_thread(local_folder, str(uri)), self._target
+        if folder and target:
+            try:
+                await asyncio.to_thread(use_tables, target.registry, folder, list(map(str, names)))
+            except UserError as error:
+                self._tell(str(error), shown=True)
+
+    def has_table(self, path: Path | None) -> bool | None:
+        """Whether a table of its folder serves a file; None if that cannot be said."""
+        if path is None or self._target is None:
+            return None
+        return has_table(self._target.registry, path, self._target.fingerprint)
 
     def _enqueue(self, uri: str, *, requested: bool) -> None:
         self._waiting[uri] = requested

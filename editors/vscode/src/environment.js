@@ -1,0 +1,125 @@
+// The extension's own Python environment: installs the server that is packed with the extension, beside its settings.
+"use strict";
+
+const { spawn } = require("node:child_process");
+const fs = require("node:fs");
+const path = require("node:path");
+const vscode = require("vscode");
+const { BIN, programIn } = require("./locations.js");
+const { serverOf } = require("./program.js");
+
+const PYTHONS = ["python3.13", "python3.12", "python3.11", "python3.10", "python3", "python"];
+const IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))";
+const TESTED = "import sys; sys.exit(sys.version_info < (3, 11))"; // the Pythons that constraints.txt is for
+const FINISHED = "finished"; // a file that marks a complete environment
+
+class OwnEnvironment {
+  constructor(context, folders, log) {
+    this.storage = context.globalStorageUri.fsPath;
+    this.packed = path.join(context.extensionPath, "server");
+    this.folder = path.join(this.storage, `server-${context.extension.packageJSON.version}`);
+    this.folders = folders;
+    this.log = log;
+  }
+
+  /** Where the server is, or would be, installed; an unfinished environment has none. */
+  get location() {
+    return fs.existsSync(path.join(this.folder, FINISHED)) ? this.folder : path.join(this.folder, "unfinished");
+  }
+
+  /** Whether the user installed the server of another version of the extension. */
+  get isOutdated() {
+    return this.others().length > 0 && !fs.existsSync(path.join(this.folder, FINISHED));
+  }
+
+  others() {
+    const names = fs.existsSync(this.storage) ? fs.readdirSync(this.storage) : [];
+    return names.filter((name) => name.startsWith("server-")).map((name) => path.join(this.storage, name)).filter((folder) => folder !== this.folder);
+  }
+
+  /** Install the server; what it takes is shown, and can be cancelled. `all`: what other models than the bundled one need. */
+  async install({ all }) {
+    const options = { location: vscode.ProgressLocation.Notification, title: "Installing spd-lsp", cancellable: true };
+    await vscode.window.withProgress(options, async (progress, token) => {
+      const show = (message) => progress.report({ message });
+      fs.rmSync(this.folder, { recursive: true, force: true });
+      fs.mkdirSync(this.storage, { recursive: true });
+      show("creating an environment");
+      await this.create(token);
+      const python = path.join(this.folder, BIN, "python");
+      await this.run([python, "-I", "-m", "pip", "install", ...this.options(await this.succeeds([python, "-I", "-c", TESTED])), ...this.what(all)], show, token);
+      if (!all) {
+        await this.run([python, "-I", "-m", "pip", "install", ...this.options(false), "--no-deps", this.archive()], show, token);
+      }
+      fs.writeFileSync(path.join(this.folder, FINISHED), "");
+      this.others().forEach((folder) => fs.rmSync(folder, { recursive: true, force: true }));
+    });
+  }
+
+  options(isTested) {
+    const constraints = isTested ? ["--constraint", path.join(this.packed, "constraints.txt")] : [];
+    return ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", ...constraints];
+  }
+
+  what(all) {
+    return all ? [this.archive()] : ["--requirement", path.join(this.packed, "requirements.txt")];
+  }
+
+  archive() {
+    return path.join(this.packed, fs.readdirSync(this.packed).find((name) => name.endsWith(".tar.gz")));
+  }
+
+  /** Create the environment with the first Python that can, or with uv, which brings one. */
+  async create(token) {
+    const tried = [];
+    for (const python of PYTHONS) {
+      if (this.find([python]) && (await this.succeeds([python, "-I", "-c", IS_NEW_ENOUGH]))) {
+        const failure = await this.run([python, "-I", "-m", "venv", this.folder], () => {}, token).catch((error) => error);
+        if (!failure) {
+          return;
+        }
+        tried.push(failure.message);
+        fs.rmSync(this.folder, { recursive: true, force: true });
+      }
+    }
+    if (!this.find(["uv"])) {
+      throw new Error(tried[0] ?? "Cannot find Python 3.10 or newer. Install it from python.org, or with your system's packages.");
+    }
+    await this.run(["uv", "venv", "--seed", "--python", ">=3.10", this.folder], () => {}, token);
+  }
+
+  find(command) {
+    return serverOf(command, { folders: this.folders, trusted: false });
+  }
+
+  async succeeds(command) {
+    return this.run(command, () => {}).then(() => true, () => false);
+  }
+
+  /** Run a program outside of the open folders; each line of its output is logged and shown. */
+  run(command, show, token) {
+    const found = this.find(command);
+    return new Promise((resolve, reject) => {
+      let last = "";
+      const child = spawn(found.command, found.args, { ...found.options, cwd: this.storage, stdio: ["ignore", "pipe", "pipe"] });
+      const cancel = token?.onCancellationRequested(() => child.kill());
+      const read = (data) => {
+        for (const line of String(data).split(/\r?\n/).filter((text) => text.trim())) {
+          this.log.info(line);
+          last = /error/i.test(line) || !/error/i.test(last) ? line : last;
+          show(line.trim().slice(0, 80));
+        }
+      };
+      child.stdout.on("data", read);
+      child.stderr.on("data", read);
+      child.on("error", reject);
+      child.on("close", (code) => {
+        cancel?.dispose();
+        const failure = token?.isCancellationRequested ? "it was cancelled" : last || `${command[0]} ended with status ${code}`;
+        code === 0 ? resolve() : reject(new Error(`spd-lsp was not installed: ${failure.trim()}`));
+      });
+    });
+  }
+}
+
+module.exports = { OwnEnvironment };

@@ -1,0 +1,146 @@
+// The running server: starts it, restarts it, and tries again for ever when it ends or cannot be reached. The client
+// library registers completions and ghost text by itself.
+"use strict";
+
+const vscode = require("vscode");
+const { CloseAction, ErrorAction, LanguageClient } = require("vscode-languageclient/node");
+const { checkConnection, findServer } = require("./server.js");
+const { SECTION, userSetting } = require("./settings.js");
+
+const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
+const FIRST_PAUSE = 1_000; // milliseconds until the next attempt, doubled each time
+const LONGEST_PAUSE = 60_000;
+const STABLE = 60_000; // after so long the next attempt comes at once again
+
+class Session {
+  /** environment: the extension's own; fail(error): called with each reason that is new. */
+  constructor(settings, environment, log, fail) {
+    Object.assign(this, { settings, environment, log, fail });
+    this.client = undefined;
+    this.state = { kind: "starting", message: "the server is starting" };
+    this.pause = FIRST_PAUSE;
+    this.timer = undefined;
+    this.queue = Promise.resolve();
+    this.lastFailure = "";
+  }
+
+  get isRunning() {
+    return this.client?.isRunning() ?? false;
+  }
+
+  /** Stop the server if there is one, and start one. Queued: settings may change while a server starts. */
+  restart() {
+    this.pause = FIRST_PAUSE;
+    this.lastFailure = "";
+    return this.enqueue();
+  }
+
+  enqueue() {
+    clearTimeout(this.timer);
+    this.queue = this.queue.then(() => this.stop()).then(() => this.start());
+    return this.queue;
+  }
+
+  async start() {
+    this.state = { kind: "starting", message: "the server is starting" };
+    try {
+      const program = await findServer(this.environment.location, this.log);
+      const address = userSetting("serverAddress");
+      if (address) {
+        await checkConnection(program, address);
+      }
+      await this.connect(program, address ? ["connect", address] : ["serve"]);
+      this.state = { kind: "running", message: "the server is running" };
+    } catch (error) {
+      this.client = undefined;
+      this.tryAgain(error);
+      if (error.message !== this.lastFailure) {
+        this.lastFailure = error.message;
+        this.fail(error);
+      }
+    }
+  }
+
+  /** Start a client and wait until the server has answered, or ended. */
+  connect(program, command) {
+    return new Promise((resolve, reject) => {
+      const lost = new Error(command[0] === "connect" ? `The connection to ${command[1]} was lost.` : "The server ended unexpectedly.");
+      const startedAt = Date.now();
+      const closed = (client) => {
+        reject(lost); // of no effect once it has started
+        if (client === this.client && this.state.kind === "running") {
+          this.client = undefined;
+          Object.assign(this, Date.now() - startedAt > STABLE && { pause: FIRST_PAUSE, lastFailure: "" });
+          this.tryAgain(lost);
+        }
+      };
+      this.client = this.clientOf({ ...program, args: [...program.args, ...command] }, closed);
+      this.client.start().then(resolve, reject);
+    });
+  }
+
+  clientOf(server, closed) {
+    const client = new LanguageClient(SECTION, SECTION, server, {
+      documentSelector: DOCUMENTS,
+      outputChannel: this.log,
+      initializationOptions: () => this.settings.options(),
+      initializationFailedHandler: () => false,
+      middleware: { workspace: { configuration: (...request) => this.settings.configuration(...request) } },
+      errorHandler: {
+        error: () => ({ action: ErrorAction.Continue, handled: true }),
+        closed: () => {
+          closed(client);
+          return { action: CloseAction.DoNotRestart, handled: true };
+        },
+      },
+    });
+    return client;
+  }
+
+  /** Note why there is no server, and start one after a pause. */
+  tryAgain(error) {
+    const seconds = Math.round(this.pause / 1000);
+    this.state = { kind: "failed", message: `${error.message} Trying again in ${seconds} s.`, error };
+    this.log.error(error.message);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.enqueue(), this.pause);
+    this.pause = Math.min(2 * this.pause, LONGEST_PAUSE);
+  }
+
+  async stop() {
+    clearTimeout(this.timer);
+    const client = this.client;
+    this.client = undefined;
+    if (client?.isRunning()) {
+      await client.stop().catch((error) => this.log.warn(error.message)); // a server that hangs is killed
+    }
+  }
+
+  /** Send the user's settings, or that completions are paused. */
+  sendSettings() {
+    if (this.isRunning) {
+      this.client.sendNotification("spd-lsp/options", this.settings.options());
+    }
+  }
+
+  setPaused(paused) {
+    this.settings.paused = paused;
+    if (this.isRunning) {
+      this.client.sendNotification("workspace/didChangeConfiguration", { settings: null }); // the server asks for it
+    }
+  }
+
+  /** The server's status record, for the document that is being edited. */
+  status() {
+    const document = vscode.window.activeTextEditor?.document;
+    const textDocument = document && { uri: this.client.code2ProtocolConverter.asUri(document.uri) };
+    return this.client.sendRequest("spd-lsp/status", { textDocument });
+  }
+
+  /** Run one of the server's commands. */
+  execute(command, ...args) {
+    return this.client.sendRequest("workspace/executeCommand", { command, arguments: args });
+  }
+}
+
+module.exports = { Session };

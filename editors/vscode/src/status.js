@@ -1,0 +1,72 @@
+// What the server's status record means: an icon, a text, and why nothing is suggested. Knows nothing of VS Code.
+"use strict";
+
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+/** What the status bar shows: { icon, text, lines }. `record` is the server's, or undefined if it does not answer. */
+function summary({ session, record, paused }) {
+  if (session.kind === "starting") {
+    return { icon: "loading~spin", text: "spd", lines: [session.message] };
+  }
+  if (session.kind === "failed") {
+    return { icon: "error", text: "spd", lines: [session.message] };
+  }
+  if (!record) {
+    return { icon: "warning", text: "spd", lines: ["the server does not answer; restart it"] };
+  }
+  return { ...state(record, paused), lines: details(record, paused) };
+}
+
+function state(record, paused) {
+  if (record.kind === "error") {
+    return { icon: "error", text: "spd: model failed" };
+  }
+  if (record.kind === "loading") {
+    return { icon: "loading~spin", text: record.share ? `spd: loading ${percent(record.share)}` : "spd: loading" };
+  }
+  if (paused) {
+    return { icon: "debug-pause", text: "spd: paused" };
+  }
+  if (record.indexing) {
+    return { icon: "sync~spin", text: `spd: indexing ${percent(record.indexing.share)}` };
+  }
+  if (record.documentReason) {
+    return { icon: "circle-slash", text: "spd: off" };
+  }
+  return { icon: "list-selection", text: record.indexed === false ? "spd: not indexed" : "spd" };
+}
+
+/** All that is known, a line each. */
+function details(record, paused) {
+  const lines = [];
+  const add = (isKnown, text) => isKnown && lines.push(text());
+  add(paused, () => "paused in this window");
+  add(record.kind !== "normal", () => record.message);
+  add(record.indexing, () => `indexing ${record.indexing.folder}: ${percent(record.indexing.share)}`);
+  add(!paused && record.documentReason, () => `off here: ${record.documentReason}`);
+  add(record.indexed === false, () => "this folder is not indexed: its own names are unknown");
+  add(record.model, () => `model: ${record.model}`);
+  add(record.tables?.length, () => `n-grams: ${record.tables.join(", ")}`);
+  add(record.lastPasses, () => `last completion: ${record.lastPasses} passes, ${record.lastMilliseconds} ms`);
+  return lines.length ? lines : ["ready"];
+}
+
+/** Why there was no suggestion, as a sentence. */
+function whyNothing({ session, record, paused }) {
+  if (session.kind !== "running") {
+    return session.message;
+  }
+  if (!record) {
+    return "the server does not answer. Restart it.";
+  }
+  if (record.kind !== "normal") {
+    return record.message;
+  }
+  if (paused) {
+    return "completions are paused in this window.";
+  }
+  const reason = record.documentReason || record.reason;
+  return reason ? `no suggestion: ${reason}.` : "the last request had suggestions. Press Ctrl+Space to ask for some here.";
+}
+
+module.exports = { summary, whyNothing };

@@ -1,0 +1,65 @@
+// The item in the status bar: asks the server for its status while somebody can see it.
+"use strict";
+
+const vscode = require("vscode");
+const { summary } = require("./status.js");
+
+const INTERVAL = 1_000; // milliseconds between two requests
+const PATIENCE = 5_000; // until a server counts as hanging
+
+class StatusItem {
+  constructor(session) {
+    this.session = session;
+    this.record = undefined; // the server's last answer
+    this.asking = undefined; // the request that is under way
+    this.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
+    this.item.name = "spd-lsp";
+    this.item.command = "spd-lsp.menu";
+    this.item.show();
+    this.timer = setInterval(() => this.refresh(), INTERVAL);
+    this.refresh();
+  }
+
+  /** What is known: the session's state, the server's record, and whether completions are paused. */
+  get known() {
+    return { session: this.session.state, record: this.record, paused: this.session.settings.paused };
+  }
+
+  /** Ask, unless that is under way or nobody can see the answer. */
+  refresh() {
+    const isSeen = vscode.window.state.focused || !this.record || this.session.state.kind !== "running";
+    return isSeen && !this.asking ? this.ask() : undefined;
+  }
+
+  /** Show the server's answer to a request that is sent from now on. */
+  async ask() {
+    await this.asking;
+    this.asking = this.request().then((record) => this.show(record));
+    await this.asking;
+    this.asking = undefined;
+  }
+
+  /** The server's record, or undefined if there is none in time. */
+  async request() {
+    if (this.session.state.kind !== "running") {
+      return undefined;
+    }
+    const late = new Promise((resolve) => setTimeout(resolve, PATIENCE));
+    return Promise.race([this.session.status().catch(() => undefined), late]);
+  }
+
+  show(record) {
+    this.record = record;
+    const { icon, text, lines } = summary(this.known);
+    const list = lines.map((line) => `- ${line.replace(/[\\`*_{}[\]<>()#!|]/g, "\\$&")}`).join("\n");
+    this.item.text = `$(${icon}) ${text}`;
+    this.item.tooltip = new vscode.MarkdownString(list);
+  }
+
+  dispose() {
+    clearInterval(this.timer);
+    this.item.dispose();
+  }
+}
+
+module.exports = { StatusItem };

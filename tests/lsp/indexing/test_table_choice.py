@@ -1,0 +1,84 @@
+"""What an editor's menu and status bar know of the tables of a folder, over the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from spd_lsp.commands.wiring import load_completer
+from spd_lsp.settings import Settings
+from tests.lsp.lsp_client import MENU, Editor, at, session
+
+pytestmark = pytest.mark.slow  # loads the model and builds tables
+SOURCE = "def total(prices):\n    return sum(prices)\n"
+
+
+@pytest.fixture
+async def editor(tmp_path: Path) -> AsyncIterator[Editor]:
+    """An editor with a folder open that has a table, as has another folder."""
+    data = tmp_path / "data"
+    for name in ("shop", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "total.py").write_text(SOURCE)
+        built = CliRunner().invoke(main, ["--data-dir", str(data), "build-ngrams", str(folder)])
+        assert built.exit_code == 0, built.output
+    async with session(load_completer, Settings(data_dir=str(data), indexing="off")) as editor:
+        await editor.start(MENU, rootUri=(tmp_path / "shop").as_uri())
+        await editor.ready()
+        yield editor
+
+
+async def execute(editor: Editor, command: str, *arguments: str) -> object:
+    return await editor.request("workspace/executeCommand", {"command": command, "arguments": arguments})
+
+
+async def tables(editor: Editor, folder: Path) -> dict[str, bool]:
+    """The tables that are offered for a folder, and whether they serve it."""
+    listed = await execute(editor, "spd-lsp.listTables", folder.as_uri())
+    assert isinstance(listed, list)
+    assert all(table["detail"] == "1 files, python" for table in listed)
+    return {table["name"]: table["isUsed"] for table in listed}
+
+
+async def test_the_tables_of_a_folder_are_listed_and_can_be_chosen(editor: Editor, tmp_path: Path):
+    shop = tmp_path / "shop"
+    assert await tables(editor, shop) == {"other": False, "shop": True}
+    await execute(editor, "spd-lsp.useTables", shop.as_uri(), "other")
+    assert await tables(editor, shop) == {"other": True, "shop": False}
+    await execute(editor, "spd-lsp.useTables", shop.as_uri(), "no such table")
+    [message] = editor.received("window/showMessage")
+    assert "no such table" in message["message"]
+    await execute(editor, "spd-lsp.useTables", shop.as_uri())
+    assert await tables(editor, shop) == {"other": False, "shop": True}
+
+
+async def test_the_status_tells_of_a_document(editor: Editor, tmp_path: Path):
+    file, notes = tmp_path / "shop" / "total.py", tmp_path / "shop" / "notes.md"
+
+    async def about(path: Path) -> tuple[str, bool | None]:
+        status = await editor.request("spd-lsp/status", {"textDocument": {"uri": path.as_uri()}})
+        return status["documentReason"], status["indexed"]
+
+    assert "indexed" not in await editor.status()
+    assert await about(file) == ("the document is not open", True)
+    editor.open(SOURCE + "\n\ndef total_of", uri=file.as_uri())
+    editor.open("# Notes", uri=notes.as_uri(), language="markdown")
+    assert await about(file) == ("", True)
+    assert (await about(notes))[0] == "completions are off for markdown"
+    assert await about(tmp_path / "elsewhere.py") == ("the document is not open", False)
+    for params in ([], {"textDocument": []}, {"textDocument": {"uri": 3}}):
+        assert "documentReason" not in await editor.request("spd-lsp/status", params)
+
+
+async def test_the_status_names_model_and_tables(editor: Editor, tmp_path: Path):
+    file = tmp_path / "shop" / "total.py"
+    status = await editor.status()
+    assert (status["model"], status["tables"]) == ("starter", [])
+    editor.open(SOURCE + "print(total(", uri=file.as_uri())
+    await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
+    assert (await editor.status())["tables"] == ["shop", "python"]

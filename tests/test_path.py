@@ -48,6 +48,7 @@ STAGES = {
     "spd_lsp/decoding/superposed.py": "decoding",
     "spd_lsp/completion/postprocess.py": "postprocessing",
     "spd_lsp/completion/secret_filter.py": "postprocessing",
+    "spd_lsp/ngrams/document_changes.py": "postprocessing",  # the names in open documents
     "spd_lsp/completion/calibration.py": "calibration",
 }
 

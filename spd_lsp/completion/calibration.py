@@ -30,14 +30,12 @@ def calibrated(
 
     Scores of other rankings and of the paper's formula are not probabilities: they stay as they are.
     """
-    if not completions or (settings.ranking, settings.interpolation) != ("probability", "linear"):
+    if (settings.ranking, settings.interpolation) != ("probability", "linear"):
         return list(completions)
-    probabilities = calibrate_drafts([completion.probability for completion in completions], ngrams=ngrams)
-    return [
-        replace(completion, probability=probability)
-        for completion, probability in zip(completions, probabilities, strict=True)
-        if probability >= floor
-    ]
+    drafts = [completion.probability for completion in completions if not completion.is_name]
+    probabilities = iter(calibrate_drafts(drafts, ngrams=ngrams) if drafts else ())
+    known = [one if one.is_name else replace(one, probability=next(probabilities)) for one in completions]
+    return [completion for completion in known if completion.probability >= floor]
 
 
 def calibrate_drafts(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:

@@ -49,6 +49,7 @@ class CompletionResult:
     """Completions, best first, and what they cost."""
 
     completions: list[Completion]
+    limit: int = 3  # of completions
     passes: int = 0  # forward passes, the prompt's included
     tokens: int = 0  # of the longest draft
     prompt_tokens: int = 0
@@ -132,13 +133,16 @@ class Completer:
             scored = []
         ranked = can_be_code(texts.rank(scored)[: 2 * self.settings.drafts], source, cursor, language)
         safe = without_secrets(ranked, context)
+        names = document.matching_names(cursor, self._open_neighbours(document)) if scored else {}
+        offered = texts.with_names(safe[: self.settings.drafts], names)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability
-        completions = calibrated(safe[: self.settings.drafts], self.settings, floor, ngrams=mixture is not None)
+        completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
 
         self.offer = document, cursor, [completion.text for completion in completions]
         withheld = len(ranked) - len(safe)
         return CompletionResult(
             completions,
+            limit=self.settings.drafts,
             passes=drafts.passes,
             tokens=drafts.longest,
             prompt_tokens=len(prompt.ids),
@@ -208,6 +212,12 @@ class Completer:
         if (live := self.domains.live) and document.name:
             self._record_offer()
             live.set_active(document, cursor)
+
+    def _open_neighbours(self, document: OpenDocument) -> list[OpenDocument]:
+        """The other open documents in the same language."""
+        buffers = self.domains.live.buffers.values() if self.domains.live else ()
+        others = (buffer.opened for buffer in buffers if buffer.opened.name != document.name)
+        return [other for other in others if other.language == document.language]
 
     def _record_offer(self) -> None:
         """Tell the live index what was shown last, before it sees whether the document grew by that."""

@@ -28,6 +28,8 @@ _REST_OF_STRING = {
     "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*'"),
     '"': re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\""),
 }
+_LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
+_LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
 _TRIES = 8  # overlaps of a draft with the rest of its line that are checked; ordinary code has one or two
 
 
@@ -38,6 +40,7 @@ class Completion:
     text: str
     probability: float
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
+    is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,10 @@ class DraftText:
     def rank(self, drafts: Iterable[tuple[Sequence[int], float]]) -> list[Completion]:
         """Return the completions of drafts and their scores, best first."""
         return rank_completions([(self.text(ids), score) for ids, score in drafts], self.context)
+
+    def with_names(self, drafts: Sequence[Completion], names: Mapping[str, float]) -> list[Completion]:
+        """Return drafts and names, best first."""
+        return with_names(drafts, names, self.context.left)
 
     def is_empty(self, ids: Sequence[int]) -> bool:
         """Whether a draft says that nothing belongs here."""
@@ -95,6 +102,36 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
+
+
+def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: str) -> list[Completion]:
+    """Return drafts and names, best first; the word at the end of `left` begins each of the names.
+
+    A draft makes room for names if it is unlikely and its first word is no name or that of a better draft.
+    Example: `co` with drafts `mpute(x)`, `mpute(y)` and the name `count` -> `mpute(x)`, `unt`, `mpute(y)`.
+    """
+    if not names:
+        return list(drafts)
+    begun = re.split(r"\W", left)[-1]
+    is_certain = max(names.values()) >= _LIKELY_NAME
+    first: list[Completion] = []
+    last: list[Completion] = []
+    words: set[str] = set()
+    for draft in drafts:
+        word = begun + re.split(r"\W", draft.text, maxsplit=1)[0]
+        is_unlikely = draft.probability < _LIKELY_DRAFT
+        if word in names:
+            is_kept = word not in words or not is_unlikely
+        else:
+            is_kept = not first and not (is_unlikely and is_certain)
+        (first if is_kept else last).append(draft)
+        words.add(word if is_kept else "")
+    rest = [
+        Completion(name[len(begun) :], probability, ends=False, is_name=True)
+        for name, probability in names.items()
+        if name not in words
+    ]
+    return [*first, *rest, *last]
 
 
 def can_be_code(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
+from spd_lsp.completion.postprocess import with_names
 from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.document_changes import OpenDocument
@@ -104,7 +105,7 @@ class RecentResults:
 def remaining(
     previous: CompletionRequest, result: CompletionResult, request: CompletionRequest
 ) -> CompletionResult | None:
-    """What a result says beyond the text typed since; None if none of its drafts continues that.
+    """What a result says beyond the text typed since, and names; None if none of its drafts continues that.
 
     Nothing is left to say where the best of those that do is typed out.
     Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = co` there remain `mpute(y)`, `py(y)`.
@@ -115,7 +116,7 @@ def remaining(
     if not typed:
         return dataclasses.replace(result, passes=0) if previous.explicit == request.explicit else None
     typed = normalize_line_ends(typed)
-    alive = [draft for draft in result.completions if draft.text.startswith(typed)]
+    alive = [one for one in result.completions if one.text.startswith(typed) and not one.is_name]
     drafts = [
         dataclasses.replace(draft, text=draft.text[len(typed) :])
         for draft in alive
@@ -123,7 +124,12 @@ def remaining(
     ]
     if alive and alive[0].ends and alive[0].text.rstrip() == typed.rstrip():
         return dataclasses.replace(result, completions=[], reason=_COMPLETE, passes=0)
-    return dataclasses.replace(result, completions=drafts, passes=0) if drafts else None
+    if not drafts:
+        return None
+    document = OpenDocument(request.uri, request.path, request.language, request.source)
+    left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
+    offered = with_names(drafts, document.matching_names(request.cursor), left)
+    return dataclasses.replace(result, completions=offered[: result.limit], passes=0)
 
 
 def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Changes of open documents and of files on disk, passed from the event loop to the worker thread without a lock.
+"""Open documents, the names in them, and their changes and those of files, passed to the worker without a lock.
 
 In: all open documents, and files. Out: those that changed since the worker last drained them. Knows neither LSP
 nor n-grams.
@@ -6,11 +6,23 @@ nor n-grams.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from ngram_builders.sources.filters import normalize_line_ends
+from ngram_builders.sources.masking import find_secrets
+
+_NAME = re.compile(r"[^\W\d]\w{2,}")
+_BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
+_MAX_NAME_LENGTH = 80
+_NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
+_OTHER_WEIGHT = 0.1  # of a name in another open document, against one occurrence in this one
+_INDEXED_DOCUMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,47 @@ class OpenDocument:
     def plain(self) -> OpenDocument:
         """The document with "\\n" for every line end, as tokenizers see it."""
         return replace(self, text=normalize_line_ends(self.text)) if "\r" in self.text else self
+
+    def matching_names(self, cursor: int, others: Iterable[OpenDocument] = ()) -> Mapping[str, float]:
+        """Return the names that the word at the cursor begins, likeliest first, and the probability of each.
+
+        A name is the likelier the more often it stands here and the more recently above the cursor; those of
+        other documents come last. Secrets are no names.
+        """
+        begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
+        if begun is None:
+            return {}
+        found = re.compile(rf"(?<!\w){begun[0]}\w+")
+        above = found.findall(self.text, max(0, cursor - _NAME_REACH), begun.start())
+        below = found.findall(self.text, cursor, cursor + _NAME_REACH)
+        counts = Counter([*above, *below])
+        recent = dict.fromkeys([*reversed(above), *below])
+        weights = {name: counts[name] / (1 + age) ** 0.5 for age, name in enumerate(recent)}
+        for other in others:
+            for name in _names_from(_sorted_names(other.text), begun[0]):
+                weights.setdefault(name, _OTHER_WEIGHT)
+        return _as_probabilities(weights, self.text)
+
+
+def _as_probabilities(weights: Mapping[str, float], text: str) -> Mapping[str, float]:
+    """Return the likeliest names first; of 565 that were offered, this share was meant."""
+    secrets = [text[secret.start : secret.end] for secret in find_secrets(text)] if weights else []
+    names = [name for name in weights if len(name) <= _MAX_NAME_LENGTH and not any(name in one for one in secrets)]
+    total = sum(weights.values())
+    return {name: (weights[name] / total) ** 1.5 for name in sorted(names, key=lambda name: -weights[name])}
+
+
+@lru_cache(_INDEXED_DOCUMENTS)
+def _sorted_names(text: str) -> list[str]:
+    """Return the names of a text, without secrets, in order."""
+    names = set(_NAME.findall(text))
+    return sorted(names.difference(*(_NAME.findall(text[one.start : one.end]) for one in find_secrets(text))))
+
+
+def _names_from(names: list[str], start: str) -> list[str]:
+    """Return the longer names that begin with `start`, of sorted ones."""
+    first, last = bisect_left(names, start), bisect_left(names, start + chr(0x10FFFF))
+    return [name for name in names[first:last] if name != start]
 
 
 @dataclass(frozen=True, slots=True)

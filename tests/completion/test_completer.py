@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from unittest.mock import patch
 
 import pytest
@@ -142,6 +143,13 @@ def test_text_right_of_the_cursor_says_why_nothing_is_offered_unless_asked_for(c
     cursor = source.index("first")
     assert "a word goes on right of the cursor" in completer.complete(source, cursor, "python").reason
     assert completer.complete(source, cursor, "python", forced=True).passes > 0
+
+
+def test_a_name_of_the_file_whose_letters_are_typed_is_among_three(completer):
+    source = "zygomorphic_petals = 4\nzygote_count = 2\n\n\ndef grow():\n    total = zygo"
+    answer = completer.complete(source, len(source), "python")
+    words = {"zygo" + re.split(r"\W", text)[0] for text in texts(answer)}
+    assert {"zygomorphic_petals", "zygote_count"} <= words
 
 
 def test_cancelling_ends_the_work_within_a_pass(completer):

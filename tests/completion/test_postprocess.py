@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.postprocess import (
+    Completion,
     can_be_code,
     find_end,
     rank_completions,
     remove_overlap,
     trim_draft,
     visible_text,
+    with_names,
 )
 
 
@@ -182,6 +184,24 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
     source = "x = 1\ny = f(\nz = 3\n"
     kept = can_be_code(drafts, source, source.index("f(") + 2, language)
     assert [draft.text for draft in kept] == (["a, b)"] if language == "python" else ["a b)", "a, b)"])
+
+
+@pytest.mark.parametrize(
+    ("drafts", "names", "expected"),
+    [
+        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "unt", "mpute(y)"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "mpute(y)", "unt"]),
+        ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute", "unt", "lour"]),
+        ({"lour": 0.05}, {"count": 0.2}, ["lour", "unt"]),
+        ({"lour": 0.05}, {"count": 0.9}, ["unt", "lour"]),
+        ({"lour": 0.5}, {"count": 0.9}, ["lour", "unt"]),
+        ({}, {"count": 0.9}, ["unt"]),
+        ({"lour": 0.5, "lumn": 0.1}, {}, ["lour", "lumn"]),
+    ],
+)
+def test_names_that_are_there_come_before_unlikely_drafts_that_say_nothing_new(drafts, names, expected):
+    completions = [Completion(text, probability) for text, probability in drafts.items()]
+    assert [one.text for one in with_names(completions, names, "x = co")] == expected
 
 
 def test_a_draft_without_a_line_end_was_cut_off():

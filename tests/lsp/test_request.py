@@ -101,6 +101,22 @@ def test_where_the_best_draft_is_typed_out_the_others_are_not_offered_and_no_mod
     assert remaining_texts(result_of("find", "found", "found.keys()"), after("found")) == []
 
 
+def test_names_that_the_word_begins_take_the_places_of_drafts_that_were_not_typed_along_with():
+    source = "count, column, copy = f()\nx = \n"
+    previous = dataclasses.replace(PREVIOUS, source=source, cursor=source.index("x = ") + 4)
+    typed = dataclasses.replace(
+        previous, source=source.replace("x = ", "x = co"), cursor=previous.cursor + 2, explicit=False
+    )
+    result = CompletionResult([Completion("copy(y)", 0.5), Completion("sort(y)", 0.2), Completion("count", 0.1)])
+    left = remaining(previous, result, typed)
+    assert left is not None
+    assert [(one.text, one.is_name) for one in left.completions] == [
+        ("py(y)", False), ("unt", False), ("lumn", True),
+    ]  # fmt: skip
+    names_only = CompletionResult([Completion("count", 0.5, is_name=True)])
+    assert remaining(previous, names_only, typed) is None  # the model may know more
+
+
 def test_behind_a_draft_that_was_cut_off_more_may_follow():
     result = CompletionResult([Completion("found", 0.5, ends=False)])
     assert remaining(PREVIOUS, result, after("found")) is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -26,6 +26,7 @@ from spd_lsp.settings import Settings
 _MAX_HISTORY = 16  # tokens before the drafts that n-grams may look back to
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
+Offer = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
 Result = TypeVar("Result")
 
 
@@ -79,9 +80,8 @@ class Completer:
         self.domains = domains
         self.tuned = tuned
         self.languages = languages
-        self.offer: tuple[OpenDocument, int, list[str]] | None = (
-            None  # the last completions, where they were shown
-        )
+        self.offer: Offer | None = None  # the last completions, until the live index knows of them
+        self.last_offer: Offer | None = None
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -138,7 +138,7 @@ class Completer:
         floor = 0.0 if forced else self.settings.min_probability
         completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
 
-        self.offer = document, cursor, [completion.text for completion in completions]
+        self.offer = self.last_offer = document, cursor, [completion.text for completion in completions]
         withheld = len(ranked) - len(safe)
         return CompletionResult(
             completions,
@@ -167,6 +167,20 @@ class Completer:
         if live := self.domains.live:
             self._record_offer()
             live.update_documents(changes, active)
+
+    def record_shown(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
+        """Note the completions that are shown in an open document, if they are not those noted last."""
+        source, cursor = normalize_newlines(document.text, cursor)
+        offer = replace(document, text=source), cursor, texts
+        if offer != self.last_offer:
+            self.offer = self.last_offer = offer
+
+    def resume(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
+        """Index an open document as it is again, after `complete` was asked for what it may become."""
+        source, cursor = normalize_newlines(document.text, cursor)
+        document = replace(document, text=source)
+        self._index_active(document, cursor)
+        self.offer = self.last_offer = document, cursor, texts
 
     def update_files(self, files: Sequence[Path]) -> None:
         """Index files that changed on disk; many at once are left to `run_idle_work`."""

@@ -26,7 +26,7 @@ async def pull_configuration(ls: LanguageServer, configuration: Configuration) -
     return True
 
 
-async def register_capabilities(ls: LanguageServer) -> None:
+def register_capabilities(ls: LanguageServer) -> None:
     """Ask to be told of changed settings and of files that other programs change, where clients can be asked."""
     watchers = [{"globPattern": _SOURCE_FILES}]
     registrations = [
@@ -38,4 +38,4 @@ async def register_capabilities(ls: LanguageServer) -> None:
         if get_capability(ls.client_capabilities, f"workspace.{capability}.dynamic_registration")
     ]
     if registrations:
-        await reply_or_none(ls.client_register_capability_async(types.RegistrationParams(registrations)))
+        ls.client_register_capability(types.RegistrationParams(registrations))

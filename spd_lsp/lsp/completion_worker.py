@@ -16,7 +16,7 @@ from spd_lsp.lsp.protocol import user_message
 from spd_lsp.lsp.request import CompletionRequest
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled
 from spd_lsp.lsp.status import LOADING
-from spd_lsp.ngrams.document_changes import DocumentChanges
+from spd_lsp.ngrams.document_changes import DocumentChanges, OpenDocument
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
+    Answer = tuple[CompletionRequest, CompletionResult]
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,9 @@ class CompletionWorker:
     def __init__(self, load: Load) -> None:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self.changes = DocumentChanges()
+        self.shown: tuple[CompletionRequest, CompletionResult] | None = (
+            None  # that `complete` has not just computed
+        )
         self.loaded_settings: Settings | None = None  # of the last completer that could be loaded
         self._make_completer = load
         self._completer: Completer | None = None
@@ -97,6 +101,17 @@ class CompletionWorker:
         log.info("completion: %d drafts, %d passes, %d prompt tokens, %.0f ms", *sizes)
         return result
 
+    def complete_ahead(
+        self, request: CompletionRequest, check: Callable[[], None], shown: Answer
+    ) -> CompletionResult | None:
+        """Answer a request that follows if something that is shown is accepted, and change nothing by that."""
+        check()
+        try:
+            return self.complete(request, check)
+        finally:
+            if self._completer is not None:
+                self._completer.resume(*_offer(*shown))
+
     def prefetch(self, request: CompletionRequest, check: Callable[[], None]) -> None:
         """Have the model read the prompt of a request that may follow."""
         if (completer := self._completer) is not None:
@@ -111,6 +126,9 @@ class CompletionWorker:
 
     def _update_index(self, completer: Completer, active: str = "") -> None:
         completer.update_documents(self.changes.drain(), active)
+        if self.shown:
+            shown, self.shown = self.shown, None
+            completer.record_shown(*_offer(*shown))
         if files := self.changes.drain_files():
             completer.update_files(files)
 
@@ -118,3 +136,9 @@ class CompletionWorker:
         """End the thread and let go of the model."""
         self.executor.shutdown(wait=False, cancel_futures=True)
         self._completer = None
+
+
+def _offer(request: CompletionRequest, result: CompletionResult) -> tuple[OpenDocument, int, list[str]]:
+    """The document of an answered request, its cursor, and the texts that are shown there."""
+    document = OpenDocument(request.uri, request.path, request.language, request.source)
+    return document, request.cursor, [completion.text for completion in result.completions]

@@ -22,6 +22,7 @@ from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
+    from spd_lsp.completion.postprocess import Completion
 
 _MAX_RESULTS = 16
 _COMPLETE = "the best draft is typed out"
@@ -45,7 +46,12 @@ class CompletionRequest:
 
 
 def request_at(
-    workspace: LspWorkspace, document: LspDocument, cursor: int, *, explicit: bool = False
+    workspace: LspWorkspace,
+    document: LspDocument,
+    cursor: int,
+    disabled_languages: Collection[str],
+    *,
+    explicit: bool = False,
 ) -> CompletionRequest:
     """A request at an offset in a document, which may be a part of a longer text.
 
@@ -55,7 +61,17 @@ def request_at(
     source = whole.text
     if not source.isascii():
         source = source.encode("utf-8", "replace").decode()
-    return CompletionRequest(source, start + cursor, whole.language, whole.path, whole.name, explicit)
+    others = _other_revisions(workspace, document, disabled_languages)
+    return CompletionRequest(source, start + cursor, whole.language, whole.path, whole.name, explicit, others)
+
+
+def _other_revisions(
+    workspace: LspWorkspace, document: LspDocument, disabled_languages: Collection[str]
+) -> frozenset[int]:
+    """The revisions of the other documents that count."""
+    own = workspace.parts(document)
+    others = (other for other in workspace.documents if other not in own)
+    return frozenset(other.revision for other in others if _is_indexable(other, disabled_languages))
 
 
 def with_selected(
@@ -67,6 +83,22 @@ def with_selected(
     end = max(start, start_of_document + document.offset_at_position(selected.range.end))
     source = request.source[:start] + selected.text + request.source[end:]
     return dataclasses.replace(request, source=source, cursor=start + len(selected.text))
+
+
+def after_accepting(request: CompletionRequest, draft: Completion) -> CompletionRequest:
+    """The request that follows if a draft is accepted: at its end or, if that ends the line, on the next one."""
+    text = draft.text
+    if draft.ends:
+        text += _next_line((request.source[: request.cursor] + text).rpartition("\n")[2])
+    source = request.source[: request.cursor] + text + request.source[request.cursor :]
+    return dataclasses.replace(request, source=source, cursor=request.cursor + len(text), explicit=False)
+
+
+def _next_line(line: str) -> str:
+    """A line end and the indentation that editors give the next line. Example: "  if x:" -> "\\n      "."""
+    indentation = line[: len(line) - len(line.lstrip())]
+    deeper = line.rstrip().endswith((":", "{", "(", "["))
+    return f"\n{indentation}" + deeper * ("\t" if "\t" in indentation else "    ")
 
 
 class RecentResults:
@@ -146,15 +178,6 @@ def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
     """What completion items need to know about the cursor's line."""
     position = document.client_position_at_offset(cursor)
     return CursorLine(position, document.line_before(cursor), document.language_id or "")
-
-
-def other_revisions(
-    workspace: LspWorkspace, disabled_languages: Collection[str], document: LspDocument
-) -> frozenset[int]:
-    """The revisions of the other documents that count."""
-    own = workspace.parts(document)
-    others = (other for other in workspace.documents if other not in own)
-    return frozenset(other.revision for other in others if _is_indexable(other, disabled_languages))
 
 
 def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:

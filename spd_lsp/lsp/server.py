@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -33,7 +32,6 @@ from spd_lsp.lsp.request import (
     RecentResults,
     cursor_line,
     indexable,
-    other_revisions,
     request_at,
     with_selected,
 )
@@ -72,7 +70,7 @@ class SpdServer(LanguageServer):
         self.requests = RequestScheduler(self.worker.executor)
         self.recent = RecentResults()
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
-        self.prefetcher = Prefetcher(self.worker.executor, lambda: self.requests.busy, self.worker.prefetch)
+        self.prefetcher = Prefetcher(self.worker, self.requests, self.recent)
         self.indexer = FolderIndexer(self, may_index)
         self.client = ItemCapabilities()
         self.editor_process: int | None = None  # if it runs on this machine
@@ -92,16 +90,14 @@ class SpdServer(LanguageServer):
         if reason := await self.why_not(document, request):
             self.status.reason = reason
             return []
-        others = other_revisions(self.workspace, self.settings.disabled_languages, document)
-        request = replace(request, others=others)
         self.index_changes()
         if not request.explicit and (result := self.recent.find(request, self.worker.is_current)):
-            return self.note(result)
+            return self.note(request, result)
         if document.shrank and not request.explicit:
             self.status.reason = "text was deleted"
             return []
-        self.prefetcher.stop()
         request = request.joined_with(self.requests.running(request.uri))
+        self.prefetcher.stop(request)
         debounce = 0.0 if request.explicit else min(MAX_DEBOUNCE, self.status.seconds / 4)
         work = partial(self.worker.complete, request)
         try:
@@ -114,14 +110,21 @@ class SpdServer(LanguageServer):
         if result is None:
             return []
         self.recent.add(request, result)
-        return self.note(result)
+        return self.note(request, result)
 
-    def note(self, result: CompletionResult) -> list[Completion]:
+    def note(self, request: CompletionRequest, result: CompletionResult) -> list[Completion]:
         """Return a result's drafts; its reason, cost and problems are for the user to see."""
+        self.worker.shown = request, result
+        self.prefetcher.complete_ahead(request, result)
         self.status.reason, self.status.seconds, self.status.last = result.reason, result.seconds, result
         for problem in result.problems:
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
+
+    def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
+        """A request at an offset in a document."""
+        disabled = self.settings.disabled_languages
+        return request_at(self.workspace, document, cursor, disabled, explicit=explicit)
 
     async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
         """Why a request gets no completions, or an empty string. An explicit one waits for the model."""
@@ -154,7 +157,7 @@ class SpdServer(LanguageServer):
         """Read the prompt at a document's last edit, unless a request comes first."""
         document = self.workspace.get_text_document(uri)
         if not self.exclusion(document):
-            self.prefetcher.schedule(lambda: request_at(self.workspace, document, document.edited_at))
+            self.prefetcher.read_prompt(self.request_at(document, document.edited_at))
 
     def forget_documents(self, uris: Sequence[str]) -> None:
         """Drop what runs and what was answered for closed documents, and no longer count them."""
@@ -271,7 +274,7 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     cursor = document.offset_at_position(params.position)
     line = cursor_line(document, cursor)
     word_start = document.client_position_at_offset(cursor - len(line.word))
-    drafts = await ls.complete(document, request_at(ls.workspace, document, cursor, explicit=explicit))
+    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))
     if drafts is None:
         return None
     return types.CompletionList(follows_typing, menu_items(drafts, line, word_start, ls.client))
@@ -283,7 +286,7 @@ async def ghost_text(ls: SpdServer, params: types.InlineCompletionParams) -> typ
     document = ls.workspace.get_text_document(params.text_document.uri)
     explicit = params.context.trigger_kind != types.InlineCompletionTriggerKind.Automatic
     cursor = document.offset_at_position(params.position)
-    request = request_at(ls.workspace, document, cursor, explicit=explicit)
+    request = ls.request_at(document, cursor, explicit=explicit)
     position = document.client_position_at_offset(cursor)
     span, typed = types.Range(position, position), ""
     if selected := params.context.selected_completion_info:
@@ -304,15 +307,12 @@ def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
 @_feature(types.INITIALIZED)
 async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
     """Load the model with the client's configuration; what comes late is applied when it comes."""
+    register_capabilities(ls)
     pulling = asyncio.ensure_future(pull_configuration(ls, ls.configuration))
     await asyncio.wait([pulling], timeout=MAX_WAIT_FOR_CONFIGURATION)
-    await asyncio.gather(ls.configure(), _configure_after(ls, pulling), register_capabilities(ls))
-
-
-async def _configure_after(ls: SpdServer, pulling: Awaitable[bool]) -> None:
-    """Apply the configuration once the client has sent it."""
+    loading = asyncio.ensure_future(ls.configure())
     await pulling
-    await ls.configure()
+    await asyncio.gather(loading, ls.configure())
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)

@@ -18,7 +18,7 @@ from spd_lsp.completion.postprocess import Completion
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWriter
-from spd_lsp.ngrams.document_changes import DocumentChange
+from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 from tests.processes import TIMEOUT
 
@@ -179,6 +179,8 @@ class FakeCompleter:
         self.seconds = seconds
         self.turns = threading.Semaphore(0) if held else None
         self.requests: list[tuple[str, int, str | None, Path | None, bool]] = []
+        self.shown: list[tuple[str, int, list[str]]] = []
+        self.resumed: list[tuple[str, int, list[str]]] = []
         self.steps_taken = 0
         self.ended = 0
         self.answered = 0
@@ -205,6 +207,12 @@ class FakeCompleter:
         if self.error:
             raise self.error
 
+    def record_shown(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
+        self.shown.append((document.text, cursor, texts))
+
+    def resume(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
+        self.resumed.append((document.text, cursor, texts))
+
     def complete(
         self,
         source: str,
@@ -227,7 +235,7 @@ class FakeCompleter:
         finally:
             self.ended += 1
         self.answered += 1
-        texts = [Completion(text, 0.5 / rank) for rank, text in enumerate(self.texts, 1)]
+        texts = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(self.texts, 1)]
         return CompletionResult(
             texts,
             passes=self.steps,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from spd_lsp.completion.completer import Completer
+from spd_lsp.commands.wiring import load_completer
+from spd_lsp.completion.completer import Completer, CompletionResult
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.lsp import background
+from spd_lsp.lsp.completion_worker import CompletionWorker
+from spd_lsp.lsp.request import CompletionRequest, after_accepting
+from spd_lsp.lsp.request_scheduler import CancellationToken
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, until
+from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, result, session, texts, until
 
 COMPLETION = "textDocument/completion"
 
@@ -70,6 +76,73 @@ async def test_an_error_costs_no_completion(caplog):
     assert "secret" not in caplog.text
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(background, "AHEAD_DELAY_SECONDS", 0.0)
+
+
+ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)
+
+
+async def test_what_follows_the_best_draft_is_answered_without_the_model(at_once):
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        await until(lambda: completer.resumed)
+        while (await editor.status())["busy"]:
+            await asyncio.sleep(0.005)
+        assert completer.resumed == [("x = \n", 4, ["one", "two"])]
+        editor.send(edit("one", 0, 4, 4))
+        assert texts(await editor.request(COMPLETION, at(0, 7, 2))) == ["oneone", "onetwo"]
+        assert (await editor.status())["lastPasses"] == 0
+        await until(lambda: (*ACCEPTED[:2], ["one", "two"]) in completer.shown)
+    assert completer.requests[1] == ACCEPTED
+
+
+async def test_a_request_for_what_is_computed_ahead_waits_for_it(at_once):
+    completer = FakeCompleter(held=True)
+    async with session(completer) as editor:
+        await opened(editor)
+        completer.turns.release(completer.steps)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        await until(lambda: len(completer.requests) == 2)
+        editor.send(edit("one", 0, 4, 4))
+        _, reply = editor.send_request(COMPLETION, at(0, 7, 2))
+        await editor.status()
+        completer.turns.release(completer.steps)
+        assert texts(await result(reply)) == ["oneone", "onetwo"]
+        assert completer.requests.count(ACCEPTED) == 1
+        completer.turns.release(99)
+
+
+@pytest.mark.parametrize("uri", ["file:///code/app.py", "file:///code/other.py"])
+async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: str):
+    completer = FakeCompleter(steps=1000, held=True)
+    async with session(completer) as editor:
+        await opened(editor)
+        completer.turns.release(completer.steps)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        await until(lambda: len(completer.requests) == 2)
+        editor.open("y = \n", uri)
+        _, reply = editor.send_request(COMPLETION, at(0, 3, 2, uri=uri))
+        await editor.status()
+        completer.turns.release(1)
+        await until(lambda: completer.ended == 2)
+        assert completer.answered == 1
+        completer.turns.release(9 * completer.steps)
+        assert texts(await result(reply))
+
+
+async def test_what_took_long_is_not_computed_for_nothing(at_once):
+    completer = FakeCompleter(seconds=5.0)
+    async with session(completer) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        await asyncio.sleep(0.1)
+        assert len(completer.requests) == 1
+
+
 def test_a_completion_finds_its_prompt_in_the_cache():
     folder = locate("starter")
     starter = load(folder, "cpu")
@@ -84,3 +157,46 @@ def test_a_completion_finds_its_prompt_in_the_cache():
     read.clear()
     assert completer.complete(source, len(source), "python").completions
     assert read == []
+
+
+SOURCE = """\
+def first(frobnicator):
+    return frobnicator.quench_all(depth=4)
+
+
+def second(frobnicator):
+    ret"""
+
+
+@pytest.mark.slow
+async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_no_trace(
+    tmp_path: Path,
+):
+    """In the index, in which the text that may be accepted is counted only while it is completed."""
+
+    async def loaded() -> CompletionWorker:
+        worker = CompletionWorker(load_completer)
+        assert not await worker.load(Settings(data_dir=str(tmp_path)), lambda text: None, CancellationToken())
+        return worker
+
+    def drafts(result: CompletionResult | None) -> list[tuple[str, float]]:
+        assert result is not None and result.completions
+        return [(draft.text, round(draft.probability, 6)) for draft in result.completions]
+
+    def nothing() -> None:
+        pass
+
+    one, other = await loaded(), await loaded()
+    asked = CompletionRequest(SOURCE, len(SOURCE), "python", None, "file:///a.py", explicit=True)
+    elsewhere = CompletionRequest("frobnicator.quench", 18, "python", None, "file:///b.py", explicit=True)
+    result = one.complete(asked, nothing)
+    assert drafts(other.complete(asked, nothing)) == drafts(result)
+    assert result is not None
+    following = replace(after_accepting(asked, result.completions[0]), explicit=True)
+    ahead = one.complete_ahead(following, nothing, shown=(asked, result))
+    assert drafts(ahead) == drafts(other.complete(following, nothing))
+    another = await loaded()
+    another.complete(asked, nothing)
+    assert drafts(one.complete(elsewhere, nothing)) == drafts(another.complete(elsewhere, nothing))
+    for worker in (one, other, another):
+        worker.close()

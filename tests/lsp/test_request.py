@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.completer import CompletionResult
 from spd_lsp.completion.postprocess import Completion
-from spd_lsp.lsp.request import CompletionRequest, RecentResults, remaining
+from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting, remaining
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
 
 COMPLETION = "textDocument/completion"
@@ -83,6 +83,16 @@ def test_only_the_latest_results_are_kept_and_none_of_a_closed_document():
         recent.add(after("d" * number), result_of("one"))
     assert found_texts(recent, after("d")) == []
     assert found_texts(recent, after("d" * 19)) == ["one"]
+
+
+@pytest.mark.parametrize(("draft", "follows"), [
+    (Completion("f(", 0.5, ends=False), "x = f(|\ny\n"), (Completion("f(y)", 0.5), "x = f(y)\n|\ny\n"),
+    (Completion("f(\n    y) if y:", 0.5), "x = f(\n    y) if y:\n        |\ny\n"),
+])  # fmt: skip
+def test_what_follows_an_accepted_draft_is_its_end_or_the_next_line(draft: Completion, follows: str):
+    request = after_accepting(dataclasses.replace(PREVIOUS, explicit=True), draft)
+    assert f"{request.source[: request.cursor]}|{request.source[request.cursor :]}" == follows
+    assert not request.explicit
 
 
 def test_a_line_end_typed_is_a_line_feed_in_the_drafts():

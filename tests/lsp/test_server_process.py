@@ -341,7 +341,7 @@ async def test_the_shipped_model_completes(client: LanguageClient):
         assert offered.text_edit.new_text.strip()
     ghosts = await client.text_document_inline_completion_async(
         types.InlineCompletionParams(
-            context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic),
+            context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Invoked),
             text_document=document,
             position=cursor,
         )

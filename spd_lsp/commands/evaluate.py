@@ -56,7 +56,7 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     default="greedy,nucleus,beam",
     show_default=True,
     metavar="A,B,...",
-    help="Arms that all others are compared with, paired.",
+    help="Arms that all others are compared with, paired; at the same prior, unless one is named with @.",
 )
 @click.option("--examples", type=click.IntRange(min=1), help="At most so many, spread over all packages.")
 @click.option(

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.registry.registry import Registry
 from tests.e2e.nvim import NVIM, STATUS, Neovim
+from tests.lsp.test_server_live import ASKED, HABITS
 from tests.processes import is_alive, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -50,11 +52,11 @@ def open_neovim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
     (tmp_path / "init.lua").write_text(INIT)
     opened: list[Neovim] = []
 
-    def open_with(*, server: bool = True) -> Neovim:
+    def open_with(*, server: bool = True, file: str = "reader.py") -> Neovim:
         monkeypatch.setenv(
             "PATH", os.pathsep.join([str(program(tmp_path).parent)] * server + ["/usr/bin", "/bin"])
         )
-        opened.append(editor := Neovim("-u", str(tmp_path / "init.lua"), str(tmp_path / "reader.py")))
+        opened.append(editor := Neovim("-u", str(tmp_path / "init.lua"), str(tmp_path / file)))
         if server:
             wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
         return editor
@@ -154,3 +156,29 @@ def test_the_help_is_found_and_its_tags_are_current(open_neovim: Open, tmp_path:
     shutil.copytree(DOC, tmp_path / "doc", ignore=shutil.ignore_patterns("tags"))
     subprocess.run([str(NVIM), "--headless", "-u", "NONE", f"+helptags {tmp_path}/doc", "+qa"], check=True)
     assert (tmp_path / "doc" / "tags").read_text() == (DOC / "tags").read_text()
+
+
+def test_opening_a_project_is_enough_for_its_names(open_neovim: Open, tmp_path: Path):
+    """The table is built in the background, and the user is told once."""
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    (tmp_path / "shop" / "habits.py").write_text(HABITS)
+    (tmp_path / "shop" / "asked.py").write_text(ASKED)
+    editor = open_neovim(file="shop/asked.py")
+    wait_until("the names are offered", lambda: any("quench" in item for item in offered(editor)))
+    shown = "spd-lsp: indexed shop (2 files); its names are completed now"
+    wait_until("the user is told", lambda: shown in editor("exec", "messages", True))
+    tables = Registry(tmp_path / "XDG_DATA_HOME" / "spd-lsp" / "ngrams").domains()
+    assert [(table.name, table.roots) for table in tables] == [("shop", (tmp_path / "shop",))]
+
+
+def offered(editor: Neovim) -> list[str]:
+    """Return what is offered at the end of the file."""
+    editor("command", "normal! G$")
+    items = editor.lua(
+        "local params = vim.lsp.util.make_position_params(0, 'utf-16')\n"
+        "params.position.character = params.position.character + 1\n"
+        "local answer = vim.lsp.buf_request_sync(0, 'textDocument/completion', params, 5000) or {}\n"
+        "local _, first = next(answer)\n"
+        "return first and first.result and first.result.items or {}"
+    )
+    return [item["textEdit"]["newText"] for item in items]

@@ -92,7 +92,7 @@ def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]
     if typed := results.typed(records):
         yield f"KS is over {len(typed):,} of these examples."
     for family in results.against:
-        yield f"### Difference from {family} with the same n-grams, paired"
+        yield f"### Difference from {family}{'' if '@' in family else ' with the same n-grams'}, paired"
         yield _difference_table(results, records, family)
     yield f"### EM@{results.k} by package, %"
     yield _package_table(results, records)

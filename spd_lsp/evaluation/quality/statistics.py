@@ -24,7 +24,7 @@ class Score:
     arm: str
     metric: str
     value: Interval
-    less: Mapping[str, Interval]  # by family: the paired difference from its arm with the same prior
+    less: Mapping[str, Interval]  # by family (its arm with the same prior) or label: the paired difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Results:
     def __init__(
         self, records: Sequence[Record], arms: Sequence[Arm], k: int, against: Sequence[str] = ("greedy",)
     ) -> None:
-        """`against`: the families that all arms are compared with, each at the same prior."""
+        """`against`: what all arms are compared with: families, each at the same prior, or labels of arms."""
         self.records = [one for one in records if all(arm.label in one.get("arms", {}) for arm in arms)]
         self.arms = arms
         self.labels = [arm.label for arm in arms]
         self.k = k
-        self.against = [family for family in against if any(arm.family == family for arm in arms)]
+        self.against = [name for name in against if any(name in (arm.family, arm.label) for arm in arms)]
         self._bootstraps: dict[tuple[str, ...], Bootstrap] = {}  # by the examples they resample
 
     def scores(self, metric: str, records: Sequence[Record] | None = None) -> list[Score]:
@@ -100,18 +100,15 @@ class Results:
             return []
         pairs = np.array([[measure(record, arm.label) for arm in arms] for record in records])  # [N, A, 2]
         parts, wholes, bootstrap = pairs[..., 0], pairs[..., 1], self._bootstrap(records)
-        rows = {
-            a: bootstrap.differences(parts, wholes, a) for a, arm in enumerate(arms) if arm.family in self.against
-        }
-        return [
-            Score(
-                arm.label,
-                metric,
-                value,
-                {arms[b].family: row[a] for b, row in rows.items() if a != b and arms[b].prior == arm.prior},
-            )
-            for a, (arm, value) in enumerate(zip(arms, bootstrap.intervals(parts, wholes), strict=True))
-        ]
+        less: list[dict[str, Interval]] = [{} for _ in arms]
+        for b, other in enumerate(arms):
+            for name in {other.family, other.label}.intersection(self.against):
+                for a, difference in enumerate(bootstrap.differences(parts, wholes, b)):
+                    if a != b and (name == other.label or arms[a].prior == other.prior):
+                        less[a][name] = difference
+        values = bootstrap.intervals(parts, wholes)
+        scores = zip(arms, values, less, strict=True)
+        return [Score(arm.label, metric, value, differences) for arm, value, differences in scores]
 
     def costs(self, records: Sequence[Record]) -> list[ArmCost]:
         """The cost of each arm; there must be records."""

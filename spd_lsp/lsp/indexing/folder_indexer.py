@@ -205,9 +205,10 @@ class FolderIndexer:
             question.add_done_callback(self._questions.discard)
         elif event.kind == BUILT:
             is_new, is_first = await asyncio.to_thread(record_indexed, folder, registry.folder)
+            if requested or is_first:  # in one line of 80 characters: for longer ones Vim stops whoever types
+                self._tell(f"indexed {folder.name[:20]} ({event.text}); its names are completed now", shown=True)
             undo = f"; the command {_EXCLUDE_COMMAND} undoes that, the setting `indexing` turns it off"
-            text = f"indexed {folder}: {event.text}. Completions know its names now{undo if is_new else ''}"
-            self._tell(text, shown=requested or is_first)
+            self._tell(f"{folder} was indexed: {event.text}{undo if is_new else ''}")
         elif event.kind == SKIPPED:
             self._explain(folder, event.text, requested=requested)
         else:

@@ -48,6 +48,20 @@ def test_scores_and_paired_differences(results):
     assert not greedy.less
 
 
+def test_an_arm_that_is_named_with_its_prior_is_compared_with_those_of_other_priors():
+    arms = parse_arms(["superposed@none", "superposed@repository"], [])
+    records = [
+        record("a", "p", {"superposed@none": ["y"], "superposed@repository": ["x(1)"]}),
+        record("b", "p", {"superposed@none": ["x(1)"], "superposed@repository": ["x(1)"]}),
+    ]
+    none, repository = Results(records, arms, 3, ["superposed@none"]).scores("EM@3")
+    assert repository.less["superposed@none"].mean == pytest.approx(1 / 2)
+    assert not none.less
+    report = quality_report(Results(records, arms, 3, ["superposed@none"]), {}, []).markdown()
+    assert "### Difference from superposed@none, paired" in report
+    assert not Results(records, arms, 3, ["superposed"]).scores("EM@3")[1].less
+
+
 def test_nothing_is_compared_with_an_arm_that_was_not_asked(results):
     others = Results(results.records, results.arms, 3, ["beam", "greedy"])
     assert others.against == ["greedy"]

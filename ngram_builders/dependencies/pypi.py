@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from ngram_builders.dependencies.packages import Package, existing, folder_within, read_manifest
@@ -50,14 +52,27 @@ def _site_packages(project: Path, environment: Path | None) -> Path | None:
 
 def _imported_modules(project: Path) -> set[str]:
     """The top-level modules that a project's files import and that are not its own."""
+    found = (path for path, source in walk_sources(str(project)) if isinstance(source, SourceFile))
+    files = [Path(path) for path in islice((path for path in found if path.endswith(".py")), _MAX_FILES)]
+    in_folder: dict[Path, set[str]] = defaultdict(set)
+    for file in files:
+        for path in (file, *file.parents):
+            if path == project:
+                break
+            in_folder[path.parent].add(path.stem)
     modules: set[str] = set()
-    own: set[str] = set()
-    files = (path for path, found in walk_sources(str(project)) if isinstance(found, SourceFile))
-    for number, path in enumerate(path for path in files if path.endswith(".py")):
-        if number == _MAX_FILES:
-            break
-        own.update(Path(path).relative_to(project).with_suffix("").parts)
-        for module, several in _IMPORT.findall(read_source_text(path)[0]):
-            names = [module] if module else [_MODULE.match(name.strip()) for name in several.split(",")]
-            modules.update(name if isinstance(name, str) else name.group() for name in names if name)
-    return modules - own
+    for file in files:
+        beside = in_folder[file.parent]
+        is_script = "__init__" not in beside  # which imports what lies beside it; a package's module does not
+        own = in_folder[project] | in_folder[project / "src"] | (beside if is_script else set())
+        modules |= _imports(read_source_text(str(file))[0]) - own
+    return modules
+
+
+def _imports(text: str) -> set[str]:
+    """The top-level modules that a text imports. Example: `import a.b as c, d` -> a, d."""
+    modules = set()
+    for module, several in _IMPORT.findall(text):
+        names = [module] if module else (name.strip() for name in several.split(","))
+        modules |= {match.group() for name in names if (match := _MODULE.match(name))}
+    return modules

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ngram_builders.registry.assignments import Assignment, Assignments
     from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.folder_choices import FolderChoice
     from ngram_builders.table.format import TableSummary
 
 
@@ -46,6 +47,12 @@ def assignment_lines(assignments: Assignments) -> list[str]:
         *(workspace_line(workspace, assignment) for workspace, assignment in assignments.workspaces.items()),
         *(language_line(language, assignment) for language, assignment in assignments.languages.items()),
     ]
+
+
+def excluded_lines(choices: Mapping[Path, FolderChoice]) -> list[str]:
+    """The folders that the server does not index because the user said so."""
+    excluded = (folder for folder, choice in choices.items() if choice.value == "excluded")
+    return [f"{folder} is not indexed when an editor opens it: you excluded it" for folder in sorted(excluded)]
 
 
 def workspace_line(workspace: str | Path, assignment: Assignment) -> str:

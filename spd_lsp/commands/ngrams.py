@@ -43,7 +43,8 @@ def ngrams() -> None:
 @click.pass_obj
 def list_domains(settings: Settings, print_json: bool) -> None:
     """List the tables, and the choices made with `use`."""
-    from spd_lsp.commands.ngram_listing import as_json, assignment_lines, list_line
+    from ngram_builders.registry.folder_choices import read_folder_choices
+    from spd_lsp.commands.ngram_listing import as_json, assignment_lines, excluded_lines, list_line
 
     registry = open_registry(settings)
     problem, domains, assignments = registry.fault(), registry.domains(), registry.assignments()
@@ -60,7 +61,8 @@ def list_domains(settings: Settings, print_json: bool) -> None:
         lines = [list_line(domain) for domain in domains]
         if not lines and not problem:
             lines = ["no n-gram tables yet; run: spd-lsp build-ngrams REPO"]
-        for line in (*lines, *_built_in_lines(settings), *assignment_lines(assignments)):
+        excluded = excluded_lines(read_folder_choices(registry.folder))
+        for line in (*lines, *_built_in_lines(settings), *assignment_lines(assignments), *excluded):
             click.echo(line)
     if problem:
         raise UserError(problem)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.registry.folder_choices import FolderChoice, write_folder_choice
 from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
@@ -63,6 +64,13 @@ def test_list_names_the_model_of_each_table(run, install):
     assert re.search(r"\d\d:\d\d  starter  ", lines["mine"])
     assert re.search(r"\d\d:\d\d  Tiny-1B  ", lines["other"])
     assert re.search(r"\d\d:\d\d  tokenizer a1b2 imported from team\.ngt$", lines["team"])
+
+
+def test_list_names_folders_that_the_user_excluded(run, registry):
+    write_folder_choice(registry.folder, Path("/code/shop"), FolderChoice.EXCLUDED)
+    write_folder_choice(registry.folder, Path("/code/bank"), FolderChoice.INDEXED)
+    assert "/code/shop is not indexed when an editor opens it: you excluded it" in run("ngrams", "list")
+    assert "bank" not in run("ngrams", "list")
 
 
 def test_show_prints_all_metadata(run, install, repository, tmp_path):

@@ -216,7 +216,7 @@ async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry
     async with opened(registry, shop) as editor:
         await until(lambda: told(editor))
         await editor.request("workspace/executeCommand", execute("spd-lsp.excludeFolder"))
-        assert "its tables were deleted: shop" in told(editor)[-1]
+        assert any("its tables were deleted: shop" in text for text in told(editor))
         assert registry.domains() == []
     async with opened(registry, shop) as editor:
         await left_alone(editor, "you excluded it")

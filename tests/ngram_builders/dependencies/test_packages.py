@@ -48,6 +48,17 @@ def test_a_module_of_its_own_is_no_package_and_a_module_may_be_a_file(project: P
     assert (str(six), six.sources) == ("pypi:six@1.17.0", (site / "six.py",))
 
 
+def test_a_module_within_a_package_hides_no_package_of_that_name(project: Path):
+    for name in ("redis", "till", "bank"):
+        install_python(project / ".venv", name, "1.0", f"{name}/__init__.py")
+    write(project / "shop" / "__init__.py")
+    write(project / "shop" / "redis.py", "import redis, till\n")
+    write(project / "src" / "bank" / "__init__.py", "import bank\n")
+    write(project / "tools" / "till.py")
+    write(project / "tools" / "open.py", "import till\n")
+    assert found(project) == ["pypi:redis@1.0", "pypi:till@1.0"]
+
+
 def test_an_environment_elsewhere_is_used_only_if_the_project_has_none(project: Path, tmp_path: Path):
     install_python(tmp_path / "shared", "flask", "2.0.0", "flask/__init__.py")
     assert found(project) == []

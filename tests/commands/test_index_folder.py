@@ -1,0 +1,76 @@
+"""The process that indexes an open folder stops at limits of size and time, and reports each step once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spd_lsp.commands import index_folder
+from spd_lsp.commands.index_folder import _build_sources, _Progress, _Size, _survey, _TooLarge
+from spd_lsp.settings import Settings
+from tests.ngram_builders.dependencies.projects import write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(4):
+        write(tmp_path / "shop" / f"{number}.py", f"till = {number}\n")
+    return tmp_path / "shop"
+
+
+def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_files_and_bytes_are_counted_up_to_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    write(folder / "notes.txt", "x" * 1000)
+    assert _survey(folder, unlimited=False) == _Size(files=4, bytes=4 * len("till = 0\n"))
+    monkeypatch.setattr(index_folder, "_MAX_FILES", 3)
+    with pytest.raises(_TooLarge, match="more than 3 files"):
+        _survey(folder, unlimited=False)
+    assert _survey(folder, unlimited=True).files == 4
+    monkeypatch.setattr(index_folder, "_MAX_FILES", 99)
+    monkeypatch.setattr(index_folder, "_MAX_BYTES", 20)
+    with pytest.raises(_TooLarge, match="more than 2 files"):
+        _survey(folder, unlimited=False)
+
+
+def test_a_folder_with_very_many_other_files_is_given_up_and_one_with_some_source_is_a_question(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write(tmp_path / "photos" / "one.jpg")
+    write(tmp_path / "photos" / "two.jpg")
+    monkeypatch.setattr(index_folder, "_MAX_SURVEY_SECONDS", 0.0)
+    assert _survey(tmp_path / "photos", unlimited=False).files == 0
+    with pytest.raises(_TooLarge, match="very many files"):
+        _survey(folder, unlimited=False)
+
+
+def test_a_build_that_takes_too_long_is_a_question(monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    monkeypatch.setattr(index_folder, "_MAX_SECONDS", 0.0)
+    with pytest.raises(_TooLarge, match=r"12 files, 3\.4 kB, of source code"):
+        _Progress(_Size(12, 3400), unlimited=False).report("bytes", 1, 2)
+    _Progress(_Size(12, 3400), unlimited=True).report("bytes", 1, 2)
+    assert events(capsys) == [{"kind": "progress", "text": "", "share": 0.25}]
+
+
+def test_progress_only_grows_and_in_steps_worth_showing(capsys: Any):
+    progress = _Progress(_Size(1, 1), unlimited=False)
+    for stage, done, total in (("survey", 1, 1), ("bytes", 5, 10), ("bytes", 501, 1000), ("files", 1, 1),
+                               ("bytes", 0, 0), ("counting", 1, 1), ("measuring", 1, 1)):  # fmt: skip
+        progress.report(stage, done, total)
+    assert [event["share"] for event in events(capsys)] == [0.25, 0.95, 1.0]
+
+
+def test_a_build_says_what_it_counted(folder: Path, tmp_path: Path, capsys: Any):
+    settings = Settings(data_dir=str(tmp_path / "data"))
+    assert _build_sources(settings, folder, "starter", False) == "4 files"
+    shares = [event["share"] for event in events(capsys)]
+    assert shares[0] == 0.0 and shares[-1] == 1.0 and shares == sorted(shares)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert _build_sources(settings, empty, "starter", False) == ""
+    assert events(capsys) == []

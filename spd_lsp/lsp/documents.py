@@ -28,7 +28,8 @@ from ngram_builders.sources.secret_files import is_secret
 from spd_lsp.ngrams.document_changes import OpenDocument
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_TYPING_SECONDS = 0.1
+_TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
+_ASKED_AFTER = re.compile(r"[\w.]")  # characters after which editors ask by themselves
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REVISIONS = itertools.count()
@@ -155,13 +156,14 @@ class LspDocument(TextDocument):
         """The text from the start of the line up to an offset."""
         return self._text[self.starts[bisect.bisect_right(self.starts, offset) - 1] : offset]
 
-    def is_requested_by_typing(self) -> bool:
-        """Whether a menu request comes from typing, which not all editors tell: the first after an edit does.
+    def is_requested_by_typing(self, offset: int) -> bool:
+        """Whether a menu request comes from typing, which not all editors tell: the first soon after an edit does.
 
-        A second one for the same text is the user's own, however soon.
+        A second one for the same text is the user's own, and so is one that follows neither a word nor a dot.
         """
         is_first, self._requested_edit = self._requested_edit != self.edit_time, self.edit_time
-        return is_first and time.monotonic() - self.edit_time < _TYPING_SECONDS
+        is_soon = time.monotonic() - self.edit_time < _TYPING_SECONDS
+        return is_first and is_soon and _ASKED_AFTER.fullmatch(self._text, offset - 1, offset) is not None
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
         """Replace a range, or everything where the change names no range."""

@@ -267,11 +267,11 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     """Offer the drafts as a menu; null if a newer request replaced this one."""
     document = ls.workspace.get_text_document(params.text_document.uri)
     kind = params.context.trigger_kind if params.context else types.CompletionTriggerKind.Invoked
-    explicit = not document.is_requested_by_typing() and kind == types.CompletionTriggerKind.Invoked
+    cursor = document.offset_at_position(params.position)
+    explicit = not document.is_requested_by_typing(cursor) and kind == types.CompletionTriggerKind.Invoked
     follows_typing = ls.settings.automatic_menu or not ls.client.ghost_text
     if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
         return types.CompletionList(is_incomplete=False, items=[])
-    cursor = document.offset_at_position(params.position)
     line = cursor_line(document, cursor)
     word_start = document.client_position_at_offset(cursor - len(line.word))
     drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.installed import HOW
 from tests.hostile import Trap
 
 EMACS = shutil.which("emacs")
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(
         EMACS is None or subprocess.run(HAS_EGLOT, capture_output=True).returncode != 0,
-        reason="needs emacs with eglot, such as `apt-get install emacs-nox elpa-eglot`",
+        reason=f"needs emacs with eglot; {HOW}",
     ),
 ]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import Registry
+from tests.e2e.installed import HOW
 from tests.e2e.nvim import NVIM, STATUS, Neovim
 from tests.lsp.test_server_live import ASKED, HABITS
 from tests.processes import is_alive, wait_until
@@ -22,7 +23,7 @@ DOC = ROOT / "editors" / "nvim" / "doc"
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not NVIM, reason="needs nvim on PATH, such as `apt-get install neovim`"),
+    pytest.mark.skipif(not NVIM, reason=f"needs nvim; {HOW}"),
 ]
 
 # The repository is installed as people install it without a plugin manager: a link in a package folder.

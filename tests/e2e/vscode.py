@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from urllib.request import urlopen
+
+from filelock import FileLock
 
 from tests.e2e.installed import FOLDER, program
 from tests.processes import TIMEOUT, free_port, is_alive, wait_until
@@ -138,14 +141,22 @@ class Window:
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Return line and column, from 0."""
-        line, column = map(int, re.findall(r"\d+", self.cursor_position))
+        """Return line and column, from 0, once the status bar has caught up with the keys."""
+        before, now = "", self.cursor_position
+        while now != before:
+            self.wait(0.1)
+            before, now = now, self.cursor_position
+        line, column = map(int, re.findall(r"\d+", now))
         return line - 1, column - 1
 
     @property
     def own_rows(self) -> list[str]:
-        """Return the rows of our server that the menu has shown since this was last read."""
-        return list(self.page.evaluate("(rows => (window.rows = new Set(), rows))([...window.rows])"))
+        """Return the rows of our server that the menu has shown."""
+        return list(self.page.evaluate("[...window.rows]"))
+
+    def forget_rows(self) -> None:
+        """Begin to record the menu's rows anew."""
+        self.page.evaluate("window.rows.clear()")
 
     @property
     def cursor_position(self) -> str:
@@ -227,7 +238,8 @@ def package_ours(folder: Path) -> Path:
     package = folder / "spd-lsp.vsix"
     environment = os.environ | {"PYTHON": sys.executable}  # has hatchling, which builds the server's archive
     command = ["npm", "run", "package", "--", "--out", str(package)]
-    subprocess.run(command, cwd=EXTENSION, env=environment, check=True)
+    with FileLock(Path(tempfile.gettempdir(), "spd-lsp-package.lock")):  # tests run in several processes
+        subprocess.run(command, cwd=EXTENSION, env=environment, check=True)
     return package
 
 

@@ -127,12 +127,13 @@ def test_a_character_typed_in_two_halves_becomes_one():
     assert doc.source == "'😀'"
 
 
-def test_the_first_request_after_an_edit_comes_from_typing_and_a_second_one_does_not():
-    doc = document("abc")
-    assert not doc.is_requested_by_typing()
-    doc.apply_change(types.TextDocumentContentChangeWholeDocument("abcd"))
-    assert doc.is_requested_by_typing()
-    assert not doc.is_requested_by_typing()
+@pytest.mark.parametrize(("typed", "asks"), [("self", True), ("self.", True), ("add(", False), ("x = ", False)])
+def test_editors_ask_by_themselves_once_after_an_edit_in_words_and_after_dots(typed: str, asks: bool):
+    doc = document("")
+    assert not doc.is_requested_by_typing(0)
+    doc.apply_change(types.TextDocumentContentChangeWholeDocument(typed))
+    assert doc.is_requested_by_typing(len(typed)) == asks
+    assert not doc.is_requested_by_typing(len(typed))
 
 
 def test_a_document_knows_whether_it_shrank():

@@ -21,7 +21,9 @@ _NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
 _MAX_NAME_LENGTH = 80
 _NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
-_OTHER_WEIGHT = 0.1  # of a name in another open document, against one occurrence in this one
+_OTHER_WEIGHT = 0.1  # of all names in other open documents, against one occurrence in this one
+_NEW_WEIGHT = 0.1  # of a name that stands nowhere yet
+_MIN_PROBABILITY = 0.02  # a name below this is not worth a draft's place
 _INDEXED_DOCUMENTS = 64
 
 
@@ -43,7 +45,7 @@ class OpenDocument:
         """Return the names that the word at the cursor begins, likeliest first, and the probability of each.
 
         A name is the likelier the more often it stands here and the more recently above the cursor; those of
-        other documents come last. Secrets are no names.
+        other documents matter where there is none. Secrets are no names.
         """
         begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
         if begun is None:
@@ -54,9 +56,9 @@ class OpenDocument:
         counts = Counter([*above, *below])
         recent = dict.fromkeys([*reversed(above), *below])
         weights = {name: counts[name] / (1 + age) ** 0.5 for age, name in enumerate(recent)}
-        for other in others:
-            for name in _names_from(_sorted_names(other.text), begun[0]):
-                weights.setdefault(name, _OTHER_WEIGHT)
+        elsewhere = {name for other in others for name in _names_from(_sorted_names(other.text), begun[0])}
+        elsewhere -= weights.keys()
+        weights |= dict.fromkeys(sorted(elsewhere), _OTHER_WEIGHT / max(len(elsewhere), 1))
         return _as_probabilities(weights, self.text)
 
 
@@ -64,8 +66,11 @@ def _as_probabilities(weights: Mapping[str, float], text: str) -> Mapping[str, f
     """Return the likeliest names first; of 565 that were offered, this share was meant."""
     secrets = [text[secret.start : secret.end] for secret in find_secrets(text)] if weights else []
     names = [name for name in weights if len(name) <= _MAX_NAME_LENGTH and not any(name in one for one in secrets)]
-    total = sum(weights.values())
-    return {name: (weights[name] / total) ** 1.5 for name in sorted(names, key=lambda name: -weights[name])}
+    total = sum(weights.values()) + _NEW_WEIGHT
+    probabilities = {
+        name: (weights[name] / total) ** 1.5 for name in sorted(names, key=lambda name: -weights[name])
+    }
+    return {name: probability for name, probability in probabilities.items() if probability >= _MIN_PROBABILITY}
 
 
 @lru_cache(_INDEXED_DOCUMENTS)

@@ -111,9 +111,17 @@ def test_the_names_of_a_document_that_a_word_begins(marked, names):
     assert names_at(marked) == names
 
 
-def test_names_of_other_open_documents_come_last():
+def test_names_of_other_open_documents_matter_where_this_one_has_none():
     other = "contents = 1\ncontext = 2\n"
-    assert names_at("config = 1\nx = con¦\n", other) == ["config", "contents", "context"]
+    assert names_at("x = con¦\n", other) == ["contents", "context"]
+    assert names_at("config = 1\nx = con¦\n", other) == ["config"]
+
+
+def test_of_many_names_only_those_that_are_worth_a_place_are_left():
+    many = " ".join(f"config_{number}" for number in range(100))
+    assert names_at(f"{'config ' * 30}\n{many}\nx = con¦\n") == ["config"]
+    assert names_at(f"{many}\nx = con¦\n") == []
+    assert names_at("x = con¦\n", many) == []
 
 
 @pytest.mark.parametrize("what", lines())

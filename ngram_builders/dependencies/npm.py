@@ -11,6 +11,7 @@ from typing import Any
 from ngram_builders.dependencies.packages import Package, existing, folder_within, read_manifest
 
 _NAME = re.compile(r"(?:@[\w.-]+/)?[\w-][\w.-]*", re.ASCII)
+_VERSION = re.compile(r"[\w.+-]{1,100}", re.ASCII)
 _BUILT = ("dist", "build")  # where most packages have their code, and builds of other repositories have none
 
 
@@ -20,7 +21,7 @@ def find_packages(project: Path) -> Iterator[Package]:
     for name in sorted(declared) if isinstance(declared, dict) else []:
         folder = folder_within(project / "node_modules" / name, project) if _NAME.fullmatch(name) else None
         version = _read_json(folder / "package.json").get("version") if folder else None
-        if folder and isinstance(version, str) and version:
+        if folder and isinstance(version, str) and _VERSION.fullmatch(version):
             yield Package("npm", name, version, existing([folder, *(folder / built for built in _BUILT)]))
 
 

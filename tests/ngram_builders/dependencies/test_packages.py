@@ -115,6 +115,13 @@ def test_npm_packages_are_those_that_are_declared_and_installed(project: Path):
     assert node.table_name == "npm-types-node@20.1.0"
 
 
+@pytest.mark.parametrize("version", ["", "1.0\\u001b[31m", "../1", "1 0", "1" * 101])
+def test_a_version_is_a_short_word(project: Path, version: str):
+    write(project / "package.json", '{"dependencies": {"store": "*"}}')
+    install_npm(project / "node_modules", "store", version, "index.js")
+    assert found(project) == []
+
+
 @needs_links
 def test_pnpm_links_within_the_project_and_nowhere_else(project: Path, tmp_path: Path):
     write(project / "package.json", '{"dependencies": {"store": "1", "evil": "1"}}')

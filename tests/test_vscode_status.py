@@ -40,7 +40,7 @@ def shown(
     [
         ({}, "list-selection", "spd"),
         ({"kind": "loading", "message": LOADING}, "loading~spin", "spd: loading"),
-        ({"kind": "loading", "message": LOADING, "share": 0.42}, "loading~spin", "spd: loading 42 %"),
+        ({"kind": "loading", "message": "downloading a/b: 42%"}, "loading~spin", "spd: loading 42 %"),
         ({"kind": "error", "message": "no such model"}, "error", "spd: model failed"),
         ({"indexing": {"folder": "app", "share": 0.07}}, "sync~spin", "spd: indexing 7 %"),
         ({"documentReason": "completions are off for sql"}, "circle-slash", "spd: off"),
@@ -65,6 +65,7 @@ def test_details_name_model_tables_and_the_last_completion():
         "n-grams: app, open files",
         "last completion: 7 passes, 36 ms",
     ]
+    assert shown({"lastMilliseconds": 36})["lines"][-1] == "last completion: no pass (the one before: 36 ms)"
 
 
 @pytest.mark.parametrize(

@@ -300,14 +300,24 @@ class _ProgressDisplay:
 
 @contextmanager
 def work_done_progress(
-    ls: LanguageServer, title: str, cancel: Callable[[], None] | None = None
+    ls: LanguageServer,
+    title: str,
+    cancel: Callable[[], None] | None = None,
+    *,
+    note: Callable[[str], None] | None = None,
 ) -> Iterator[ReportProgress]:
     """A function that reports progress to the client's progress display, or texts to its log if it has none.
 
-    The user can `cancel`, if that is given.
+    The user can `cancel`, if that is given; `note` gets each text, too.
     """
     display = _ProgressDisplay(ls, title, cancel)
+
+    def report(text: str, share: float | None = None) -> None:
+        if note and text:
+            note(text)
+        display.report(text, share)
+
     try:
-        yield display.report
+        yield report
     finally:
         display.close()

@@ -189,7 +189,7 @@ class SpdServer(LanguageServer):
         self.forget_results()
         self.status = Status("loading", LOADING)
         self.loaded.clear()
-        with work_done_progress(self, "spd-lsp") as report:
+        with work_done_progress(self, "spd-lsp", note=self.status.note_progress) as report:
             problem = await self.worker.load(self.settings, report, cancel)
             if problem and cancel.reason is None and (before := self.worker.loaded_settings):
                 self.show_once(f"{problem}; still using the previous model")

@@ -26,6 +26,11 @@ class Status:
     seconds: float = 0.0  # that the last completion took
     last: CompletionResult | None = None  # of the last completion
 
+    def note_progress(self, text: str) -> None:
+        """Note how far loading the model is."""
+        if self.kind == "loading":
+            self.message = text
+
     def as_json(self, *, busy: bool, settings: Settings, indexing: tuple[str, float] | None) -> dict[str, Any]:
         """The result of the request `spd-lsp/status`; `busy` while a completion runs.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from tests.e2e.installed import HOW
+from tests.e2e.installed import HOW, neovims
 from tests.e2e.nvim import NVIM, STATUS, Neovim
 from tests.lsp.test_server_live import ASKED, HABITS
 from tests.processes import is_alive, wait_until
@@ -23,7 +23,7 @@ DOC = ROOT / "editors" / "nvim" / "doc"
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not NVIM, reason=f"needs nvim; {HOW}"),
+    pytest.mark.skipif(not neovims(), reason=f"needs nvim; {HOW}"),
 ]
 
 # The repository is installed as people install it without a plugin manager: a link in a package folder.
@@ -34,16 +34,16 @@ vim.notify = function(text) -- of our own; Neovim itself tells of a server that 
   if vim.startswith(text, "spd-lsp:") then table.insert(told, text) end
 end
 vim.cmd("packloadall")
-require("spd_lsp").setup({ init_options = { drafts = 2, device = "cpu" } })
+require("spd_lsp").setup({ init_options = { drafts = 3, device = "cpu" } })
 """
-SOURCE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file."
+SOURCE = "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json."
 
 Open = Callable[..., Neovim]
 
 
-@pytest.fixture
-def open_neovim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Neovim in a home of its own; by the end no server is left."""
+@pytest.fixture(params=neovims())
+def open_neovim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Each Neovim in a home of its own; by the end no server is left."""
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     package = tmp_path / "XDG_DATA_HOME" / "nvim" / "site" / "pack" / "spd" / "start"
@@ -57,7 +57,8 @@ def open_neovim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
         monkeypatch.setenv(
             "PATH", os.pathsep.join([str(program(tmp_path).parent)] * server + ["/usr/bin", "/bin"])
         )
-        opened.append(editor := Neovim("-u", str(tmp_path / "init.lua"), str(tmp_path / file)))
+        arguments = ["-u", str(tmp_path / "init.lua"), str(tmp_path / file)]
+        opened.append(editor := Neovim(*arguments, program=request.param))
         if server:
             wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
         return editor
@@ -109,6 +110,19 @@ def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_pat
     editor("command", "checkhealth spd_lsp")
     assert f"the server's program is {tmp_path}/bin/spd-lsp" in text(editor)
     assert "the model is ready (normal)" in text(editor)
+
+
+def test_a_folder_is_indexed_on_request(open_neovim: Open, tmp_path: Path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "reader.py").write_text(SOURCE)
+    editor = open_neovim()
+    editor.lua(
+        "messages = '' vim.lsp.handlers['window/showMessage'] = function(_, it)\n"
+        "messages = messages .. it.message end"
+    )
+    editor("command", f"SpdBuild {project}/")
+    wait_until("the server tells", lambda: "indexed project (1 files)" in editor.lua("return messages"))
 
 
 def test_a_server_that_crashes_is_started_again(open_neovim: Open, tmp_path: Path):

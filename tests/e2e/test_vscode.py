@@ -152,9 +152,7 @@ def test_the_menu_shows_the_last_completion_and_can_restart_the_server(open_wind
     window.open_menu()
     window.press("Escape")
     window.page.locator(".statusbar-item:has-text('spd')").click()
-    window.page.locator(
-        ".quick-input-list", has_text=re.compile(r"last completion: \d+ passes, \d+ ms")
-    ).wait_for()
+    window.page.locator(".quick-input-list", has_text=re.compile(r"last completion: .*\d+ ms")).wait_for()
     window.press("Escape")
     window.choose("Restart the server")
     window.until("there is a second server", lambda: len(window.servers()) == 2)
@@ -256,6 +254,7 @@ def test_without_a_server_one_click_installs_it(browser: Any, extensions: Path, 
     """Into an environment of the extension's own, from the package and the network alone."""
     folders = (Path(str(shutil.which("node"))).parent, Path(sys.base_prefix, "bin"), "/usr/bin", "/bin")
     path = os.pathsep.join(map(str, folders))
+    (tmp_path / "starts").touch()  # by the program in the settings, which is not used
     with vscode(browser, extensions, tmp_path, PATH=path, PYTHONPATH="") as open_window_with:
         window = open_window_with(TEXT, SETTINGS | {"spd-lsp.serverCommand": []}, ERROR_ICON)
         [error] = window.until("an error is shown", window.errors)
@@ -266,10 +265,10 @@ def test_without_a_server_one_click_installs_it(browser: Any, extensions: Path, 
                 window.until("the server runs", lambda: window.shows_icon(RUNNING_ICON))
                 break
         assert len(window.open_menu()) == DRAFTS
-        (environment,) = (tmp_path / "server").glob("**/server-*")
+        (environment,) = tmp_path.glob("user/**/globalStorage/*/server-*")
         assert (environment / "finished").exists()
         assert not list(environment.glob("lib/*/site-packages/torch"))
-    (tmp_path / "starts").touch()
+        assert (tmp_path / "starts").read_text() == ""
 
 
 def test_an_address_without_a_server_is_reported_and_can_be_corrected(open_window: Open):

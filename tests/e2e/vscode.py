@@ -287,7 +287,7 @@ def vscode(
             window.wait_for_icon(icon)
         return window
 
-    with running(folder / "vscode.log", *command, **environment_for(folder), **environment):
+    with running(folder / "vscode.log", *command, **environment_for(folder) | environment):
         wait_until("VS Code is up", lambda: is_up(port))
         try:
             yield open_window

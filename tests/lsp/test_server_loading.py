@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ngram_builders.errors import UserError
+from spd_lsp.lsp.status import READY
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import Editor, FakeCompleter, at, opened, result, session, texts, until
 
@@ -98,6 +99,24 @@ async def test_loading_shows_its_progress():
         assert values[2]["message"] == "loading weights"
         tokens = {params["token"] for params in editor.received("$/progress")}
         assert tokens == {params["token"] for params in editor.received("window/workDoneProgress/create")}
+
+
+async def test_the_status_says_how_far_loading_is():
+    release = threading.Event()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        report("downloading a/b: 42%")
+        assert release.wait(20)
+        return FakeCompleter()
+
+    async with session(load) as editor:
+        await editor.start()
+        while (await editor.status())["message"] != "downloading a/b: 42%":
+            await asyncio.sleep(0.005)
+        assert (await editor.status())["kind"] == "loading"
+        release.set()
+        await editor.ready()
+        assert (await editor.status())["message"] == READY
 
 
 async def test_loading_is_logged_for_a_client_without_a_progress_display():

@@ -32,9 +32,11 @@ class OwnEnvironment {
     return this.others().length > 0 && !fs.existsSync(path.join(this.folder, FINISHED));
   }
 
+  /** The environments of other versions of the extension. */
   others() {
     const names = fs.existsSync(this.storage) ? fs.readdirSync(this.storage) : [];
-    return names.filter((name) => name.startsWith("server-")).map((name) => path.join(this.storage, name)).filter((folder) => folder !== this.folder);
+    const folders = names.filter((name) => name.startsWith("server-")).map((name) => path.join(this.storage, name));
+    return folders.filter((folder) => folder !== this.folder);
   }
 
   /** Install the server; what it takes is shown, and can be cancelled. `all`: what other models than the bundled one need. */
@@ -46,19 +48,20 @@ class OwnEnvironment {
       fs.mkdirSync(this.storage, { recursive: true });
       show("creating an environment");
       await this.create(token);
-      const python = path.join(this.folder, BIN, "python");
-      await this.run([python, "-I", "-m", "pip", "install", ...this.options(await this.succeeds([python, "-I", "-c", TESTED])), ...this.what(all)], show, token);
+      const pip = [path.join(this.folder, BIN, "python"), "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"];
+      await this.run([...pip, "--progress-bar", "off", ...(await this.constraints()), ...this.what(all)], show, token);
       if (!all) {
-        await this.run([python, "-I", "-m", "pip", "install", ...this.options(false), "--no-deps", this.archive()], show, token);
+        await this.run([...pip, "--no-deps", this.archive()], show, token);
       }
       fs.writeFileSync(path.join(this.folder, FINISHED), "");
       this.others().forEach((folder) => fs.rmSync(folder, { recursive: true, force: true }));
     });
   }
 
-  options(isTested) {
-    const constraints = isTested ? ["--constraint", path.join(this.packed, "constraints.txt")] : [];
-    return ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", ...constraints];
+  /** The tested versions of packages, for a Python that they are for. */
+  async constraints() {
+    const isFor = await this.succeeds([path.join(this.folder, BIN, "python"), "-I", "-c", TESTED]);
+    return isFor ? ["--constraint", path.join(this.packed, "constraints.txt")] : [];
   }
 
   what(all) {
@@ -74,7 +77,8 @@ class OwnEnvironment {
     const tried = [];
     for (const python of PYTHONS) {
       if (this.find([python]) && (await this.succeeds([python, "-I", "-c", IS_NEW_ENOUGH]))) {
-        const failure = await this.run([python, "-I", "-m", "venv", this.folder], () => {}, token).catch((error) => error);
+        const venv = this.run([python, "-I", "-m", "venv", this.folder], () => {}, token);
+        const failure = await venv.catch((error) => error);
         if (!failure) {
           return;
         }

@@ -16,7 +16,8 @@ let session;
 async function activate(context) {
   const log = vscode.window.createOutputChannel("spd-lsp", { log: true });
   const environment = new OwnEnvironment(context, folderPaths(), log);
-  const fail = (error) => offerHelp(error, install);
+  const isUpdate = (error) => error instanceof NotInstalled && environment.isOutdated; // the user agreed before
+  const fail = (error) => (isUpdate(error) ? install() : offerHelp(error, install));
   session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
   const status = new StatusItem(session);
 
@@ -41,9 +42,6 @@ async function activate(context) {
     vscode.window.onDidChangeActiveTextEditor(() => status.refresh()),
   );
   await session.restart();
-  if (environment.isOutdated && session.state.error instanceof NotInstalled) {
-    await install();
-  }
 }
 
 function applyConfiguration(event) {

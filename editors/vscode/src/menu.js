@@ -42,6 +42,7 @@ class Commands {
   menuItems() {
     const { paused } = this.session.settings;
     const language = vscode.window.activeTextEditor?.document.languageId;
+    const folder = currentFolder();
     const isOff = language && disabledLanguages().includes(language);
     const item = (icon, label, command) => ({ label: `$(${icon}) ${label}`, run: this.handlers[command] });
     const always = [
@@ -56,7 +57,7 @@ class Commands {
     return [
       item(paused ? "debug-start" : "debug-pause", paused ? "Resume completions" : "Pause completions", "pause"),
       ...(language ? [item("circle-slash", `${isOff ? "Turn on" : "Turn off"} for ${language}`, "language")] : []),
-      ...(currentFolder() ? [item("database", `Index ${currentFolder().name}`, "index"), item("list-filter", "Choose the n-gram tables", "tables")] : []),
+      ...(folder ? [item("database", `Index ${folder.name}`, "index"), item("list-filter", "Choose the n-gram tables", "tables")] : []),
       ...always,
     ];
   }

@@ -51,6 +51,7 @@ class Session {
       }
       await this.connect(program, address ? ["connect", address] : ["serve"]);
       this.state = { kind: "running", message: "the server is running" };
+      vscode.commands.executeCommand("setContext", "spd-lsp.running", true); // completes a step of the walkthrough
     } catch (error) {
       this.client = undefined;
       this.tryAgain(error);

@@ -22,7 +22,8 @@ function state(record, paused) {
     return { icon: "error", text: "spd: model failed" };
   }
   if (record.kind === "loading") {
-    return { icon: "loading~spin", text: record.share ? `spd: loading ${percent(record.share)}` : "spd: loading" };
+    const share = /: (\d+)%$/.exec(record.message);
+    return { icon: "loading~spin", text: share ? `spd: loading ${share[1]} %` : "spd: loading" };
   }
   if (paused) {
     return { icon: "debug-pause", text: "spd: paused" };
@@ -47,7 +48,9 @@ function details(record, paused) {
   add(record.indexed === false, () => "this folder is not indexed: its own names are unknown");
   add(record.model, () => `model: ${record.model}`);
   add(record.tables?.length, () => `n-grams: ${record.tables.join(", ")}`);
-  add(record.lastPasses, () => `last completion: ${record.lastPasses} passes, ${record.lastMilliseconds} ms`);
+  const reused = `no pass (the one before: ${record.lastMilliseconds} ms)`; // the user typed along with it
+  const cost = record.lastPasses ? `${record.lastPasses} passes, ${record.lastMilliseconds} ms` : reused;
+  add(record.lastMilliseconds, () => `last completion: ${cost}`);
   return lines.length ? lines : ["ready"];
 }
 

@@ -85,7 +85,7 @@ class FolderIndexer:
     def update(self, uris: list[str], settings: Settings, fingerprint: str | None) -> None:
         """Note which folders are open, and index those without a table. Without a model, `fingerprint` is None."""
         self._folders = uris
-        if not uris or fingerprint is None or not self.may_index:
+        if fingerprint is None or not self.may_index:
             self.stop()
             return
         registry = Registry(Path(settings.data_dir) if settings.data_dir else None)

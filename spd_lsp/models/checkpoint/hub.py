@@ -6,6 +6,7 @@ that goes through Hugging Face's library, transformers and the kernels it might 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import related_languages
@@ -89,13 +91,30 @@ def _download(model: str, report: Callable[[str], None]) -> Path:
             with suppress(LocalEntryNotFoundError):
                 return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=True))
             report(f"downloading {model}")
-            return Path(snapshot_download(model, allow_patterns=_PATTERNS))
+            bar = _progress_bar(lambda share: report(f"downloading {model}: {share:.0%}"))
+            return Path(snapshot_download(model, allow_patterns=_PATTERNS, tqdm_class=bar))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
             f"model {model} is not stored here and could not be downloaded ({reason}); "
             "check the id and the connection, or write a folder as a path such as ./mine"
         ) from error
+
+
+def _progress_bar(report: Callable[[float], None]) -> type[Any]:
+    """A class for Hugging Face's library, which makes one such bar for the bytes and others we do not show."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    class ProgressBar(tqdm):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **{**options, "file": io.StringIO(), "mininterval": 0.5})
+
+        def display(self, *arguments: Any, **options: Any) -> None:
+            """Called by `update`, but not more often than twice a second."""
+            if self.unit == "B" and self.total:
+                report(min(1.0, self.n / self.total))
+
+    return ProgressBar
 
 
 def close_network() -> None:

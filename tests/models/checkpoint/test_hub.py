@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ngram_builders.errors import UserError
+from spd_lsp.models.checkpoint import hub
 from spd_lsp.models.checkpoint.hub import built_in_domains, lasting, locate, vocabulary
 from tests.conftest import STARTER
 
@@ -98,3 +99,17 @@ def test_an_id_that_is_neither_stored_nor_reachable_is_named(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="nobody/nothing is not stored here and could not be downloaded"):
         locate("nobody/nothing")
+
+
+def test_a_download_reports_the_share_of_its_bytes():
+    """As Hugging Face's library uses the bar: the total grows with each file, and files are counted apart."""
+    shares: list[float] = []
+    make_bar = hub._progress_bar(shares.append)
+    size = make_bar(desc="Downloading", total=0, initial=0, unit="B", unit_scale=True)
+    files = make_bar(desc="Fetching 2 files", total=2)
+    size.total += 200
+    size.update(50)
+    files.update(1)
+    for bar in (size, files):
+        bar.refresh()
+    assert shares and set(shares) == {0.25}

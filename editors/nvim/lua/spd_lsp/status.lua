@@ -25,6 +25,8 @@ function M.describe(status)
   end
   if (status.lastPasses or 0) > 0 then
     add("last completion: %d passes, %d ms", status.lastPasses, status.lastMilliseconds)
+  elseif status.lastMilliseconds > 0 then -- the user typed along with it
+    add("last completion: no pass (the one before: %d ms)", status.lastMilliseconds)
   end
   if type(status.documentReason) == "string" and status.documentReason ~= "" then
     add("no completions in this file: %s", status.documentReason)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.progress import progress
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.evaluation.report_writer import Report
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _MAX_DRAFTS, _MAX_EDITORS = 16, 128
@@ -29,6 +35,19 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
 @click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Of all contenders.")
 @click.option("--requests", default="", metavar="N,N", help="Also time a pass of so many requests: 1,8,32.")
 @click.option("--editors", default="", metavar="N,N", help="Also time so many editors at once: 1,8,32.")
+@click.option(
+    "--typing",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Instead, type this file in real time as three editors do; may be repeated.",
+)
+@click.option(
+    "--keys",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Keys to type in each editor, with --typing: about four minutes.",
+)
 @click.option("--memory/--no-memory", default=True, help="Measure memory, each contender in its own process.")
 @click.option(
     "--out",
@@ -36,7 +55,9 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write a .md, .json or .png file; may be repeated.",
 )
+@click.pass_obj
 def bench(
+    settings: Settings,
     model: str,
     shape: str,
     device: str,
@@ -47,6 +68,8 @@ def bench(
     threads: int,
     requests: str,
     editors: str,
+    typing: tuple[Path, ...],
+    keys: int,
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
@@ -54,6 +77,7 @@ def bench(
 
     All run in turn, round by round; medians and quartiles are printed. Use an idle machine.
     Example: spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
+    Example: spd-lsp bench --typing app.py --typing tests.py --keys 500
     """
     for name in THREAD_VARIABLES:  # read when the libraries are loaded, which is below
         os.environ[name] = str(threads)
@@ -61,11 +85,16 @@ def bench(
     from spd_lsp.evaluation.bench.report import bench_report
     from spd_lsp.evaluation.bench.run import run_bench
     from spd_lsp.evaluation.bench.setup import BenchOptions
-    from spd_lsp.evaluation.report_writer import check_target, save
+    from spd_lsp.evaluation.bench.typing_record import record_typing
+    from spd_lsp.evaluation.report_writer import check_target
     from spd_lsp.models.checkpoint.hub import STARTER, locate
 
     for path in out:
         check_target(path)
+    if typing:
+        with progress() as report:
+            _write(record_typing(typing, keys, settings.data_dir, report), out)
+        return
     options = BenchOptions(
         folder=locate(STARTER if shape else model),
         model=model,
@@ -82,9 +111,16 @@ def bench(
     )
     with progress() as report:
         finished = bench_report(run_bench(options, report))
+    _write(finished, out)
+
+
+def _write(report: Report, out: Sequence[Path]) -> None:
+    """Print a report, and write it to files."""
+    from spd_lsp.evaluation.report_writer import save
+
     for path in out:
-        save(finished, path)
-    click.echo(finished.markdown(), nl=False)
+        save(report, path)
+    click.echo(report.markdown(), nl=False)
 
 
 def parse_numbers(text: str, option: str, maximum: int) -> tuple[int, ...]:

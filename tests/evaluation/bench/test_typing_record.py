@@ -1,0 +1,77 @@
+"""Someone types a file in three editors: what is written is the file, and what is counted is what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from spd_lsp.evaluation.bench import typist
+from spd_lsp.evaluation.bench.typist import EDITORS, TypingRecord, Typist
+
+TEXT = "if x:\n    value = 1\n"
+
+
+class FakeServer:
+    """Always knows what comes next, and applies what is typed."""
+
+    def __init__(self, text: str, offered: int) -> None:
+        self.text = text
+        self.offered = offered
+        self.written = ""
+
+    def notify(self, method: str, params: Any) -> None:
+        if method == "textDocument/didChange":
+            (change,) = params["contentChanges"]
+            lines = self.written.split("\n")
+            assert change["range"]["start"] == {"line": len(lines) - 1, "character": len(lines[-1])}
+            self.written += change["text"]
+
+    def send_request(self, method: str, params: Any) -> tuple[int, asyncio.Future[Any]]:
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        start = len(self.written)
+        reply.set_result({"items": [{"insertText": self.text[start : start + self.offered]}]})
+        return 1, reply
+
+    async def request(self, method: str) -> Any:
+        return {"lastPasses": 0}
+
+
+async def typed(monkeypatch: pytest.MonkeyPatch, offered: int) -> TypingRecord:
+    monkeypatch.setattr(typist, "_KEY_SECONDS", (0.06, 0.06))
+    monkeypatch.setattr(typist, "_PAUSE_SECONDS", 0.0)
+    server, record = FakeServer(TEXT, offered), TypingRecord()
+    someone = Typist(server, EDITORS[0], ("file:///a.py", "python"), record, seed=0)  # type: ignore[arg-type]
+    await someone.type("", TEXT, "", 99)
+    assert server.written == TEXT
+    return record
+
+
+async def test_what_is_right_is_accepted_and_saves_keys_but_indentation_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    record = await typed(monkeypatch, offered=14)
+    assert record.accepted == 2
+    assert record.keys + record.saved == len("if x:\nvalue = 1\n")
+    assert record.wrong == 0 and record.usable == record.shown == record.without_pass
+
+
+async def test_short_drafts_are_typed(monkeypatch: pytest.MonkeyPatch):
+    record = await typed(monkeypatch, offered=2)
+    assert (record.accepted, record.saved, record.keys) == (0, 0, len("if x:\nvalue = 1\n"))
+    assert record.agreed and not record.flickers, "what was foreseen goes on"
+
+
+@pytest.mark.slow
+def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
+    file = tmp_path / "app.py"
+    file.write_text("import os\n\n\n" + "def read(path):\n    return os.listdir(path)\n\n\n" * 9)
+    arguments = ["--data-dir", str(tmp_path / "data"), "bench", "--typing", str(file), "--keys", "12"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "| VS Code | Neovim | Emacs |" in result.output
+    assert "| keys | 12 | 12 | 12 |" in result.output

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.wiring import load_completer, model_options, print_status
+from spd_lsp.lsp.options import converted, field_name
 from spd_lsp.lsp.transport.addresses import is_integer
 from spd_lsp.printable import as_json
-from spd_lsp.settings import Settings
+from spd_lsp.settings import Settings, invalid_reason
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
@@ -23,10 +26,24 @@ _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 
 @click.command()
 @click.argument("position", metavar="FILE:LINE:COL")
+@click.argument("text", metavar="[-]", type=click.Choice(["-"]), required=False)
 @click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Number of drafts.")
 @model_options
 @click.option(
     "--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Maximum length of a draft."
+)
+@click.option(
+    "--min-probability",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    help="Answer as while someone types: nothing below this probability, nor where suggestions are rarely wanted.",
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change any setting of an editor, such as advanced.temperature=0.8; may be repeated.",
 )
 @click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables, or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -34,39 +51,48 @@ _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 def complete(
     settings: Settings,
     position: str,
+    text: str | None,
     drafts: int,
     model: str,
     device: str,
     max_tokens: int,
+    min_probability: float | None,
+    changes: tuple[str, ...],
     ngrams: bool,
     as_json: bool,
 ) -> None:
-    """Print drafts at a position of a file. Lines and columns count from 1, as editors show them."""
+    """Print drafts at a position of a file. Lines and columns count from 1, as editors show them.
+
+    With -, the text is standard input, and FILE tells its language and its tables.
+    """
     from ngram_builders.sources.secret_files import is_secret
     from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.lsp.exclusions import exclusion_reason, language_id
 
-    path, source, cursor = _read_position(position)
+    path, source, cursor = _read_position(position, stdin=text is not None)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
+    settings = dataclasses.replace(settings, min_probability=min_probability or 0.0)
+    settings = dataclasses.replace(settings, **dict(_parse_change(change) for change in changes))
     language = language_id(path)
     if reason := exclusion_reason(language, settings.disabled_languages, may_hold_secrets=is_secret(path)):
         answer = CompletionResult([], reason=reason)
     else:
         completer = load_completer(settings, print_status, ngrams=ngrams)
         path = path.resolve()
-        answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=True)
+        forced = min_probability is None
+        answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=forced)
     for problem in answer.problems:
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 
 
-def _read_position(position: str) -> tuple[Path, str, int]:
+def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
     """The file, its text and the offset in it that FILE:LINE:COL names."""
     parts = position.rsplit(":", 2)
     if len(parts) != 3 or not (is_integer(parts[1]) and is_integer(parts[2])):
         raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
     path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
-    source = _read_source(path)
+    source = _read_source(path, stdin=stdin)
     lines, starts = _LINE_END.split(source), [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
         raise UserError(f"{path} has no line {line}, only 1 to {len(lines)}")
@@ -76,10 +102,26 @@ def _read_position(position: str) -> tuple[Path, str, int]:
     return path, source, starts[line - 1] + column - 1
 
 
-def _read_source(path: Path) -> str:
-    """A file's text; binary files and other encodings are refused."""
+def _parse_change(text: str) -> tuple[str, Any]:
+    """A setting and its value. Example: `advanced.maxOrder=3` -> ("max_order", 3)."""
+    key, equals, written = text.partition("=")
+    name = field_name(key)
+    if name is None or not equals:
+        raise UserError(f"--set {text!r} is not NAME=VALUE of a setting; `editors/README.md` lists them")
     try:
-        content = path.read_bytes()
+        value = json.loads(written)
+    except ValueError:
+        value = written
+    field = next(field for field in dataclasses.fields(Settings) if field.name == name)
+    if reason := invalid_reason(field, value):
+        raise UserError(f"--set {key} {reason}")
+    return name, converted(value, field.default)
+
+
+def _read_source(path: Path, *, stdin: bool) -> str:
+    """A file's text, or that of standard input; binary files and other encodings are refused."""
+    try:
+        content = sys.stdin.buffer.read() if stdin else path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in content:

@@ -62,7 +62,7 @@ class Configuration:
         used, refused = self.merged(), []
         valid: dict[str, Any] = {}
         for key, value in _flattened(options):
-            name = _field_name(key)
+            name = field_name(key)
             if key == "advanced":
                 kind = type(value).__name__
                 self.problems.append(
@@ -78,7 +78,7 @@ class Configuration:
                 self.problems.append(f"setting {key!r} {reason}; using {getattr(used, name)!r}")
                 valid |= {name: before[name]} if name in before else {}
             else:
-                valid[name] = _converted(value, _FIELDS[name].default)
+                valid[name] = converted(value, _FIELDS[name].default)
         if refused:
             self.problems.append(_not_for_folders(refused))
         return valid
@@ -93,7 +93,7 @@ def _flattened(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield str(key), value
 
 
-def _field_name(key: str) -> str | None:
+def field_name(key: str) -> str | None:
     """The setting that a key stands for, in either spelling. Example: `advanced.maxOrder` -> `max_order`."""
     group, _, own_key = key.rpartition(".")
     name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), own_key)
@@ -101,7 +101,7 @@ def _field_name(key: str) -> str | None:
     return name if is_known else None
 
 
-def _converted(value: Any, default: Any) -> Any:
+def converted(value: Any, default: Any) -> Any:
     """The value in its setting's type: JSON has no tuples, and editors write 1 for 1.0."""
     return type(default)(value) if isinstance(default, (float, tuple)) else value
 

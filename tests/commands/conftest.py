@@ -26,8 +26,8 @@ def registry(data: Path) -> Registry:
 def invoke(data: Path) -> Callable[..., Result]:
     """Run a command and check its exit status."""
 
-    def invoke(*arguments: object, status: int = 0) -> Result:
-        result = CliRunner().invoke(main, ["--data-dir", str(data), *map(str, arguments)])
+    def invoke(*arguments: object, status: int = 0, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(main, ["--data-dir", str(data), *map(str, arguments)], input=stdin)
         assert result.exit_code == status, result.output
         assert "Traceback" not in result.output
         return result

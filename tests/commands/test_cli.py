@@ -101,6 +101,47 @@ def test_the_same_request_gives_the_same_drafts(invoke, program):
     assert first["completions"] == second["completions"]
 
 
+def test_standard_input_is_completed_as_the_text_of_the_file(invoke, program):
+    arguments = ("complete", "--json", f"{program}:{END_OF_PROGRAM}")
+    stored = json.loads(invoke(*arguments).stdout)
+    source = program.read_text(encoding="utf-8")
+    program.unlink()
+    typed = json.loads(invoke(*arguments, "-", stdin=source).stdout)
+    assert typed["completions"] == stored["completions"]
+    secret = invoke("complete", ".env:1:3", "-", stdin="a=b\n").stdout
+    assert secret == "no draft: this file may hold secrets\n"
+
+
+def test_with_a_floor_complete_is_as_silent_as_an_editor(invoke, program):
+    every = json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout)["completions"]
+    floor = max(one["probability"] for one in every)
+    likely = invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json", "--min-probability", floor).stdout
+    assert [one["probability"] for one in json.loads(likely)["completions"]] == [floor]
+    said = invoke("complete", f"{program}:4:9", "--min-probability", 0).stdout  # class Sh|elf
+    assert said == "no draft: a word goes on right of the cursor\n"
+
+
+def test_any_setting_can_be_changed_for_one_completion(invoke, program):
+    position = f"{program}:{END_OF_PROGRAM}"
+    both = ("--set", "drafts=1", "--set", "advanced.maxOrder=2")
+    assert len(json.loads(invoke("complete", position, "--json", *both).stdout)["completions"]) == 1
+    said = invoke("complete", position, "--set", 'disabledLanguages=["python"]').stdout
+    assert said == "no draft: completions are off for python\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("drafts", "--set 'drafts' is not NAME=VALUE of a setting; `editors/README.md` lists them"),
+        ("colour=red", "--set 'colour=red' is not NAME=VALUE of a setting"),
+        ("drafts=many", "--set drafts must be an integer, not 'many'"),
+        ("drafts=99", "--set drafts must be from 1 to 16, not 99"),
+    ],
+)
+def test_a_change_that_no_setting_allows_is_reported(invoke, program, change, message):
+    assert message in invoke("complete", f"{program}:1:1", "--set", change, status=1).output
+
+
 @pytest.mark.parametrize(
     ("position", "message"),
     [

@@ -37,6 +37,7 @@ from ngram_builders.registry.domains import Domain, check_name, resolve_roots, t
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
+from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.order_weights import measure_perplexity
 from ngram_builders.table.reader import Table
@@ -277,12 +278,13 @@ class _TableUpdate:
         return summary
 
     def _measure(self, path: Path) -> None:
-        """Measure the perplexity of the table's own files, with and without the other tables."""
+        """Measure the perplexity of the table's own files, with and without that of their main language."""
         self.report("measuring", 0, 1)
         beside = {}
-        for name, other in self.beside.items():
+        files_by_language = count_languages(self.task.files)
+        if name := closest_language(max(files_by_language, key=files_by_language.__getitem__), self.beside):
             with suppress(UserError):  # a table that cannot serve is left out
-                beside[name] = Table.open(other, self.task.options.fingerprint).columns
+                beside[name] = Table.open(self.beside[name], self.task.options.fingerprint).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
         streams, orders = chain.from_iterable(batches), self.task.options.orders
         self.perplexity.update(measure_perplexity(Table.open(path).columns, streams, orders, beside))

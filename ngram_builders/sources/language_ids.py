@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import PurePath
 
 LANGUAGE_BY_EXTENSION: dict[str, str] = {
@@ -77,6 +78,13 @@ def language_of(path: str | PurePath) -> str | None:
     name = os.path.basename(path).lower()  # noqa: PTH119
     stem, dot, extension = name.rpartition(".")
     return LANGUAGE_BY_NAME.get(name) or (LANGUAGE_BY_EXTENSION.get(extension) if stem and dot else None)
+
+
+def closest_language(language: str | None, known: Collection[str]) -> str | None:
+    """Return the one of `known` that serves a language: itself, else one that shares its code, else None."""
+    if language is None or language in known:
+        return language
+    return max(related_languages(language) & set(known), default=None)
 
 
 def related_languages(language: str) -> frozenset[str]:

@@ -105,6 +105,7 @@ def _tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str
 
 def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> FitResult:
     """Let the model read some of the text behind a table, and fit."""
+    from ngram_builders.sources.language_ids import closest_language
     from ngram_builders.table.reader import Table
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
@@ -119,9 +120,8 @@ def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> FitR
 
     network = load(folder, device)
     built_in = built_in_domains(folder) if model == STARTER else {}
-    other_tables = [
-        Table.open(path).columns for language, path in built_in.items() if language in domain.languages
-    ]
+    served = {closest_language(language, built_in) for language in domain.languages}
+    other_tables = [Table.open(path).columns for name, path in built_in.items() if name in served]
     read = observe_documents(
         network,
         [[table.columns], *([columns] for columns in other_tables)],

@@ -16,6 +16,7 @@ import numpy as np
 from ngram_builders.arrays import F64
 from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.order_weights import OrderWeights
 from spd_lsp.completion.calibration import calibrate
 from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned
@@ -91,7 +92,8 @@ class Tuner:
         names = {example.file for example in self.examples if example.package == package.name}
         ngrams: PackageNgrams = self._ngrams(package.name)
         streams = [stream for file, stream in zip(ngrams.files, ngrams.streams, strict=True) if file.name in names]
-        built_in = [[table.columns] for table in ngrams.built_in.values()]
+        languages = {closest_language(file.language, ngrams.built_in) for file in ngrams.files}
+        built_in = [[table.columns] for name, table in ngrams.built_in.items() if name in languages]
         shares = [DEFAULT_WEIGHT, *(BUILT_IN_WEIGHT for _ in built_in)]
         model = cast(ScoringModel, self.run.runner.model)  # as `load` opened it
         limit = MAX_FIT_TOKENS // len(self.run.packages)

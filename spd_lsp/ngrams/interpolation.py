@@ -23,7 +23,7 @@ from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.model_match import covering_domains, mismatch_message
 from ngram_builders.registry.registry import Registry, file_stamp
-from ngram_builders.sources.language_ids import related_languages
+from ngram_builders.sources.language_ids import closest_language, related_languages
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights, longest_match
 from ngram_builders.table.query import open_query
@@ -254,8 +254,8 @@ class Domains:
             if all(table for _, _, table in chosen):
                 break
         tables = [ServingTable(domain.name, weight, table, domain) for domain, weight, table in chosen if table]
-        if language in self.built_in and (built_in := self._open(self.built_in[language])):
-            name = self.built_in[language].stem
+        name = closest_language(language, self.built_in)
+        if name and (built_in := self._open(self.built_in[name])):
             name = f"{name} (built in)" if any(table.name == name for table in tables) else name
             tables.append(ServingTable(name, BUILT_IN_WEIGHT, built_in))
         return tables

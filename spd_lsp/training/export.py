@@ -146,6 +146,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
         tokenizer=_describe_tokenizer(facts["tokenizer"]),
         tokens=f"{_total(facts, 'before', 'tokens') / 1e6:.1f}",
+        recent=f"{_total(facts, 'tokens') / 1e6:.1f}",
         commands=commands(facts),
         hours=f"{_total(facts, 'before_seconds', 'seconds') / 3600:.1f}",
         remark=facts["plan"].get("remark", ""),

@@ -49,9 +49,11 @@ def install(registry, repository):
 def test_list_and_show_and_remove(run, install):
     assert "no n-gram tables yet; run: spd-lsp build-ngrams REPO" in run("ngrams", "list")
     install("till")
-    line, python = run("ngrams", "list").splitlines()
+    line, *built_in = run("ngrams", "list").splitlines()
     assert re.fullmatch(r"till +5 tokens +0\.2 MiB  \d{4}-\d\d-\d\d \d\d:\d\d  starter +/.*shop", line)
-    assert re.match(r"python \(built in\) +[\d,]+ tokens +10\.\d MiB .* serves python files", python)
+    assert len(built_in) == 7
+    python = next(line for line in built_in if line.startswith("python"))
+    assert re.match(r"python \(built in\) +[\d,]+ tokens +\d\.\d MiB .* serves python files", python)
     assert run("ngrams", "remove", "till") == "removed till\n"
     assert "no n-gram tables yet" in run("ngrams", "list")
 
@@ -142,7 +144,7 @@ def test_use_chooses_tables_for_a_workspace_or_a_language(run, install, tmp_path
         run("ngrams", "use", "--language", "python")
         == "python files are served by the tables built from their folders\n"
     )
-    assert len(run("ngrams", "list").splitlines()) == 3
+    assert " by " not in run("ngrams", "list")
 
 
 def test_use_reports_why_a_table_cannot_be_used(run, install, data):

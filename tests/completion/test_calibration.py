@@ -17,7 +17,7 @@ def test_likelier_is_never_less(p: float, q: float, first: bool, ngrams: bool):
     assert 0 <= low <= high <= 1
 
 
-@given(st.floats(2e-4, 1))  # below, both are told one in a hundred at most
+@given(st.floats(0.01, 1))  # below, both are at most one in forty
 def test_a_later_draft_beside_ngrams_is_less(p: float):
     assert calibrate(p, first=False, ngrams=True) <= calibrate(p, first=True, ngrams=True)
 
@@ -41,5 +41,5 @@ def test_at_most_one_draft_of_a_place_is_right(p: list[float], ngrams: bool):
 
 
 def test_the_example():
-    assert calibrate(0.15, first=True, ngrams=True) == pytest.approx(0.25, abs=0.01)
-    assert calibrate(0.15, first=False, ngrams=True) == pytest.approx(0.11, abs=0.01)
+    assert calibrate(0.15, first=True, ngrams=True) == pytest.approx(0.24, abs=0.01)
+    assert calibrate(0.15, first=False, ngrams=True) == pytest.approx(0.12, abs=0.01)

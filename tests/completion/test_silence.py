@@ -100,7 +100,7 @@ def answers(completer, source, language="python"):
     return [completer.complete(source, len(source), language, forced=forced) for forced in (False, True)]
 
 
-@pytest.mark.parametrize("line", ["    return found\n", "    print(found)", "    found.sort()"])
+@pytest.mark.parametrize("line", ["    return found\n", "    found.append(row)", "    found.sort()"])
 def test_at_the_end_of_a_finished_line_nothing_is_offered_but_to_one_who_asks(completer, line):
     typed, asked = answers(completer, STATEMENTS + line.rstrip("\n"))
     assert typed.completions == []
@@ -130,7 +130,7 @@ def test_below_the_floor_is_only_for_those_who_ask(completer):
     assert answers(completer, source)[0].reason == "nothing is likely enough here"
 
 
-@pytest.mark.parametrize("language", ["sql", "css", "go", "log", None])
+@pytest.mark.parametrize("language", ["sql", "css", "ruby", "log", None])
 def test_in_a_language_that_neither_the_model_nor_a_table_knows_nothing_is_offered(completer, language):
     typed, asked = answers(completer, STATEMENTS + "    for name in os.", language)
     assert typed.completions == []
@@ -140,9 +140,9 @@ def test_in_a_language_that_neither_the_model_nor_a_table_knows_nothing_is_offer
 
 
 def test_a_model_that_does_not_say_what_it_was_trained_on_may_know_any_language(completer, tmp_path):
-    assert known_languages(STARTER) == {"python"}
+    assert "ruby" not in (known_languages(STARTER) or ())
     completer.languages = known_languages(tmp_path)
-    assert answers(completer, STATEMENTS + "    for name in os.", "go")[0].completions
+    assert answers(completer, STATEMENTS + "    for name in os.", "ruby")[0].completions
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_the_table_has_the_counts_of_the_texts_as_an_editor_sees_them(
     assert made.read_bytes() == expected.read_bytes()
 
 
-def test_perplexity_is_measured_alone_and_with_other_tables(
+def test_perplexity_is_measured_alone_and_with_the_table_of_the_main_language(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
     for number in range(9):
@@ -118,10 +118,12 @@ def test_perplexity_is_measured_alone_and_with_other_tables(
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.py").write_text("nothing alike\n" * 9)
-    beside = {"other": run(registry, other).path, "gone": tmp_path / "gone.ngt"}
-    perplexity = run(registry, repo, beside=beside).perplexity
-    assert set(perplexity) == {"alone", "other only", "with other"}
-    assert perplexity["alone"] < 2 < perplexity["other only"]
+    table = run(registry, other).path
+    perplexity = run(registry, repo, beside={"python": table, "go": table}).perplexity
+    assert set(perplexity) == {"alone", "python only", "with python"}
+    assert perplexity["alone"] < 2 < perplexity["python only"]
+    (repo / "more.py").write_text("value = compute(first, second)\n" * 9)
+    assert set(run(registry, repo, beside={"python": tmp_path / "gone.ngt"}).perplexity) == {"alone"}
 
 
 def test_no_perplexity_is_measured_on_few_tokens(registry: Registry, repo: Path) -> None:

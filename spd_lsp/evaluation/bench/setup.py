@@ -130,7 +130,7 @@ def _own_ngrams(options: BenchOptions, tokens: ModelTokenizer, vocabulary: int) 
     ]
     counts = count_streams(streams, orders=ORDERS, vocab_size=vocabulary)
     built_in = {} if options.shape else built_in_domains(options.folder)
-    tables = [Table.open(path, tokens.fingerprint) for path in built_in.values()]
+    tables = [Table.open(path, tokens.fingerprint) for name, path in built_in.items() if name == "python"]
     pools = [[build_columns(counts, vocabulary)], *([table.columns] for table in tables)]
     return Mixture(pools, [1 - BUILT_IN_WEIGHT, *(BUILT_IN_WEIGHT for _ in tables)])
 

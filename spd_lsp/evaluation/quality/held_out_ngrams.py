@@ -23,6 +23,7 @@ from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, source_files
 from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
@@ -106,7 +107,7 @@ class HeldOutNgrams:
 
     def mixtures(self, example: Example, *, right: bool = True) -> dict[Prior, Mixture | None]:
         """The n-grams of each prior at an example; `right`: whether the text right of the cursor is counted."""
-        table = self.package.built_in.get(self.file.language)
+        table = self.package.built_in.get(closest_language(self.file.language, self.package.built_in) or "")
         built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
         streams = self._streams_around(example, right)
         file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)

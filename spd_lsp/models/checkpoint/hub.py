@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.models.checkpoint.weight_files import check_index
 from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_path
 
@@ -161,9 +160,5 @@ def known_languages(folder: Path) -> frozenset[str] | None:
 
 
 def built_in_domains(folder: Path) -> dict[str, Path]:
-    """The n-gram tables that come with a model, by language.
-
-    `typescript.ngt` beside the weights serves TypeScript, and JavaScript if that has no table of its own.
-    """
-    paths = {path.stem: path for path in sorted(folder.glob("*.ngt"))}
-    return {related: path for name, path in paths.items() for related in related_languages(name)} | paths
+    """The n-gram tables that come with a model, by language: `python.ngt` beside the weights is about Python."""
+    return {path.stem: path for path in sorted(folder.glob("*.ngt"))}

@@ -6,7 +6,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint import hub
-from spd_lsp.models.checkpoint.hub import built_in_domains, lasting, locate, vocabulary
+from spd_lsp.models.checkpoint.hub import built_in_domains, known_languages, lasting, locate, vocabulary
 from tests.conftest import STARTER
 
 
@@ -15,17 +15,10 @@ def test_the_starter_is_in_the_package():
     assert (STARTER / "model.safetensors").stat().st_size <= 16 * 2**20
 
 
-def test_the_starter_brings_ngrams_of_python():
-    assert built_in_domains(STARTER) == {"python": STARTER / "python.ngt"}
-
-
-def test_a_table_serves_related_languages_that_have_none(tmp_path):
-    for name in ("cpp", "c", "typescript"):
-        (tmp_path / f"{name}.ngt").touch()
-    served = {language: path.name for language, path in built_in_domains(tmp_path).items()}
-    assert (served["c"], served["cpp"], served["cuda-cpp"]) == ("c.ngt", "cpp.ngt", "cpp.ngt")
-    assert served["javascript"] == served["typescriptreact"] == "typescript.ngt"
-    assert "python" not in served
+def test_the_starter_brings_ngrams_of_its_languages():
+    languages = {"python", "typescript", "go", "rust", "c", "cpp", "java"}
+    assert built_in_domains(STARTER) == {name: STARTER / f"{name}.ngt" for name in languages}
+    assert known_languages(STARTER) == languages
 
 
 def test_a_folder_is_taken_as_it_is(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import pytest
 
-from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.sources.language_ids import closest_language, language_of, related_languages
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,20 @@ def test_relations_between_languages_are_mutual() -> None:
     assert "javascript" in related_languages("typescriptreact")
     assert "typescriptreact" in related_languages("javascript")
     assert related_languages("python") == {"python"}
+
+
+@pytest.mark.parametrize(
+    ("language", "served_by"),
+    [
+        ("python", "python"),
+        ("c", "c"),
+        ("cuda-cpp", "cpp"),
+        ("javascript", "typescript"),
+        ("ruby", None),
+        (None, None),
+    ],
+)
+def test_a_language_is_served_by_itself_or_by_one_that_shares_its_code(
+    language: str | None, served_by: str | None
+) -> None:
+    assert closest_language(language, {"python", "c", "cpp", "typescript"}) == served_by

@@ -27,13 +27,14 @@ from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
-from spd_lsp.models.checkpoint.hub import built_in_domains, lasting, locate
+from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
 
 _PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree-sitter", "msgpack", "numpy")
+_OF_OTHER_MODELS = ("torch", "transformers")  # than the starter
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Finding:
 def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Iterator[Finding]:
     """Check everything that a completion needs, in the order in which it is needed."""
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
-    yield from _check_packages()
+    yield from check_packages(settings.model)
     yield _changed_settings(settings)
     yield tuned_settings(settings)
     try:
@@ -61,13 +62,16 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
     yield from check_tables(settings, tokens, folder)
 
 
-def _check_packages() -> Iterator[Finding]:
+def check_packages(model: str) -> Iterator[Finding]:
     """The versions of the packages that matter."""
     for name in _PACKAGES:
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
-            yield Finding(name, "error", f"not installed; run: pip install {name}")
+            if name in _OF_OTHER_MODELS and model == STARTER:
+                yield Finding(name, "ok", "not installed; only other models need it")
+            else:
+                yield Finding(name, "error", f"not installed; run: pip install {name}")
 
 
 def _changed_settings(settings: Settings) -> Finding:

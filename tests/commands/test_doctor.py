@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from click.testing import CliRunner
 
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.commands.diagnosis import check_model, check_tables, tuned_settings
+from spd_lsp.commands.diagnosis import check_model, check_packages, check_tables, tuned_settings
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import write_tuned
 from spd_lsp.models.checkpoint.hub import STARTER, locate
@@ -46,6 +47,20 @@ def test_a_fresh_installation_has_no_problems(tmp_path):
     assert all(line.startswith("ok ") for line in lines), lines
     assert {line.split()[1] for line in lines} >= {"spd-lsp", "torch", "pygls", "model", "settings", "data"}
     assert not (tmp_path / "data").exists()
+
+
+def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
+    """The VS Code extension installs the server without it."""
+
+    def version(name):
+        if name in ("torch", "transformers"):
+            raise PackageNotFoundError
+        return "1.0"
+
+    monkeypatch.setattr("spd_lsp.commands.diagnosis.version", version)
+    assert {finding.state for finding in check_packages(STARTER)} == {"ok"}
+    errors = [finding.text for finding in check_packages("owner/name") if finding.state == "error"]
+    assert errors == [f"not installed; run: pip install {name}" for name in ("torch", "transformers")]
 
 
 def test_settings_tuned_for_the_model_are_reported(tmp_path):

@@ -44,6 +44,7 @@ Open = Callable[..., Neovim]
 @pytest.fixture(params=neovims())
 def open_neovim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Each Neovim in a home of its own; by the end no server is left."""
+    monkeypatch.chdir(tmp_path)  # before 0.11 the root of a file outside of repositories, which is indexed
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     package = tmp_path / "XDG_DATA_HOME" / "nvim" / "site" / "pack" / "spd" / "start"

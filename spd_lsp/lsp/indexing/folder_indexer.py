@@ -26,6 +26,7 @@ from ngram_builders.registry.folder_choices import (
     write_folder_choice,
 )
 from ngram_builders.registry.registry import Registry
+from spd_lsp.lsp.documents import file_path
 from spd_lsp.lsp.indexing.build_process import (
     BUILT,
     LARGE,
@@ -142,10 +143,12 @@ class FolderIndexer:
                 self._tell(str(error), shown=True)
 
     def has_table(self, path: Path | None) -> bool | None:
-        """Whether a table of its folder serves a file; None if that cannot be said."""
+        """Whether a table of its folder serves a file; None if unknown, or if no folder around it is open."""
         if path is None or self._target is None:
             return None
-        return has_table(self._target.registry, path, self._target.fingerprint)
+        folders = [folder for uri in self._folders if (folder := file_path(uri))]
+        is_inside = any(map(path.is_relative_to, folders))
+        return has_table(self._target.registry, path, self._target.fingerprint) or (False if is_inside else None)
 
     def _enqueue(self, uri: str, *, requested: bool) -> None:
         self._waiting[uri] = requested

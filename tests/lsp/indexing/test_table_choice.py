@@ -70,7 +70,9 @@ async def test_the_status_tells_of_a_document(editor: Editor, tmp_path: Path):
     editor.open("# Notes", uri=notes.as_uri(), language="markdown")
     assert await about(file) == ("", True)
     assert (await about(notes))[0] == "completions are off for markdown"
-    assert await about(tmp_path / "elsewhere.py") == ("the document is not open", False)
+    assert await about(tmp_path / "elsewhere.py") == ("the document is not open", None)
+    await execute(editor, "spd-lsp.excludeFolder", file.parent.as_uri())
+    assert await about(file) == ("", False)
     for params in ([], {"textDocument": []}, {"textDocument": {"uri": 3}}):
         assert "documentReason" not in await editor.request("spd-lsp/status", params)
 

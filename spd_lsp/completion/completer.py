@@ -5,6 +5,7 @@ Knows neither LSP nor files nor tensors; its parts are passed in.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,7 +111,7 @@ class Completer:
         source, cursor = normalize_newlines(source, cursor)
         document = OpenDocument(name, path, language, source)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, forced=forced)
-        if reason := self._reason_to_skip(context, source[:cursor]):
+        if reason := self._reason_to_skip(context, source, cursor):
             self._index_active(document, cursor)
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
@@ -158,7 +159,7 @@ class Completer:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel."""
         source, cursor = normalize_newlines(source, cursor)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
-        if not self._reason_to_skip(context, source[:cursor]):
+        if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
             ids = self.tokens.prompt(context.before, context.after).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
 
@@ -202,13 +203,15 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def _reason_to_skip(self, context: Context, before: str) -> str:
+    def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:
         """Why there is nothing to complete, or an empty string."""
+        if re.fullmatch(r"\w\w", source[max(cursor - 1, 0) : cursor + 1]):
+            return "the cursor is inside a word"
         if context.silence:
             return context.silence
         if context.before.strip():
             return ""
-        if not before.strip():
+        if not source[:cursor].strip():
             return "there is no code before the cursor"
         positions, drafts = self.model.max_positions, self.settings.max_tokens
         return (

@@ -90,7 +90,8 @@ class DraftText:
 def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
     """Return the completions of texts and their log-scores, best first, each text once.
 
-    Texts with invisible or control characters are dropped, and those that repeat the line above or below.
+    Texts with invisible or control characters are dropped, those that repeat the line above or below, and those
+    that would become one word with what stands right of the cursor.
     """
     completions: dict[str, Completion] = {}
     neighbours = context.neighbours
@@ -98,7 +99,8 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
         text = visible_text(draft, context)
         if not text.strip() or has_hidden_characters(text) or _is_endless(text):
             continue
-        if text not in completions and not _repeats(neighbours, context, text):
+        is_new = text not in completions and not _repeats(neighbours, context, text)
+        if is_new and not _splits_word(text, context.after):
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())

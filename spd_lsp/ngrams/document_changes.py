@@ -48,7 +48,7 @@ class OpenDocument:
         other documents matter where there is none. Secrets are no names.
         """
         begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
-        if begun is None:
+        if begun is None or re.match(r"\w", self.text[cursor : cursor + 1]):
             return {}
         found = re.compile(rf"(?<!\w){begun[0]}\w+")
         above = found.findall(self.text, max(0, cursor - _NAME_REACH), begun.start())

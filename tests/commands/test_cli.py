@@ -118,6 +118,8 @@ def test_with_a_floor_complete_is_as_silent_as_an_editor(invoke, program):
     likely = invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json", "--min-probability", floor).stdout
     assert [one["probability"] for one in json.loads(likely)["completions"]] == [floor]
     said = invoke("complete", f"{program}:4:9", "--min-probability", 0).stdout  # class Sh|elf
+    assert said == "no draft: the cursor is inside a word\n"
+    said = invoke("complete", f"{program}:4:7", "--min-probability", 0).stdout
     assert said == "no draft: a word goes on right of the cursor\n"
 
 

@@ -173,6 +173,12 @@ def test_a_draft_that_repeats_the_line_above_or_below_is_not_shown(before, after
     assert [completion.text for completion in rank_completions(drafts, place)] == kept
 
 
+def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown():
+    place = Context("x = na", "me\n", "line", "")
+    drafts = [("mespace\n", -0.1), ("me\n", -0.2), ("n(a) + \n", -0.3)]
+    assert [completion.text for completion in rank_completions(drafts, place)] == ["n(a) +"]
+
+
 def test_a_line_of_signs_may_be_repeated():
     place = Context("f([\n  ],\n  ", "\n", "line", "  ")
     assert [completion.text for completion in rank_completions([("],\n", -0.1)], place)] == ["],"]

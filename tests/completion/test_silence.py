@@ -130,6 +130,13 @@ def test_below_the_floor_is_only_for_those_who_ask(completer):
     assert answers(completer, source)[0].reason == "nothing is likely enough here"
 
 
+@pytest.mark.parametrize("forced", [False, True])
+def test_inside_a_word_nothing_is_offered_even_to_one_who_asks(completer, forced):
+    source = STATEMENTS.replace("(path)", "(größe)")
+    answer = completer.complete(source, source.index("größe") + 3, "python", forced=forced)
+    assert (answer.completions, answer.reason) == ([], "the cursor is inside a word")
+
+
 @pytest.mark.parametrize("language", ["sql", "css", "ruby", "log", None])
 def test_in_a_language_that_neither_the_model_nor_a_table_knows_nothing_is_offered(completer, language):
     typed, asked = answers(completer, STATEMENTS + "    for name in os.", language)

@@ -102,6 +102,7 @@ def names_at(marked, *others):
         ("config = 1\nx = ¦\n", []),
         ("config = 1\nx = my_con¦\n", []),
         ("config = 1\nx = config¦\n", []),
+        ("config = 1\nx = con¦tent\n", []),
         ("1234 = 1\nx = 12¦\n", []),
         ("größe = 1\nx = grö¦\n", ["größe"]),
         (f"x{'y' * 100} = 1\nx = xy¦\n", []),

@@ -1,6 +1,7 @@
 """Complete with an arm as the product would: the same prompt, n-grams, stop rule and ranking for every arm.
 
-Only the shape is fixed: a completion ends with its line, or with its block where one is asked for.
+Only the shape is fixed: a completion ends with its line, or with its block where one is asked for. Names of the
+file, which the product offers inside words, are no drafts and are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import DraftText
+from spd_lsp.completion.postprocess import DraftText, can_be_code
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
@@ -88,6 +89,9 @@ class ArmRequest:
 
     prompt: Prompt
     texts: DraftText
+    source: str
+    cursor: int
+    language: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class ArmRunner:
         indent = context.indent if block is None else block
         context = dataclasses.replace(context, shape="line" if block is None else "block", indent=indent)
         prompt = self.tokens.prompt(context.before, context.after)
-        return ArmRequest(prompt, DraftText(self.tokens, prompt, context))
+        return ArmRequest(prompt, DraftText(self.tokens, prompt, context), source, cursor, language)
 
     def warm_up(self, request: ArmRequest) -> float:
         """Read the prompt into the cache, so that no arm has to. -> ms"""
@@ -137,7 +141,9 @@ class ArmRunner:
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
         drafts = self._decode(arm, self._start(request, adjusted(mixture, settings)), settings)
-        completions = request.texts.rank(drafts.scored(settings.ranking))[: settings.drafts]
+        ranked = request.texts.rank(drafts.scored(settings.ranking))[: 2 * settings.drafts]
+        possible = can_be_code(ranked, request.source, request.cursor, request.language)
+        completions = possible[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
             [completion.text for completion in completions],

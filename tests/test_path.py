@@ -111,8 +111,8 @@ async def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
         await editor.start()
         editor.open(SOURCE, uri=file.as_uri())
         await editor.ready()
-        for character in (17, 18):
-            reply = await editor.request("textDocument/completion", at(7, character, uri=file.as_uri()))
+        for _ in range(2):
+            reply = await editor.request("textDocument/completion", at(7, 22, uri=file.as_uri()))
             assert reply["items"]
     return traces[-1]
 

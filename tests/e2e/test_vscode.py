@@ -27,6 +27,7 @@ from tests.e2e.vscode import (
     home_variables,
     install,
     package_ours,
+    package_python_extension,
     running,
     vscode,
 )
@@ -162,6 +163,17 @@ def test_the_menu_shows_the_last_completion_and_can_restart_the_server(open_wind
     assert is_alive(new) and arguments == "serve"
 
 
+def test_the_users_own_settings_apply_in_a_remote_window(open_window: Open, tmp_path: Path):
+    """Those about the machine of the server are in the settings that `configure` writes; all others are here."""
+    file = tmp_path / "user" / "User" / "settings.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"spd-lsp.maxTokens": 1}))
+    window = open_window(SETTINGS)
+    window.press(".")
+    labels = window.open_menu()
+    assert labels and not any("(" in label for label in labels), labels
+
+
 def test_completions_can_be_paused_and_turned_off_for_a_language(open_window: Open):
     window = open_window(SETTINGS)
     assert len(window.open_menu()) == DRAFTS
@@ -247,6 +259,20 @@ def test_the_environment_in_a_trusted_folder_is_used(browser: Any, extensions: P
         window = open_window_with(TEXT, SETTINGS | {"spd-lsp.serverCommand": []})
         assert len(window.open_menu()) == DRAFTS
         assert [arguments for _, arguments in window.servers()] == ["serve"]
+
+
+def test_the_environment_chosen_in_the_python_extension_comes_first(browser: Any, tmp_path: Path):
+    chosen = tmp_path / "chosen" / "bin"
+    chosen.mkdir(parents=True)
+    installed = install(tmp_path, package_ours(tmp_path), package_python_extension(tmp_path))
+    variables = {"SPD_LSP_TEST_INTERPRETER": str(chosen / "python"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with vscode(browser, installed, tmp_path, **variables) as open_window_with:
+        program = (tmp_path / "spd-lsp").read_text()
+        (chosen / "spd-lsp").write_text(program.replace("$*", "$* chosen"))
+        (chosen / "spd-lsp").chmod(0o755)
+        window = open_window_with(TEXT, SETTINGS | {"spd-lsp.serverCommand": []})
+        assert len(window.open_menu()) == DRAFTS
+        assert [arguments for _, arguments in window.servers() if "--version" not in arguments] == ["serve chosen"]
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ end
 """
 
 SECOND_SERVER = """
+vim.o.completeopt = "menuone,noselect,popup"
 vim.lsp.config("second", {{ cmd = {{ {command} }}, filetypes = {{ "python" }} }})
 vim.lsp.enable("second")
 vim.api.nvim_create_autocmd("LspAttach", {{

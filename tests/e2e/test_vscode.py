@@ -166,7 +166,7 @@ def test_the_menu_shows_the_last_completion_and_can_restart_the_server(open_wind
 def test_the_users_own_settings_apply_in_a_remote_window(open_window: Open, tmp_path: Path):
     """Those about the machine of the server are in the settings that `configure` writes; all others are here."""
     file = tmp_path / "user" / "User" / "settings.json"
-    file.parent.mkdir(parents=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"spd-lsp.maxTokens": 1}))
     window = open_window(SETTINGS)
     window.press(".")

@@ -67,10 +67,14 @@ async def _type_files(
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """The file's first third, what is typed, and its last third, in whole lines."""
-    lines = text.replace("\r\n", "\n").splitlines(keepends=True)
-    third = len(lines) // 3
-    return "".join(lines[:third]), "".join(lines[third:-third]), "".join(lines[-third:])
+    """The lines of the file's first third, those that are typed, and those below them.
+
+    Example: "a\\nb\\nc" -> "a\\n", "b", "\\nc": the cursor is on an empty line.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    third = max(1, len(lines) // 3)
+    first, typed, last = ("\n".join(part) for part in (lines[:third], lines[third:-third], lines[-third:]))
+    return f"{first}\n", typed, f"\n{last}"
 
 
 def _cells(session: Session) -> dict[str, Cell]:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
-from spd_lsp.evaluation.bench import typist
+from spd_lsp.evaluation.bench import typing_record, typist
 from spd_lsp.evaluation.bench.typist import EDITORS, TypingRecord, Typist
 
 TEXT = "if x:\n    value = 1\n"
@@ -66,6 +66,12 @@ async def test_short_drafts_are_typed(monkeypatch: pytest.MonkeyPatch):
     assert record.agreed and not record.flickers, "what was foreseen goes on"
 
 
+def test_the_part_that_is_typed_is_typed_on_lines_of_its_own():
+    assert typing_record._parts("a\nb\r\nc") == ("a\n", "b", "\nc")
+    text = "".join(f"line {number}\n" for number in range(9))
+    assert "".join(typing_record._parts(text)) == text
+
+
 @pytest.mark.slow
 def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
     file = tmp_path / "app.py"
@@ -75,3 +81,4 @@ def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
     assert result.exit_code == 0, result.output
     assert "| VS Code | Neovim | Emacs |" in result.output
     assert "| keys | 12 | 12 | 12 |" in result.output
+    assert "| something was shown, % of answers | 0.0 |" not in result.output

@@ -30,8 +30,9 @@ pytestmark = [
 INIT = """
 vim.o.swapfile = false
 told = {}
-vim.notify = function(text) -- of our own; Neovim itself tells of a server that has quit
-  if vim.startswith(text, "spd-lsp:") then table.insert(told, text) end
+local notify = vim.notify
+vim.notify = function(text, ...) -- Neovim's own go to :messages
+  if vim.startswith(text, "spd-lsp:") then table.insert(told, text) else notify(text, ...) end
 end
 vim.cmd("packloadall")
 require("spd_lsp").setup({ init_options = { drafts = 3, device = "cpu" } })

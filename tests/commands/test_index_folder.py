@@ -14,6 +14,13 @@ from spd_lsp.settings import Settings
 from tests.ngram_builders.dependencies.projects import write
 
 
+@pytest.fixture(autouse=True)
+def in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    """The limits are of the process' time: that of the tests may have run for long."""
+    monkeypatch.setattr(index_folder, "_MAX_SURVEY_SECONDS", 1e9)
+    monkeypatch.setattr(index_folder, "_MAX_SECONDS", 1e9)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for number in range(4):

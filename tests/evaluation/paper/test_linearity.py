@@ -73,7 +73,7 @@ def test_no_approximation_is_nearer_than_the_mixture_itself(traces: list[Trace])
 def test_one_draft_with_all_the_weight_is_read_as_it_is(network, prompts) -> None:
     """With a very sharp distribution superposing does nothing while the best draft stays the best."""
     found, _ = trace_passage(network, prompts[0], 3, 1, 0.001)
-    assert found.cosines["superposed"][0] == pytest.approx(np.ones(7 - 1), abs=1e-4)
+    assert found.cosines["superposed"][0] == pytest.approx(np.ones(network.config.num_hidden_layers + 2), abs=1e-4)
     assert found.to_mixture[0] == pytest.approx(np.zeros(4), abs=1e-2)
 
 

@@ -74,10 +74,13 @@ async def test_an_editor_that_exits_or_disconnects_ends_only_its_own_session(ser
 ENDLESS = """
 import sys, time
 from pathlib import Path
+from types import SimpleNamespace
 from spd_lsp.lsp import server
 from spd_lsp.lsp.transport import access, serve
 
 class Endless:
+    tokens = SimpleNamespace(fingerprint="")
+
     def update_documents(self, changes, asked=""):
         pass
 

@@ -45,7 +45,7 @@ def test_packages_are_counted_listed_and_used(project: Path, run: Any, tmp_path:
     shown = json.loads(run("ngrams", "show", domain.name, "--json"))
     assert shown["used_by"]["projects"] == {str(project): domain.weight}
     assert shown["sources"] == []
-    assert "n-grams: pypi-till@1.0, python" in run("complete", f"{project / 'app.py'}:1:8")
+    assert '"ngrams": ["pypi-till@1.0", "python"' in run("complete", "--json", f"{project / 'app.py'}:1:8")
 
 
 def test_the_environment_of_the_shell_is_used(

@@ -6,6 +6,7 @@ In: a document, the cursor and drafts. Knows neither tokens nor models. Runs in 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from spd_lsp.completion.languages import Language, end_of, load_grammar, parse, 
 from spd_lsp.completion.syntax_outline import is_documentation
 
 _PLACE = re.compile(r"row:(\d+), col:(\d+)")
+_WORD_BYTES = f"{string.ascii_letters}{string.digits}_".encode()
 _CLOSED_COMMENT = (b"*/", b"-->", b"]]", b"=end")
 _STRING_ENDS = (b"", b'"', b"'", b"`", b'"""', b"'''")
 _MAX_MESSAGES = 50_000  # of a parser about one draft; some 50 ms
@@ -152,7 +154,7 @@ def _can_be_read(split: SplitSource, draft: bytes) -> bool:
 
 def _has_no_new_error(split: SplitSource, draft: bytes) -> bool:
     """Whether the parser reads a draft without an error, or had one before it already."""
-    before = split.above + re.sub(rb"\w*$", b"", split.left)  # a word at the cursor is one token with the draft
+    before = split.above + split.left.rstrip(_WORD_BYTES)  # a word at the cursor is one token with the draft
     last = end_of(before.rstrip())  # the parser stands there when it cannot read what follows
     places = _ErrorPlaces(end_of(split.above + split.left + draft)).find(split, split.left + draft + split.right)
     if places and places[0] >= last and not split.left.strip():  # perhaps the line above is unfinished

@@ -43,7 +43,8 @@ class Helix:
         self.stream = pyte.ByteStream(self.screen)
         self.process, self.terminal = pty.fork()
         if not self.process:
-            os.execvpe(HELIX, [HELIX, str(file)], os.environ | {"LINES": str(LINES), "COLUMNS": str(COLUMNS)})
+            terminal = {"TERM": "xterm-256color", "LINES": str(LINES), "COLUMNS": str(COLUMNS)}
+            os.execvpe(HELIX, [HELIX, str(file)], os.environ | terminal)
 
     @property
     def text(self) -> str:

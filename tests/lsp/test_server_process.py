@@ -274,9 +274,9 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
         await editor.start()
         await editor.ready()
         editor.open("import os\n\nprint(os.\nself._loop = self._")
-        assert (await editor.request(COMPLETION, at(2, 9, 3)))["items"]
+        assert (await editor.request(COMPLETION, at(2, 9, 1)))["items"]
         os.truncate(table, 4096)
-        assert (await editor.request(COMPLETION, at(3, 19, 3)))["items"]
+        assert (await editor.request(COMPLETION, at(3, 19, 1)))["items"]
         assert child.returncode is None
         assert f"cannot use n-gram table {table}: it has 4,096 bytes instead of" in str(editor.messages)
 

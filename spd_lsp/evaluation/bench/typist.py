@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 0.5  # more before a new line, and now and then
 _PAUSES = 0.1  # of all keys
 _LEAST_ACCEPTED = 3  # characters; whoever needs fewer types them
 _LINE_END = re.compile(r"\n[ \t]*")
-_WORD = re.compile(r"\w+\Z")
+_WORD = re.compile(r"(?<!\w)\w+\Z")
 _WORD_OR_DOT = re.compile(r"(\w{3}|\.)$")
 
 

@@ -56,7 +56,7 @@ try:
         connection.sendall(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
     send(id=1, method="initialize", params={"processId": None, "rootUri": None, "capabilities": {}})
     send(method="initialized", params={})
-    text = "quarterly_fig"
+    text = "quarterly_"
     document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
     send(method="textDocument/didOpen", params={"textDocument": document})
     for number in range(2, 12):
@@ -100,8 +100,8 @@ async def test_a_user_without_read_access_gets_no_line_of_a_private_repository(
 ):
     with run_listener(public_folder, tcp=tcp) as server:
         async with editor_at(server) as own:
-            own.open("quarterly_fig", ledger.as_uri())
-            assert any("ures" in label for label in await labels(own, ledger.as_uri(), 0, 13))
+            own.open("quarterly_", ledger.as_uri())
+            assert any("figures" in label for label in await labels(own, ledger.as_uri(), 0, 10))
         if not tcp:  # as if their permissions had been widened by mistake
             (public_folder / "private").chmod(0o755)
             Path(server.address).chmod(0o666)

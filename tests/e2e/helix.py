@@ -23,7 +23,7 @@ HELIX = program("hx", "helix")
 MISSING = "" if HELIX and find_spec("pyte") else f"needs Helix and Python's pyte; {HOW}"
 RECIPE = Path(__file__).parents[2] / "editors" / "helix" / "languages.toml"
 KEYS = {"Enter": "\r", "Backspace": "\x7f", "Delete": "\x1b[3~", "Escape": "\x1b", "Tab": "\t", "Ctrl+X": "\x18"}
-LINES, COLUMNS = 40, 100
+LINES, COLUMNS = 40, 160
 
 SECOND_SERVER = """
 [language-server.second]

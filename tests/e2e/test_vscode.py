@@ -178,9 +178,9 @@ def test_completions_can_be_paused_and_turned_off_for_a_language(open_window: Op
     window = open_window(SETTINGS)
     assert len(window.open_menu()) == DRAFTS
     window.press("Escape")
-    for turn_off, shown, turn_on in (
-        ("Pause completions", "spd: paused", "Resume completions"),
-        ("Turn off for python", "spd: off", "Turn on for python"),
+    for turn_off, shown, reason, turn_on in (
+        ("Pause completions", "spd: paused", "paused in this window", "Resume completions"),
+        ("Turn off for python", "spd: off", "off for python", "Turn on for python"),
     ):
         window.choose(turn_off)
         window.until("it is off", lambda shown=shown: window.status == shown)
@@ -189,9 +189,7 @@ def test_completions_can_be_paused_and_turned_off_for_a_language(open_window: Op
         assert not window.menu
         window.press("Escape")
         window.choose("Why is there no suggestion?")
-        window.page.locator(
-            ".notification-toast", has_text=re.compile("paused in this window|off for python")
-        ).wait_for()
+        window.page.locator(".notification-toast", has_text=reason).wait_for()
         window.press("Escape")
         window.choose(turn_on)
         window.until("it is on", lambda: window.status.startswith("spd") and ":" not in window.status)

@@ -24,6 +24,7 @@ from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import read_listing
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.lengths import measure_lengths, measure_reach
+from spd_lsp.training.memorization import SHORTEST_COPY
 from spd_lsp.training.recipe import Recipe
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY
 from spd_lsp.training.train import RATE, Plan, Progress
@@ -302,6 +303,23 @@ def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
         for language, found in recipe.compare(Recipe(work=work, seed=seed), model).items():
             said = f"{found.bits_per_byte:.4f} bits a byte, {found.nats_per_token:.4f} nats a token"
             console().print(f"{model} {language}: {said}, {found.bytes:,} bytes", soft_wrap=True)
+
+
+@main.command()
+@common_options
+@click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--prompts", default=500, show_default=True, help="Number of prompts.")
+def memorization(work: Path, seed: int, model: Path, prompts: int) -> None:
+    """Measure how much training text an exported model repeats word for word after prompts from that text."""
+    torch.set_num_threads(1)
+    with console().status("continuing training text"):
+        found = recipe.measure_copies(Recipe(work=work, seed=seed), model, prompts)
+    longest = f", the longest of {max(found.copies)}" if found.copies else ""
+    console().print(
+        f"{found.prompts} prompts: {found.continued} continued as in the training text, "
+        f"{len(found.copies)} continuations with copies of {SHORTEST_COPY} tokens or more{longest}",
+        soft_wrap=True,
+    )
 
 
 @main.command()

@@ -28,6 +28,7 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.export import Weights, collect_facts, export, measure_exported, measure_storage, write_card
+from spd_lsp.training.memorization import Memorization, measure_memorization
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read_texts, read_training_texts, write_held_out_rows, write_training_rows
 from spd_lsp.training.selection import Selection, is_held_out, select_files
@@ -301,6 +302,12 @@ def compare(recipe: Recipe, folder: Path) -> dict[str, HeldOutLoss]:
         language: measure_texts(model, read_texts(held_out), tokenizer, recipe.length)
         for language, held_out in recipe.held_out(recipe.selection(recipe.rows_bytes)).items()
     }
+
+
+def measure_copies(recipe: Recipe, folder: Path, prompts: int) -> Memorization:
+    """Measure what an exported model repeats of the training rows, word for word."""
+    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
+    return measure_memorization(load_exported(folder), learnt, prompts, recipe.seed)
 
 
 def make_ngrams(recipe: Recipe, out: Path, report: Callable[[str, TableSummary], None]) -> None:

@@ -130,7 +130,7 @@ class Completer:
         drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
         scored = drafts.scored(self.settings.ranking)
-        if not forced and texts.is_empty(scored[0][0]):
+        if not forced and not context.needs_name and texts.is_empty(scored[0][0]):
             scored = []
         ranked = can_be_code(texts.rank(scored)[: 2 * self.settings.drafts], source, cursor, language)
         safe = without_secrets(ranked, context)

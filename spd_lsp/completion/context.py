@@ -18,7 +18,7 @@ from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.languages import LANGUAGES, Language
-from spd_lsp.completion.parsing import request_begins_body, request_is_comment, request_outline
+from spd_lsp.completion.parsing import request_begins_body, request_literal, request_outline
 from spd_lsp.completion.syntax_outline import OutlinePart, Role
 
 CompletionShape = Literal["line", "block"]
@@ -34,6 +34,8 @@ _GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and nev
 _MAX_TEXT_RIGHT = 8  # characters right of the cursor that a completion in the middle of a line may stand before
 _MAX_NAME_REACH = 200  # characters left of the cursor that are searched for a number or a new name
 _NUMBER = re.compile(r"(?<![\w.])\d\w*(?:\.\w*)?$")
+_DOT = re.compile(r"[\w)\]}\"'][?!]?(?:\.|->|::)$")  # of an expression: a name follows, in any language
+_IN_COMMENT = "a comment is being written"
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
@@ -48,6 +50,7 @@ class Context:
     indent: str  # of the cursor's line, or of the block: a line indented less ends it
     omitted: int = 0  # lines of the document that did not fit
     silence: str = ""  # why nothing is offered here unless a person asks for it
+    needs_name: bool = False  # whether code stops at the cursor behind a dot: the line cannot end there
 
     @property
     def left(self) -> str:
@@ -128,15 +131,21 @@ def build_context(
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
     page = SplitDocument.open(source, cursor)
-    if not forced and (silence := _reason_for_silence(known, source, cursor, page)):
-        return Context("", "", "line", _indentation(page.left), silence=silence)
+    literal = None
+    if not forced:
+        silence = _reason_for_silence(known, page)
+        if not silence and known is not None and len(source) <= MAX_PARSED_LENGTH:
+            literal = request_literal(known, source, cursor)
+        if silence or literal == "comment":
+            return Context("", "", "line", _indentation(page.left), silence=silence or _IN_COMMENT)
+    needs_name = literal == "" and _ends_in_dot(source, cursor, page)
     shape, indent = _expected_shape(known, source, cursor, page)
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
     if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
-        return Context(source[:cursor], source[cursor:], shape, indent, 0)
+        return Context(source[:cursor], source[cursor:], shape, indent, needs_name=needs_name)
     before, after, omitted = _choose_text(known if len(source) <= MAX_PARSED_LENGTH else None, page, budget, cost)
-    return Context(before, after, shape, indent, omitted)
+    return Context(before, after, shape, indent, omitted, needs_name=needs_name)
 
 
 def _line_counter(budget: int, count_tokens: Callable[[str], int]) -> TokenCounter:
@@ -275,7 +284,7 @@ def _tail(line: str, budget: int, step: int, cost: TokenCounter) -> str:
     return line[starts[fits] :]
 
 
-def _reason_for_silence(language: Language | None, source: str, cursor: int, page: SplitDocument) -> str:
+def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
     """Why nothing is offered unless a person asks for it, or an empty string."""
     right, left = page.right.rstrip("\r\n"), page.left[-_MAX_NAME_REACH:]
     if re.match(r"\w", right):
@@ -286,9 +295,15 @@ def _reason_for_silence(language: Language | None, source: str, cursor: int, pag
         return "a number is being written"
     if language is not None and language.new_name and language.new_name.search(left):
         return "a new name is being written"
-    if language is not None and len(source) <= MAX_PARSED_LENGTH and request_is_comment(language, source, cursor):
-        return "a comment is being written"
     return ""
+
+
+def _ends_in_dot(source: str, cursor: int, page: SplitDocument) -> bool:
+    """Whether the line ends behind the dot of an expression, and in no string that is still open."""
+    left = page.left[-MAX_LINE_REACH:]
+    is_open = any(left.count(quote) % 2 for quote in "\"'`")
+    is_open |= any(source.count(quote, 0, cursor) % 2 for quote in ('"""', "'''"))
+    return not page.right.strip() and not is_open and _DOT.search(left) is not None
 
 
 def _expected_shape(

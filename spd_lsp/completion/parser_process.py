@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spd_lsp.completion.cursor_syntax import begins_body, could_follow, is_comment
+from spd_lsp.completion.cursor_syntax import begins_body, could_follow, literal_at
 from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded
 from spd_lsp.completion.parsing import receive, send
 from spd_lsp.completion.syntax_outline import build_outline
@@ -33,9 +33,9 @@ def _body_verdict(language: str, text: str, indent: str) -> bool | None:
     return begins_body(LANGUAGES[language], text, indent)
 
 
-def _is_comment(language: str, source: str, cursor: int) -> bool:
-    """Return `is_comment` at a cursor."""
-    return is_comment(LANGUAGES[language], source, cursor)
+def _literal(language: str, source: str, cursor: int) -> str:
+    """Return `literal_at` a cursor."""
+    return literal_at(LANGUAGES[language], source, cursor)
 
 
 def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:
@@ -46,7 +46,7 @@ def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[s
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "outline": _outline_parts,
     "body": _body_verdict,
-    "comment": _is_comment,
+    "literal": _literal,
     "drafts": _possible_drafts,
 }
 

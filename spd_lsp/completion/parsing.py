@@ -24,17 +24,21 @@ from spd_lsp.completion.syntax_outline import OutlinePart, Role, line_parts
 SECONDS = 1.0  # of CPU time for a request; 200,000 characters of code take about a tenth of that
 _LENGTH = struct.Struct("<I")
 _MAX_IDLE = 2  # processes kept between requests; more run while more requests do
+# A process is replaced after so many bytes of requests: tree-sitter's Python binding (0.26.1) never frees what it
+# reads through a callback nor what it logs, about as many bytes. Starting another takes 0.1 seconds.
+MAX_REQUEST_BYTES = 64_000_000
 _DOCUMENT_KEY_LENGTH = 200  # characters at the start that identify a document
 _MAX_COOLDOWNS = 100  # documents
 FIRST_COOLDOWN, MAX_COOLDOWN = 16, 4096  # requests for a document that are skipped after a failed one
 
 
-def send(stream: IO[bytes] | None, message: object) -> None:
-    """Write a message."""
+def send(stream: IO[bytes] | None, message: object) -> int:
+    """Write a message; return its length."""
     assert stream is not None
     data = msgpack.packb(message, unicode_errors="surrogatepass")
     stream.write(_LENGTH.pack(len(data)) + data)
     stream.flush()
+    return len(data)
 
 
 def receive(stream: IO[bytes] | None) -> Any:
@@ -54,6 +58,12 @@ class ParseFailed(Exception):
     """The parser failed on a text, or reached its limits."""
 
 
+class _Parser(subprocess.Popen[bytes]):
+    """A process that parses."""
+
+    request_bytes = 0  # that it was sent
+
+
 class ParserPool:
     """Processes that parse. Threads may use them at once; none waits for another's reply."""
 
@@ -61,7 +71,7 @@ class ParserPool:
         """`seconds` of CPU time limit each request."""
         self.command = python("spd_lsp.completion.parser_process", str(seconds))
         self.lock = threading.Lock()
-        self.idle: list[subprocess.Popen[bytes]] = []
+        self.idle: list[_Parser] = []
         self.owner = os.getpid()
         self.cooldowns: OrderedDict[tuple[str, str], tuple[int, int]] = (
             OrderedDict()
@@ -85,7 +95,7 @@ class ParserPool:
         """Send a request and return the reply; EOFError if a limit ended the process, OSError if none starts."""
         process = self.acquire()
         try:
-            send(process.stdin, request)
+            process.request_bytes += send(process.stdin, request)
             reply = receive(process.stdout)
         except BaseException:
             _end_process(process)  # a late reply would pass for that of the next request
@@ -97,7 +107,7 @@ class ParserPool:
         """Start a process ahead of the first request."""
         self.release(self.acquire())
 
-    def acquire(self) -> subprocess.Popen[bytes]:
+    def acquire(self) -> _Parser:
         """Return an idle process, or a new one."""
         with self.lock:
             if self.owner != os.getpid():  # after a fork they are the parent's
@@ -106,7 +116,7 @@ class ParserPool:
                 if (process := self.idle.pop()).poll() is None:
                     return process
                 _end_process(process)
-        return subprocess.Popen(
+        return _Parser(
             self.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -115,8 +125,11 @@ class ParserPool:
             bufsize=-1,
         )
 
-    def release(self, process: subprocess.Popen[bytes]) -> None:
-        """Keep a process for the next request, unless there are enough."""
+    def release(self, process: _Parser) -> None:
+        """Keep a process for the next request, unless there are enough, or a new one in place of a worn one."""
+        if process.request_bytes > MAX_REQUEST_BYTES:
+            _end_process(process)
+            process = self.acquire()
         with self.lock:
             if len(self.idle) < _MAX_IDLE:
                 self.idle.append(process)
@@ -147,7 +160,7 @@ class ParserPool:
             _end_process(process)
 
 
-def _end_process(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: _Parser) -> None:
     """Kill a process and close its pipes."""
     process.kill()
     for pipe in (process.stdout, process.stdin):
@@ -187,12 +200,12 @@ def request_begins_body(language: Language, text: str, indent: str) -> bool | No
     return verdict
 
 
-def request_is_comment(language: Language, source: str, cursor: int) -> bool:
-    """Return `cursor_syntax.is_comment` at the cursor, or False if the parser fails."""
+def request_literal(language: Language, source: str, cursor: int) -> str | None:
+    """Return `cursor_syntax.literal_at` the cursor, or None if the parser fails."""
     try:
-        return bool(PARSER_POOL.request("comment", _NAMES[id(language)], source, source, cursor))
+        return str(PARSER_POOL.request("literal", _NAMES[id(language)], source, source, cursor))
     except ParseFailed:
-        return False
+        return None
 
 
 def request_could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:

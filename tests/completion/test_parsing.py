@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from spd_lsp.completion.parsing import (
     ParserPool,
     request_begins_body,
     request_could_follow,
-    request_is_comment,
+    request_literal,
     request_outline,
 )
 from spd_lsp.completion.syntax_outline import Role, build_outline
@@ -57,6 +58,12 @@ GRAMMARS = sorted({language.module + language.entry: name for name, language in 
 CODE = ["import os\n", "\n", "class A:\n", "    def f(self):\n", "        x = 1\n", "        return x\n"]
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no processor time")
+
+
+def memory_of(process: int) -> int:
+    """Bytes that a process holds for itself."""
+    fields = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
 
 
 def spent() -> float:
@@ -112,7 +119,8 @@ def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
         assert request_outline(python, lines[:gap], lines[gap:]) == build_outline(python, lines[:gap], lines[gap:])
     assert request_begins_body(python, "def f():\n", "    ") is True
     assert request_begins_body(python, "x = 1\n", "    ") is False
-    assert request_is_comment(python, "# x", 3) and not request_is_comment(python, "x", 1)
+    literals = {"# x": "comment", "'a b'": "string", "'a'": "", "abc": ""}
+    assert {text: request_literal(python, text, 3) for text in literals} == literals
     assert request_could_follow(python, "x = f(", 6, ["a b", "a, b"]) == [False, True]
 
 
@@ -130,6 +138,20 @@ def test_a_long_line_and_many_lines_are_trimmed_in_little_time() -> None:
         for cursor in (0, len(source) // 2, len(source)):
             build_context(source, cursor, "python", 500, lambda text: len(text) // 4)
     assert spent() - before < 12 * 0.5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what a process holds")
+def test_what_a_process_has_read_does_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tree-sitter's binding frees nothing that it reads: whoever typed for hours needed a gigabyte."""
+    text = "def f():\n" + "    print('a line of code')\n" * 1_000
+    monkeypatch.setattr("spd_lsp.completion.parsing.MAX_REQUEST_BYTES", 10 * len(text))
+    parsers, sizes = ParserPool(), []
+    for number in range(60):
+        typed = f"{text}x{number} = f"
+        assert parsers.request("literal", "python", text, typed, len(typed)) == ""
+        sizes.append(memory_of(parsers.idle[0].pid))
+    assert max(sizes[30:]) < max(sizes[:30]) + 2**20
+    parsers.close()
 
 
 @needs_limits

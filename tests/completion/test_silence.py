@@ -118,6 +118,25 @@ def test_if_the_best_draft_is_empty_the_others_are_for_those_who_ask(completer, 
         assert [one.text for one in asked.completions] == ["x"]
 
 
+@pytest.mark.parametrize(
+    ("line", "needs_name"),
+    [
+        ("    with open(path) as file:\n        return file.", True),
+        ("    return names('it.')[0].", True),
+        ("    return 'Done.", False),
+        ('    """The names of\n    a folder.', False),
+        ("    return file.read", False),
+        ("    ...", False),
+    ],
+)
+def test_behind_the_dot_of_an_expression_the_best_draft_cannot_be_empty(completer, monkeypatch, line, needs_name):
+    """`return file.` was met with silence."""
+    end, word = (completer.tokens.encode(text) for text in (".\n", ".read\n"))  # the dot is taken back
+    drafts = [Draft(tuple(end), -0.1), Draft(tuple(word), -2.0)]
+    monkeypatch.setattr(completer, "_decode", lambda *a: DecodingResult(drafts, 1, 2))
+    assert bool(answers(completer, STATEMENTS + line)[0].completions) is needs_name
+
+
 def test_below_the_floor_is_only_for_those_who_ask(completer):
     source = STATEMENTS + "    for name in os."
     every = answers(completer, source)[1].completions

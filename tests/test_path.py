@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sys
 from collections.abc import Iterator
@@ -82,10 +83,15 @@ class Trace:
             sys.setprofile(None)
 
 
-@pytest.fixture
-async def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     """Of the second completion in an open file of an indexed repository: the first one opens tables."""
-    repository, data = tmp_path / "code", tmp_path / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        return asyncio.run(record_completion(tmp_path_factory.mktemp("path"), patch))
+
+
+async def record_completion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    repository, data = folder / "code", folder / "data"
     repository.mkdir()
     file = repository / "reader.py"
     file.write_text(SOURCE.replace("self.ro\n", "self.rows\n"))
@@ -117,12 +123,12 @@ async def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     return traces[-1]
 
 
-async def test_a_completion_passes_each_stage_once_in_order(trace: Trace) -> None:
+def test_a_completion_passes_each_stage_once_in_order(trace: Trace) -> None:
     stages = [STAGES[file] for file in trace.calls]
     assert [stage for stage, _ in itertools.groupby(stages)] == list(dict.fromkeys(STAGES.values()))
 
 
-async def test_a_completion_opens_few_files(trace: Trace) -> None:
+def test_a_completion_opens_few_files(trace: Trace) -> None:
     assert trace.files[0] == SERVER
     assert len(trace.files) <= MOST_FILES, "\n".join(trace.files)
     assert len(trace.files[trace.files.index(COMPLETER) :]) <= MOST_AFTER_COMPLETER

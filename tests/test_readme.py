@@ -68,6 +68,7 @@ def shell(tmp_path, clone):
     return shell
 
 
+@pytest.mark.slow
 def test_the_console_blocks_print_what_they_show(shell):
     shown_steps = [step for block in CONSOLE for step in steps(block)]
     assert sum("spd-lsp" in command for command, _ in shown_steps) >= 3

@@ -42,7 +42,7 @@ def config() -> LlamaConfig:
     return starter_config(VOCABULARY, LENGTH, ModelShape(width=16, inner=24, layers=4, heads=4))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def manifest() -> list[dict[str, object]]:
     """What the corpus step notes of two packages."""
     kept = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +41,54 @@ def ignore(progress: Progress, loss: float) -> None:
     """Nobody watches."""
 
 
-@pytest.fixture
-def work(
-    tmp_path: Path, sources: list[str], manifest: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def more_held_out_files() -> Iterator[None]:
+    """Hold out a quarter of the files: there are few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "HELD_OUT", 64)
+        yield
+
+
+@pytest.fixture(scope="module")
+def encoded_once(
+    sources: list[str],
+    manifest: list[dict[str, Any]],
+    more_held_out_files: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """A work folder after its first step; of so few files more are held out."""
-    monkeypatch.setattr(selection, "HELD_OUT", 64)
+    """A work folder after the steps corpus, tokenizer and rows."""
+    work = tmp_path_factory.mktemp("encoded")
     for number in range(150):
-        path = tmp_path / "corpus" / LANGUAGES[number % 2] / f"package{number % 3}" / f"module{number}.py"
+        path = work / "corpus" / LANGUAGES[number % 2] / f"package{number % 3}" / f"module{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sources[number % len(sources)][:3000])
-    (tmp_path / "corpus" / "sources.json").write_text(json.dumps(manifest))
-    return tmp_path
+    (work / "corpus" / "sources.json").write_text(json.dumps(manifest))
+    make_tokenizer(recipe_in(work))
+    make_rows(recipe_in(work))
+    return work
 
 
+def recipe_in(work: Path, vocabulary: int = 320) -> Recipe:
+    return Recipe(work=work, vocabulary=vocabulary, length=300, shape=TINY)
+
+
+@pytest.fixture
+def encoded(encoded_once: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return shutil.copytree(encoded_once, tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def work(encoded: Path) -> Path:
+    """A work folder after the step corpus alone."""
+    for step in ("tokenizer", "rows"):
+        shutil.rmtree(encoded / step)
+    return encoded
+
+
+@pytest.mark.slow
 def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+    make = recipe_in(work)
     plan = Plan(tokens=1200, rows_a_step=2, low="float32")
     make_tokenizer(make)
     make_rows(make)
@@ -84,46 +118,46 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["superposed", "longer"])
-def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(work: Path, phase: str) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(encoded: Path, phase: str) -> None:
+    make = recipe_in(encoded)
     plan = Plan(tokens=1200, rows_a_step=2, low="float32")
-    make_tokenizer(make)
-    make_rows(make)
     make_weights(make, plan, ignore)
-    make_starter(make, work / "start", "run")
-    make_phase(make, phase, work / "start", plan, ignore)
-    facts = make_starter(make, work / "out", phase)
+    make_starter(make, encoded / "start", "run")
+    make_phase(make, phase, encoded / "start", plan, ignore)
+    facts = make_starter(make, encoded / "out", phase)
     assert facts["plan"]["first_row"] == 4
     assert (facts["progress"]["before"], facts["progress"]["tokens"]) == (1200, 1200)
-    card = (work / "out" / "MODEL_CARD.md").read_text()
+    card = (encoded / "out" / "MODEL_CARD.md").read_text()
     assert "all --work DIR --vocabulary 320 --tokens 1200 --out START" in card
     assert f"phase --work MORE --seed 0 --kind {phase} --start START --tokens 1200" in card
     assert facts["progress"]["before_seconds"] > 0
-    assert (work / "start" / "model.safetensors").read_bytes() != (work / "out" / "model.safetensors").read_bytes()
+    assert (encoded / "start" / "model.safetensors").read_bytes() != (
+        encoded / "out" / "model.safetensors"
+    ).read_bytes()
 
 
 def of_another_tokenizer(work: Path, folder: Path) -> Recipe:
     """A second work folder with the same corpus, whose tokenizer has more tokens."""
     folder.mkdir()
     (folder / "corpus").symlink_to(work / "corpus")
-    make = Recipe(work=folder, vocabulary=400, length=300, shape=TINY)
+    make = recipe_in(folder, vocabulary=400)
     make_tokenizer(make)
     make_rows(make)
     return make
 
 
-def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(work: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Path, tmp_path: Path) -> None:
     """Its card says what was learnt before, and how; another machine needs nothing but the packed run."""
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+    make = recipe_in(encoded)
     plan = Plan(tokens=1200, rows_a_step=2, low="float32")
-    make_tokenizer(make)
-    make_rows(make)
     make_weights(make, plan, ignore)
-    make_starter(make, work / "before", "run")
-    parts, whole = (of_another_tokenizer(work, tmp_path / name) for name in ("parts", "whole"))
+    make_starter(make, encoded / "before", "run")
+    parts, whole = (of_another_tokenizer(encoded, tmp_path / name) for name in ("parts", "whole"))
     for again in (parts, parts, whole):
-        make_start(again, work / "before", 3)
+        make_start(again, encoded / "before", 3)
         make_weights(again, plan, ignore, (lambda progress: True) if again is parts else never)
     facts = make_starter(parts, tmp_path / "out", "run")
     assert (facts["shape"]["layers"], facts["progress"]["before"], facts["progress"]["tokens"]) == (3, 1200, 1200)
@@ -140,17 +174,16 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(work: Path, 
     assert Recipe(work=tmp_path / "there").config().num_hidden_layers == 3
 
 
-def test_a_run_that_has_begun_is_given_no_model(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
-    make_tokenizer(make)
-    make_rows(make)
+def test_a_run_that_has_begun_is_given_no_model(encoded: Path) -> None:
+    make = recipe_in(encoded)
     make_weights(make, Plan(tokens=600, rows_a_step=2, low="float32"), ignore)
-    make_starter(make, work / "model", "run")
+    make_starter(make, encoded / "model", "run")
     with pytest.raises(UserError, match="leave out --from"):
-        make_start(make, work / "model")
-    fresh = of_another_tokenizer(work, work / "fresh")
+        make_start(make, encoded / "model")
+    fresh = recipe_in(encoded / "fresh")
+    shutil.copytree(encoded / "tokenizer", fresh.work / "tokenizer")
     with pytest.raises(UserError, match="has 2 layers and cannot lose any"):
-        make_start(fresh, work / "model", 1)
+        make_start(fresh, encoded / "model", 1)
 
 
 def test_the_tokenizer_decides_the_size_of_the_model(work: Path) -> None:
@@ -169,16 +202,14 @@ def test_lengths_are_told_of_what_lies_in_folders(work: Path, tmp_path: Path) ->
     assert "out of reach after a blank: 0 of" in result.stderr
 
 
-def test_a_phase_begins_only_with_what_the_recipe_made(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
-    make_tokenizer(make)
-    make_rows(make)
+def test_a_phase_begins_only_with_what_the_recipe_made(encoded: Path) -> None:
+    make = recipe_in(encoded)
     with pytest.raises(UserError, match=r"training\.json"):
-        make_phase(make, "superposed", work, Plan(tokens=1200), ignore)
+        make_phase(make, "superposed", encoded, Plan(tokens=1200), ignore)
 
 
 def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
+    make = recipe_in(work)
     for step in (make_tokenizer, make_rows):
         step(make)
         before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
@@ -212,13 +243,11 @@ def test_a_run_whose_rate_stays_may_be_given_more_tokens(tmp_path: Path) -> None
         record_plan(tmp_path / "falling", Plan(tokens=20, decay=5))
 
 
-def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) -> None:
+def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(encoded: Path) -> None:
     """The run can be gone on with as if there had been no decay."""
-    make = Recipe(work=work, vocabulary=320, length=300, shape=TINY)
-    make_tokenizer(make)
-    make_rows(make)
+    make = recipe_in(encoded)
     make_weights(make, Plan(tokens=1200, rows_a_step=2, low="float32"), ignore)
-    before = (work / "run" / checkpoint.FULL_FILE).read_bytes()
+    before = (encoded / "run" / checkpoint.FULL_FILE).read_bytes()
     steps: list[int] = []
 
     def interrupt(progress: Progress, loss: float) -> None:
@@ -229,7 +258,7 @@ def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(work: Path) ->
         make_decay(make, 1200, interrupt)
     make_decay(make, 9999, lambda progress, loss: steps.append(progress.step))
     assert steps == [3, 3, 4]
-    assert (work / "run" / checkpoint.FULL_FILE).read_bytes() == before
+    assert (encoded / "run" / checkpoint.FULL_FILE).read_bytes() == before
 
 
 def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

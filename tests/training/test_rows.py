@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -53,6 +54,7 @@ def test_both_kinds_of_rows_are_full(tokenizer: Tokenizer, sources: list[str]) -
     assert 0 < np.mean([row.measured for row in gaps]) < 0.5
 
 
+@pytest.mark.slow
 def test_the_same_texts_and_seed_give_the_same_bytes(
     tokenizer: Tokenizer, sources: list[str], tmp_path: Path
 ) -> None:

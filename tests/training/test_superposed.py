@@ -146,6 +146,7 @@ def test_what_superposed_positions_do_not_bear_is_the_plain_loss(
     assert superposed_loss(model, row(), PLAN, 0).item() == pytest.approx(plain.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_read_mixtures_and_a_stopped_run_goes_on(config: LlamaConfig, tmp_path: Path) -> None:
     losses: list[float] = []
     whole = train(

@@ -167,7 +167,7 @@ def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engi
     assert len(reports) == len([rows for rows in asked if rows > 3]) == 2 - (engine.max_groups > 1)
 
 
-@pytest.mark.parametrize("editors", [1, 2, 9])
+@pytest.mark.parametrize("editors", [1, 2, pytest.param(9, marks=pytest.mark.slow)])
 def test_engines_give_the_drafts_that_each_request_gets_alone(engine, reference, editors):
     prompts = [ids_of(20 + 9 * number, number) for number in range(editors)]
     expected = [drafts_of(reference, prompt) for prompt in prompts]

@@ -12,7 +12,6 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.evaluation.paper.setup import (
     ExperimentSetup,
-    built_in_columns,
     load_judge,
     prepare,
     split_repositories,
@@ -24,7 +23,6 @@ from spd_lsp.progress import track
 
 experiments = click.Group()  # `spd-lsp eval` lists them beside its own
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _MODEL = click.option(
     "--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder or an id."
@@ -36,7 +34,6 @@ _REPOS = click.argument("repos", metavar="REPO...", nargs=-1, required=True, typ
 _JUDGE = click.option(
     "--judge", default="", metavar="M", help="The model that judges drafts (default: the one that writes them)."
 )
-_LIMIT = click.option("--limit", type=click.IntRange(min=1), help="A random sample of so many.")
 
 
 def _publish(summary: Any, out: Path) -> None:
@@ -202,56 +199,3 @@ def coverage(repos: Sequence[Path], prefix: int, tokens: int, **chosen: Any) -> 
     ]
     facts = {**setup.facts, "examples": len(ended)}
     _publish(summarise(measured, [passage.group for passage, _ in ended], facts), chosen["out"])
-
-
-@experiments.command()
-@_options(
-    click.argument("tasks", metavar="TASKS", type=_FILE),
-    _DRAFTS,
-    _LIMIT,
-    click.option(
-        "--arms",
-        default="greedy,superposed,nucleus,beam,paper",
-        show_default=True,
-        metavar="A,B,...",
-        help="As in `eval quality`.",
-    ),
-    click.option(
-        "--priors", default="none,built-in", show_default=True, metavar="P,Q", help="none, built-in or both."
-    ),
-    _number("--max-tokens", 24, 1, 512, "Longest draft; blocks need more."),
-    click.option("--weak-sandbox", is_flag=True, help="Run programs even where this machine lacks guards."),
-)
-def infilling(tasks: Path, model: str, drafts: int, max_tokens: int, **chosen: Any) -> None:
-    """pass@k on functions with a hole, such as HumanEval-infilling; runs what the model writes.
-
-    TASKS is a .jsonl or .jsonl.gz file. Programs run without network access and write access where the system
-    supports it; elsewhere they are refused without --weak-sandbox.
-    """
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.evaluation.paper import sandbox
-    from spd_lsp.evaluation.paper.infilling import TaskSolver, read_tasks, summarise
-    from spd_lsp.evaluation.quality.arm_runner import ArmRunner
-    from spd_lsp.evaluation.quality.arms import parse_arms
-    from spd_lsp.models.load import load
-    from spd_lsp.ngrams.interpolation import Mixture
-    from spd_lsp.settings import Settings
-
-    read = read_tasks(tasks, chosen["limit"], chosen["seed"])
-    arms = parse_arms(chosen["arms"].split(","), chosen["priors"].split(","))
-    guards = sandbox.require_guards(chosen["weak_sandbox"])
-    folder = locate(model, tell)
-    tokens = ModelTokenizer(folder)
-    built_in = built_in_columns(folder, model, tokens)
-    mixtures = {
-        "none": None,
-        "built-in": Mixture([[c] for c, _ in built_in], [w for _, w in built_in]) if built_in else None,
-    }
-    if unknown := {arm.prior for arm in arms} - set(mixtures):
-        raise UserError(f"tasks have no repository, so priors are none or built-in, not {', '.join(unknown)}")
-    runner = ArmRunner(load(folder, chosen["device"]), tokens, Settings(drafts=drafts, max_tokens=max_tokens))
-    solver = TaskSolver(runner, mixtures, lambda program: sandbox.run_sandboxed(program).passed)
-    solved = [solver.solve(task, arms, drafts) for task in track(read, "solving")]
-    facts = {"model": model, "tasks": len(read), "of": tasks.name, "k": drafts, "seed": chosen["seed"],
-             "max_tokens": max_tokens, "programs run": solver.runs}  # fmt: skip
-    _publish(summarise(solved, read, facts, guards, drafts), chosen["out"])

@@ -112,11 +112,3 @@ def _draw_passages(
         Passage(folder.name, path.resolve().relative_to(folder).as_posix(), tuple(ids), at)
         for _, path, ids, at in chosen
     ]
-
-
-def sample_in_order(items: list[Item], limit: int | None, seed: int) -> list[Item]:
-    """All items, or a random sample of them in their order."""
-    if limit is None or limit >= len(items):
-        return items
-    chosen = np.random.default_rng(seed).choice(len(items), limit, replace=False)
-    return [items[i] for i in sorted(chosen.tolist())]

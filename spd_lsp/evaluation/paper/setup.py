@@ -51,7 +51,7 @@ def prepare(
     folder = locate(model, tell)
     tokens = ModelTokenizer(folder)
     splits = split_repositories(repos, tokens, examples=examples, before=before, after=after, seed=seed)
-    built_in = built_in_columns(folder, model, tokens)
+    built_in = _built_in_columns(folder, model, tokens)
 
     from spd_lsp.evaluation.paper.drafting import DraftWriter, mixtures_by_repository
     from spd_lsp.models.load import load
@@ -85,7 +85,7 @@ def split_repositories(
     ]
 
 
-def built_in_columns(folder: Path, model: str, tokens: ModelTokenizer) -> list[tuple[Columns, float]]:
+def _built_in_columns(folder: Path, model: str, tokens: ModelTokenizer) -> list[tuple[Columns, float]]:
     """The Python counts shipped with the starter, with their weight; none for other models."""
     from ngram_builders.table.reader import Table
     from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT

@@ -1,7 +1,7 @@
 """Complete with an arm as the product would: the same prompt, n-grams, stop rule and ranking for every arm.
 
-Only the shape is fixed: a completion ends with its line, or with its block where one is asked for. Names of the
-file, which the product offers inside words, are no drafts and are left out.
+Only the shape is fixed: a completion ends with its line. Names of the file, which the product offers inside
+words, are no drafts and are left out.
 """
 
 from __future__ import annotations
@@ -117,16 +117,12 @@ class ArmRunner:
         self.settings = settings
         self.completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
 
-    def request(self, source: str, cursor: int, language: str, block: str | None = None) -> ArmRequest:
-        """Trim the context and build the prompt as for a request by hand.
-
-        A line is completed, or with the indentation of a `block` all lines up to one that is indented less.
-        """
+    def request(self, source: str, cursor: int, language: str) -> ArmRequest:
+        """Trim the context and build the prompt as for a request by hand for the rest of the line."""
         context = build_context(
             source, cursor, language, self.completer.context_budget, self.tokens.count, forced=True
         )
-        indent = context.indent if block is None else block
-        context = dataclasses.replace(context, shape="line" if block is None else "block", indent=indent)
+        context = dataclasses.replace(context, shape="line")
         prompt = self.tokens.prompt(context.before, context.after)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), source, cursor, language)
 

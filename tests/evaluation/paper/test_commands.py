@@ -10,15 +10,6 @@ from click.testing import CliRunner
 
 from spd_lsp.cli import main
 
-ROW = {
-    "task_id": "SingleLineInfilling/Made/7/L1",
-    "entry_point": "total",
-    "prompt": "def total(prices):\n    result = 0\n    for price in prices:\n        result += price\n",
-    "suffix": "",
-    "canonical_solution": "    return result\n",
-    "test": "def check(candidate):\n    assert candidate([1, 2]) == 3\n",
-}
-
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -54,15 +45,6 @@ def test_experiments_on_code(name: str, options: list[object], repository: Path,
     assert (tmp_path / f"{name}.md").read_text() in shown
     assert json.loads((tmp_path / f"{name}.json").read_text())["facts"]["model"] == "starter"
     assert (tmp_path / f"{name}.png").stat().st_size > 5_000
-
-
-@pytest.mark.slow
-def test_infilling(tmp_path: Path) -> None:
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text(json.dumps(ROW))
-    shown = run("infilling", tasks, "--arms", "greedy", "--out", tmp_path, "--weak-sandbox")
-    assert "| greedy@none |" in shown
-    assert "a program in the sandbox could" in shown
 
 
 def test_a_folder_without_code_ends_in_one_sentence(tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ def _is_model(name: str) -> bool:
     return name == "starter" or is_id or _is_existing_folder(name)
 
 
+def _is_full_path(name: str) -> bool:
+    """Whether a text can be the full path of a file, or is empty."""
+    return not name or (Path(expand_home(name)).is_absolute() and "\0" not in name)
+
+
 def _is_data_folder(name: str) -> bool:
     """Whether a text can name the data folder, which need not exist yet."""
     folder = Path(expand_home(name))
@@ -155,10 +160,18 @@ class Settings:
     reset_every: int = _setting(
         0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
     )
+    python_interpreter: str = _setting(
+        "",
+        "full path of the Python interpreter whose packages are dependencies; empty: that of the project's own "
+        "environment, or of the shell's",
+        is_valid=_is_full_path,
+        allowed="a full path",
+        advanced=True,
+    )
 
     def __post_init__(self) -> None:
         """Expand `~` here: in editor options, environment variables and quotes no shell has done it."""
-        for name in ("model", "data_dir"):
+        for name in ("model", "data_dir", "python_interpreter"):
             object.__setattr__(self, name, expand_home(getattr(self, name)))
 
 

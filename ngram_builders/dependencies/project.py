@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from ngram_builders.counting.pipeline import CountOptions
-from ngram_builders.counting.tokenize import Encode, Report
+from ngram_builders.counting.tokenize import Report
 from ngram_builders.dependencies import cargo, go, npm, pypi
 from ngram_builders.dependencies.packages import Package
-from ngram_builders.dependencies.tables import build_package, find_table
+from ngram_builders.dependencies.tables import PackageCode, PackageTables
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
 
@@ -18,10 +17,10 @@ PACKAGES = "packages"  # the stage of a build that says how many are done
 _MAX_PACKAGES = 64  # of a project; each is asked at every token
 
 
-def find_packages(project: Path, environment: Path | None = None) -> list[Package]:
-    """Find a project's packages. environment: the virtual environment to use if the project has none in it."""
+def find_packages(project: Path, interpreter: str = "") -> list[Package]:
+    """Find a project's packages. interpreter: the Python that its user chose, whose environment counts first."""
     found = chain(
-        pypi.find_packages(project, environment),
+        pypi.find_packages(project, interpreter),
         npm.find_packages(project),
         go.find_packages(project),
         cargo.find_packages(project),
@@ -32,22 +31,21 @@ def find_packages(project: Path, environment: Path | None = None) -> list[Packag
 def build_dependencies(
     project: Path,
     packages: Sequence[Package],
-    encode: Encode,
-    options: CountOptions,
-    registry: Registry,
-    model: str,
+    tables: PackageTables,
     report: Report,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> list[Domain]:
-    """Build the tables that packages lack, and have them all serve the project. -> the tables"""
+    """Build the tables that packages lack while there is time; have all serve the project. -> the tables"""
     domains = []
     for number, package in enumerate(packages):
-        domain = find_table(package, registry, model, options.fingerprint)
-        if domain is None:
+        code = PackageCode.of(package)
+        domain = tables.find(code)
+        if domain is None and has_time():
             report(PACKAGES, number, len(packages))
-            domain = build_package(package, encode, options, registry, model, report)
+            domain = tables.build(code, report)
         domains += [domain] if domain else []
-    kept = _of_other_models(registry, project, options.fingerprint)
-    registry.assign_dependencies(project, [(domain.name, domain.weight) for domain in (*kept, *domains)])
+    kept = _of_other_models(tables.registry, project, tables.options.fingerprint)
+    tables.registry.assign_dependencies(project, [(domain.name, domain.weight) for domain in (*kept, *domains)])
     return domains
 
 

@@ -1,4 +1,4 @@
-"""Python packages that a project's own files import, from its virtual environment."""
+"""Python packages that a project's own files import, by the record of its environment."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from ngram_builders.dependencies.packages import Package, existing, folder_within, read_manifest
+from ngram_builders.dependencies.environments import find_site_packages
+from ngram_builders.dependencies.packages import Package, existing, read_manifest
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import read_source_text
 
-_ENVIRONMENTS = (".venv", "venv")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n#;]+))", re.MULTILINE
 )
@@ -21,9 +21,9 @@ _FIELD = re.compile(r"^(Name|Version): *([\w.!+-]+) *$", re.MULTILINE)
 _MAX_FILES = 5_000  # of a project, read for their imports
 
 
-def find_packages(project: Path, environment: Path | None) -> Iterator[Package]:
+def find_packages(project: Path, interpreter: str) -> Iterator[Package]:
     """Find what a project's files import, by the record of what its environment has installed."""
-    site = _site_packages(project, environment)
+    site = find_site_packages(project, interpreter)
     imported = _imported_modules(project) if site else set()
     for info in sorted(site.glob("*.dist-info")) if site and imported else []:
         fields = dict(_FIELD.findall(read_manifest(info / "METADATA").partition("\n\n")[0]))
@@ -37,17 +37,6 @@ def find_packages(project: Path, environment: Path | None) -> Iterator[Package]:
 def _is_imported(name: str, imported: set[str]) -> bool:
     """Whether an installed file or folder at the top is a module that is imported."""
     return name.removesuffix(".py") in imported and _MODULE.fullmatch(name.removesuffix(".py")) is not None
-
-
-def _site_packages(project: Path, environment: Path | None) -> Path | None:
-    """Where the project's environment, or else the given one, has its packages."""
-    own = (folder_within(project / name, project) for name in _ENVIRONMENTS)
-    for folder in (*own, environment):
-        if folder and (folder / "pyvenv.cfg").is_file():
-            for site in (*sorted(folder.glob("lib/python3*/site-packages")), folder / "Lib" / "site-packages"):
-                if found := folder_within(site, folder):
-                    return found
-    return None
 
 
 def _imported_modules(project: Path) -> set[str]:

@@ -1,12 +1,14 @@
-"""Packages -> tables in the registry, one for each version, shared by all projects that depend on it.
+"""Packages -> tables in the registry, one for each version, shared by all projects that have the same code of it.
 
-A version never changes, so its table is built once, and nothing is kept for another build.
+Code that has a table is not counted again, and nothing is kept for another build.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.counting.pipeline import CountOptions, CountTask, count_ngrams
@@ -17,56 +19,89 @@ from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import SourceFile, walk_sources
-from ngram_builders.sources.filters import check_status
+from ngram_builders.sources.filters import check_status, read_source_text
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.writer import write_table
 
 DEPENDENCY_WEIGHT = 0.03  # against 0.7 for the project's own code; more raises perplexity
 _MAX_FILES = 5_000  # of a package
 _MAX_BYTES = 20_000_000
+_MAX_NAME_LENGTH = 46  # that leaves room for a digest
+_DIGITS = 16
 
 
-def build_package(
-    package: Package, encode: Encode, options: CountOptions, registry: Registry, model: str, report: Report
-) -> Domain | None:
-    """Build the table of a package; None for one without source code."""
-    name = _name_for(package, registry, model, options.fingerprint)
-    files = list(source_files(package))
-    with TokenCache(None, options.fingerprint) as cache:
-        tokenized = tokenize_files(files, cache, encode, time.time_ns(), report)
-        task = CountTask(tokenized.files, cache.token_counts(), options)
-        if not task.files:
-            return None
+@dataclass(frozen=True, slots=True)
+class PackageCode:
+    """A package's source files, and a digest of their texts."""
 
-        def write(path: Path) -> TableSummary:
-            return write_table(
-                path,
-                count_ngrams(task, None, cache, path.parent, report),
-                fingerprint=options.fingerprint,
-                vocab_size=options.vocab_size,
-                orders=options.orders,
-                min_count=options.min_count,
-                tokens=task.count_tokens(task.digests),
-                files=len(task.digests),
-                sources=count_languages(task.files),
-            )
+    package: Package
+    files: tuple[SourceFile, ...]
+    digest: str
 
-        recipe = {"package": str(package), "model": model}
-        return registry.install(name, write, weight=DEPENDENCY_WEIGHT, recipe=recipe)
+    @classmethod
+    def of(cls, package: Package) -> PackageCode:
+        """Read the code of a package."""
+        files = tuple(source_files(package))
+        digests = sorted(hashlib.blake2b(read_source_text(file.path)[0].encode()).digest() for file in files)
+        return cls(package, files, hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest())
 
 
-def find_table(package: Package, registry: Registry, model: str, fingerprint: str) -> Domain | None:
-    """Find the table of a package for a model's tokenizer; None if there is none that can serve."""
-    name = _name_for(package, registry, model, fingerprint)
-    domain = registry.find(name) if name in registry.names() else None
-    return domain if domain and domain.fault is None and domain.fingerprint == fingerprint else None
+@dataclass(frozen=True, slots=True)
+class PackageTables:
+    """The tables of packages for one model's tokenizer.
 
+    A project brings its environment, so a package may be other code than its name and version say: projects only
+    share the table of the same code.
+    """
 
-def _name_for(package: Package, registry: Registry, model: str, fingerprint: str) -> str:
-    """The name of a package's table, with the model's where another model has that name."""
-    name = package.table_name
-    taken = name in registry.names() and is_for_another_model(registry.find(name), model, fingerprint)
-    return name_for_model(name, model) if taken else name
+    registry: Registry
+    model: str
+    encode: Encode
+    options: CountOptions
+
+    def build(self, code: PackageCode, report: Report) -> Domain | None:
+        """Build the table of a package; None for one without source code."""
+        options = self.options
+        with TokenCache(None, options.fingerprint) as cache:
+            tokenized = tokenize_files(code.files, cache, self.encode, time.time_ns(), report)
+            task = CountTask(tokenized.files, cache.token_counts(), options)
+            if not task.files:
+                return None
+
+            def write(path: Path) -> TableSummary:
+                return write_table(
+                    path,
+                    count_ngrams(task, None, cache, path.parent, report),
+                    fingerprint=options.fingerprint,
+                    vocab_size=options.vocab_size,
+                    orders=options.orders,
+                    min_count=options.min_count,
+                    tokens=task.count_tokens(task.digests),
+                    files=len(task.digests),
+                    sources=count_languages(task.files),
+                )
+
+            recipe = {"package": str(code.package), "code": code.digest, "model": self.model}
+            return self.registry.install(self._name_for(code), write, weight=DEPENDENCY_WEIGHT, recipe=recipe)
+
+    def find(self, code: PackageCode) -> Domain | None:
+        """Find the table of a package; None if there is none that can serve."""
+        domain = self._named(self._name_for(code))
+        return (
+            domain if domain and domain.fault is None and domain.fingerprint == self.options.fingerprint else None
+        )
+
+    def _name_for(self, code: PackageCode) -> str:
+        """The name of a package's table, with the code's digest or the model where another one has that name."""
+        name = code.package.table_name
+        if (one := self._named(name)) and one.recipe.get("code") != code.digest:
+            name = f"{name[:_MAX_NAME_LENGTH]}-{code.digest[:_DIGITS]}"
+        other = self._named(name)
+        is_taken = other and is_for_another_model(other, self.model, self.options.fingerprint)
+        return name_for_model(name, self.model) if is_taken else name
+
+    def _named(self, name: str) -> Domain | None:
+        return self.registry.find(name) if name in self.registry.names() else None
 
 
 def source_files(package: Package) -> Iterator[SourceFile]:

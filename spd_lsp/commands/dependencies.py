@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,14 @@ if TYPE_CHECKING:
     from ngram_builders.registry.domains import Domain
 
 
-def count_dependencies(settings: Settings, project: Path, model: str, report: Report) -> list[Domain]:
-    """Build the tables that a project's packages lack, and have them serve the project. -> the tables"""
+def count_dependencies(
+    settings: Settings, project: Path, model: str, report: Report, has_time: Callable[[], bool] = lambda: True
+) -> list[Domain]:
+    """Build the tables that a project's packages lack while there is time; have them serve it. -> the tables"""
     from ngram_builders.build import min_count_by_order
     from ngram_builders.counting.pipeline import CountOptions
     from ngram_builders.dependencies.project import build_dependencies, find_packages
+    from ngram_builders.dependencies.tables import PackageTables
     from ngram_builders.ngrams import ORDERS
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import lasting, locate
@@ -32,18 +34,17 @@ def count_dependencies(settings: Settings, project: Path, model: str, report: Re
         orders=ORDERS,
         min_count=min_count_by_order(ORDERS, 1),
     )
-    environment = os.environ.get("VIRTUAL_ENV")
-    packages = find_packages(project.resolve(), Path(environment) if environment else None)
-    registry = open_registry(settings)
-    return build_dependencies(project, packages, tokens.encode_batch, options, registry, lasting(model), report)
+    packages = find_packages(project.resolve(), settings.python_interpreter)
+    target = PackageTables(open_registry(settings), lasting(model), tokens.encode_batch, options)
+    return build_dependencies(project, packages, target, report, has_time)
 
 
 def describe_dependencies(project: Path, domains: Sequence[Domain]) -> str:
     """Describe which packages serve a project."""
     if not domains:
         return (
-            f"{project}: no installed packages that it imports or declares; looked in .venv, venv, VIRTUAL_ENV, "
-            "node_modules, Go's module cache and Cargo's registry"
+            f"{project}: no installed packages that it imports or declares; looked in .venv, venv, .conda, env, "
+            "VIRTUAL_ENV, CONDA_PREFIX, node_modules, Go's module cache and Cargo's registry"
         )
     tokens = sum(domain.tokens for domain in domains)
     names = ", ".join(str(domain.recipe["package"]) for domain in domains)

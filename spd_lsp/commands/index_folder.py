@@ -19,6 +19,7 @@ from ngram_builders.dependencies.project import PACKAGES
 from ngram_builders.errors import UserError
 from spd_lsp.commands.build_ngrams import count
 from spd_lsp.commands.dependencies import count_dependencies, count_packages
+from spd_lsp.lsp.indexing.build_process import BuildTask
 from spd_lsp.progress import format_bytes
 from spd_lsp.settings import Settings
 
@@ -44,21 +45,24 @@ class _Size:
     bytes: int = 0
 
 
-def _main(folder: str, data_dir: str, model: str, unlimited: bool, sources: bool, dependencies: bool) -> None:
-    """Build the tables of a folder's sources and of its dependencies; unlimited: whatever the folder's size."""
+def _main(task: BuildTask) -> None:
+    """Build the tables of a folder's sources and of its dependencies."""
     threading.Thread(target=_exit_with_server, daemon=True).start()
-    settings, root = Settings(data_dir=data_dir), Path(folder)
+    settings = Settings(data_dir=task.data_dir, python_interpreter=task.interpreter)
     try:
-        built = _build_sources(settings, root, model, unlimited) if sources else ""
-        if dependencies and (built or not sources):
-            packages = _build_dependencies(settings, root, model)
+        root = Path(task.folder)
+        built = _build_sources(settings, root, task.model, task.unlimited) if task.sources else ""
+        if task.dependencies and (built or not task.sources):
+            packages = _build_dependencies(settings, root, task.model, task.unlimited)
             built = ", ".join(filter(None, (built, packages)))
-        nothing = "it holds no source code" if sources else "it and its packages have tables"
+        nothing = "it holds no source code" if task.sources else "it and its packages have tables"
         _print_event("built" if built else "skipped", text=built or nothing)
     except _TooLarge as found:
         _print_event("large", text=str(found))
     except UserError as error:
         _print_event("failed", text=str(error))
+    except OSError as error:  # such as a full disk, or a data folder that cannot be written
+        _print_event("failed", text=f"{error.filename or task.data_dir}: {error.strerror}")
 
 
 def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) -> str:
@@ -73,15 +77,21 @@ def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) 
     return f"{summary.files:,} files"
 
 
-def _build_dependencies(settings: Settings, root: Path, model: str) -> str:
-    """Build the tables that the folder's packages lack; how many, or an empty string for none."""
+def _build_dependencies(settings: Settings, root: Path, model: str, unlimited: bool) -> str:
+    """Build the tables that the folder's packages lack; how many, or an empty string for none.
+
+    Those for which there is no time are built when the folder is opened again.
+    """
     started = time.time()
 
     def report(stage: str, done: int, total: int) -> None:
         if stage == PACKAGES:
             _print_event("progress", share=round(done / total, 3))
 
-    domains = count_dependencies(settings, root, model, report)
+    def has_time() -> bool:
+        return unlimited or time.process_time() < _MAX_SECONDS
+
+    domains = count_dependencies(settings, root, model, report, has_time)
     new = sum(domain.built >= started for domain in domains)
     return count_packages(new) if new else ""
 
@@ -139,4 +149,4 @@ def _print_event(kind: str, text: str = "", share: float = 0.0) -> None:
 
 
 if __name__ == "__main__":
-    _main(**json.loads(sys.argv[1]))
+    _main(BuildTask(**json.loads(sys.argv[1])))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spd_lsp.commands import index_folder
-from spd_lsp.commands.index_folder import _build_sources, _Progress, _Size, _survey, _TooLarge
+from spd_lsp.commands.index_folder import _build_sources, _main, _Progress, _Size, _survey, _TooLarge
+from spd_lsp.lsp.indexing.build_process import BuildTask
 from spd_lsp.settings import Settings
-from tests.ngram_builders.dependencies.projects import write
+from tests.ngram_builders.dependencies.projects import install_python, write
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +73,65 @@ def test_progress_only_grows_and_in_steps_worth_showing(capsys: Any):
                                ("bytes", 0, 0), ("counting", 1, 1), ("measuring", 1, 1)):  # fmt: skip
         progress.report(stage, done, total)
     assert [event["share"] for event in events(capsys)] == [0.25, 0.95, 1.0]
+
+
+def build(folder: Path, data: Path, **changes: Any) -> None:
+    """Run the process' main function on a folder."""
+    task = BuildTask(str(folder), str(data), "starter", False, True, False, "")
+    _main(replace(task, **changes))
+
+
+@pytest.fixture
+def without_a_server(monkeypatch: pytest.MonkeyPatch):
+    """The process ends with its standard input; that of the tests is empty."""
+    monkeypatch.setattr(index_folder, "_exit_with_server", lambda: None)
+
+
+@pytest.mark.usefixtures("without_a_server")
+def test_a_data_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path, capsys: Any):
+    data = write(tmp_path / "data")
+    build(folder, data)
+    last = events(capsys)[-1]
+    assert last["kind"] == "failed" and f"cannot write the n-gram registry {data}" in last["text"]
+
+
+@pytest.mark.usefixtures("without_a_server")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on a file's size")
+@pytest.mark.parametrize(("packages", "cause"), [(False, "MiB free"), (True, "File too large")])
+def test_a_full_disk_is_named_and_costs_one_build(
+    folder: Path, tmp_path: Path, capsys: Any, packages: bool, cause: str
+):
+    import resource
+
+    install_python(folder / ".venv", "flask", "3.0.0", "flask/__init__.py")
+    write(folder / "app.py", "import flask\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        build(folder, tmp_path / "data", dependencies=packages, sources=not packages)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    last = events(capsys)[-1]
+    assert last["kind"] == "failed" and cause in last["text"], last
+    assert list((tmp_path / "data").rglob("*.tmp")) == []
+    build(folder, tmp_path / "data", dependencies=packages, sources=not packages)
+    assert events(capsys)[-1]["kind"] == "built"
+
+
+@pytest.mark.usefixtures("without_a_server")
+def test_packages_have_the_time_that_the_folder_leaves_them(
+    folder: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+):
+    write(folder / "app.py", "import flask\n")
+    install_python(tmp_path / "chosen", "flask", "3.0.0", "flask/__init__.py")
+    interpreter = str(tmp_path / "chosen" / "bin" / "python")
+    build(folder, tmp_path / "data", dependencies=True, interpreter=interpreter)
+    assert events(capsys)[-1]["text"] == "5 files, 1 package"
+    build(folder, tmp_path / "data", dependencies=True, sources=False, interpreter=interpreter)
+    assert events(capsys)[-1]["kind"] == "skipped"
+    monkeypatch.setattr(index_folder, "_MAX_SECONDS", 0.0)
+    build(folder, tmp_path / "new", dependencies=True, sources=False, interpreter=interpreter)
+    assert events(capsys) == [{"kind": "skipped", "text": "it and its packages have tables", "share": 0.0}]
 
 
 def test_a_build_says_what_it_counted(folder: Path, tmp_path: Path, capsys: Any):

@@ -18,8 +18,11 @@ function folderPaths() {
   return (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
 }
 
-/** How to run spd-lsp: the command from the settings, or else the first that works. `own` is the extension's environment. */
-async function findServer(own, log) {
+/**
+ * How to run spd-lsp: the command from the settings, or else the first that works. `own` is the extension's environment,
+ * `interpreters` those of the Python extension.
+ */
+async function findServer(own, interpreters, log) {
   const folders = folderPaths();
   const trusted = vscode.workspace.isTrusted;
   const chosen = userSetting("serverCommand") ?? [];
@@ -30,7 +33,7 @@ async function findServer(own, log) {
     }
     throw new NotInstalled(`\`${chosen.join(" ")}\` is not spd-lsp. Correct spd-lsp.serverCommand, or clear it.`);
   }
-  const places = { folders, own, env: process.env, home: os.homedir(), interpreters: await interpreters() };
+  const places = { folders, own, env: process.env, home: os.homedir(), interpreters };
   for (const command of candidates(places)) {
     const isAllowed = trusted || !liesIn(command[0], folders);
     const server = isAllowed && serverOf(command, { folders, trusted });
@@ -43,7 +46,7 @@ async function findServer(own, log) {
 }
 
 /** The interpreters that the Python extension uses in the open folders, if it is installed. */
-async function interpreters() {
+async function findInterpreters() {
   const extension = vscode.extensions.getExtension("ms-python.python");
   if (!extension) {
     return [];
@@ -77,4 +80,4 @@ async function checkConnection({ command, args, options }, address) {
   }
 }
 
-module.exports = { NotInstalled, checkConnection, findServer, folderPaths };
+module.exports = { NotInstalled, checkConnection, findInterpreters, findServer, folderPaths };

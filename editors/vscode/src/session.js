@@ -4,7 +4,7 @@
 
 const vscode = require("vscode");
 const { CloseAction, ErrorAction, LanguageClient } = require("vscode-languageclient/node");
-const { checkConnection, findServer } = require("./server.js");
+const { checkConnection, findInterpreters, findServer } = require("./server.js");
 const { SECTION, userSetting } = require("./settings.js");
 
 const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
@@ -44,7 +44,9 @@ class Session {
   async start() {
     this.state = { kind: "starting", message: "the server is starting" };
     try {
-      const program = await findServer(this.environment.location, this.log);
+      const interpreters = await findInterpreters();
+      this.settings.interpreter = interpreters[0];
+      const program = await findServer(this.environment.location, interpreters, this.log);
       const address = userSetting("serverAddress");
       if (address) {
         await checkConnection(program, address);

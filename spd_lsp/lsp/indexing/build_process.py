@@ -37,6 +37,7 @@ class BuildTask:
     unlimited: bool  # whatever the folder's size
     sources: bool  # whether the folder's own code is counted
     dependencies: bool  # whether the installed packages that it imports are counted
+    interpreter: str  # whose packages these are; empty: those of the folder's own environment
 
 
 async def run_build(task: BuildTask) -> AsyncGenerator[BuildEvent, None]:

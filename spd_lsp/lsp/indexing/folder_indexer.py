@@ -60,6 +60,7 @@ class _Target:
     model: str
     fingerprint: str
     dependencies: bool  # whether packages are indexed, too
+    interpreter: str  # whose packages these are
 
 
 class FolderIndexer:
@@ -90,9 +91,9 @@ class FolderIndexer:
             self.stop()
             return
         registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-        before, dependencies = self._target, settings.indexing == "dependencies"
-        self._target = _Target(registry, lasting(settings.model), fingerprint, dependencies)
-        if before and (before.fingerprint, before.dependencies) != (fingerprint, dependencies):
+        packages = settings.indexing == "dependencies", settings.python_interpreter
+        before, self._target = self._target, _Target(registry, lasting(settings.model), fingerprint, *packages)
+        if before and (before.fingerprint, before.dependencies, before.interpreter) != (fingerprint, *packages):
             self.stop()
         wanted = set(uris) if settings.enabled and settings.indexing != "off" else set()
         for uri in self._opened - wanted:
@@ -185,7 +186,8 @@ class FolderIndexer:
             return
         unlimited = requested or read_folder_choices(target.registry.folder).get(folder) is FolderChoice.ALLOWED
         data = str(target.registry.folder.absolute())
-        task = BuildTask(str(folder), data, target.model, unlimited, not reason, target.dependencies)
+        packages = target.dependencies, target.interpreter
+        task = BuildTask(str(folder), data, target.model, unlimited, not reason, *packages)
         build = asyncio.ensure_future(self._build(folder, target, task))
         self._building = uri, build
         try:

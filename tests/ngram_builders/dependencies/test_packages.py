@@ -16,7 +16,9 @@ needs_links = pytest.mark.skipif(sys.platform == "win32", reason="Windows reserv
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "shop"
     write(
         folder / "app.py", "import os, flask as web\nfrom yaml.loader import Loader\n\ndef f():\n    import shop\n"
@@ -25,8 +27,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def found(project: Path, environment: Path | None = None) -> list[str]:
-    return [str(package) for package in find_packages(project, environment)]
+def found(project: Path, interpreter: Path | str = "") -> list[str]:
+    return [str(package) for package in find_packages(project, str(interpreter))]
 
 
 def test_python_packages_are_found_by_what_is_imported(project: Path):
@@ -59,12 +61,36 @@ def test_a_module_within_a_package_hides_no_package_of_that_name(project: Path):
     assert found(project) == ["pypi:redis@1.0", "pypi:till@1.0"]
 
 
-def test_an_environment_elsewhere_is_used_only_if_the_project_has_none(project: Path, tmp_path: Path):
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_the_environment_of_the_shell_is_used_only_if_the_project_has_none(
+    project: Path, tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+):
     install_python(tmp_path / "shared", "flask", "2.0.0", "flask/__init__.py")
     assert found(project) == []
-    assert found(project, tmp_path / "shared") == ["pypi:flask@2.0.0"]
+    monkeypatch.setenv(variable, str(tmp_path / "shared"))
+    assert found(project) == ["pypi:flask@2.0.0"]
     install_python(project / ".venv", "flask", "3.0.0", "flask/__init__.py")
-    assert found(project, tmp_path / "shared") == ["pypi:flask@3.0.0"]
+    assert found(project) == ["pypi:flask@3.0.0"]
+
+
+@pytest.mark.parametrize("name", [".conda", "env"])
+def test_an_environment_of_conda_is_one(project: Path, name: str):
+    site = install_python(project / name, "flask", "3.0.0", "flask/__init__.py")
+    (project / name / "pyvenv.cfg").unlink()
+    assert found(project) == [], "a folder of that name may be anything"
+    write(project / name / "conda-meta" / "history")
+    (flask,) = find_packages(project)
+    assert flask.sources == (site / "flask",)
+
+
+def test_the_environment_of_the_chosen_interpreter_counts_first(project: Path, tmp_path: Path):
+    install_python(project / ".venv", "flask", "3.0.0", "flask/__init__.py")
+    install_python(tmp_path / "chosen", "flask", "2.0.0", "flask/__init__.py")
+    write(tmp_path / "chosen" / "bin" / "python")
+    assert found(project, tmp_path / "chosen" / "bin" / "python") == ["pypi:flask@2.0.0"]
+    assert found(project, tmp_path / "chosen" / "python.exe") == ["pypi:flask@2.0.0"]
+    for elsewhere in ("/usr/bin/python3", "bin/python", "/"):
+        assert found(project, elsewhere) == ["pypi:flask@3.0.0"]
 
 
 @needs_links

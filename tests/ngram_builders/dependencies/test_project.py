@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ngram_builders.build import ignore_progress
 from ngram_builders.counting.pipeline import CountOptions
-from ngram_builders.dependencies.packages import Package
 from ngram_builders.dependencies.project import PACKAGES, build_dependencies, find_packages
-from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT
+from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, PackageTables
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
@@ -42,10 +41,8 @@ def make_project(folder: Path, *packages: str) -> Path:
 
 def index(registry: Registry, project: Path, model: str = "tiny", fingerprint: str = "bytes") -> list[str]:
     """Build what a project depends on. -> the names of its tables"""
-    made = build_dependencies(
-        project, find_packages(project), encode, options(fingerprint), registry, model, ignore_progress
-    )
-    return [domain.name for domain in made]
+    tables = PackageTables(registry, model, encode, options(fingerprint))
+    return [domain.name for domain in build_dependencies(project, find_packages(project), tables, ignore_progress)]
 
 
 def served(registry: Registry, file: Path) -> list[tuple[str, float]]:
@@ -62,6 +59,32 @@ def test_tables_are_shared_by_projects_and_serve_no_other_files(registry: Regist
     assert [name for name, _ in served(registry, bank / "deep" / "new.py")] == ["pypi-flask@1.0", "pypi-yaml@1.0"]
     assert served(registry, tmp_path / "elsewhere.py") == []
     assert [domain.name for domain, _ in registry.domains_for(shop / "main.go", "go")] == []
+
+
+def test_other_code_under_the_same_name_serves_no_other_project(registry: Registry, tmp_path: Path):
+    """A repository may bring an environment in which a well-known package is not what its name says."""
+    evil, shop = make_project(tmp_path / "evil", "flask"), make_project(tmp_path / "shop", "flask")
+    write(next((evil / ".venv").rglob("flask/more.py")), "verify = False\n")
+    assert index(registry, evil) == ["pypi-flask@1.0"]
+    (name,) = index(registry, shop)
+    assert name.startswith("pypi-flask@1.0-") and index(registry, shop) == [name]
+    assert [one for one, _ in served(registry, shop / "app.py")] == [name]
+    assert index(registry, evil) == ["pypi-flask@1.0"]
+    assert index(registry, make_project(tmp_path / "bank", "flask")) == [name]
+    assert index(registry, shop, "owner/large", "other") == [f"{name}-large"]
+
+
+def test_packages_for_which_there_is_no_time_are_built_the_next_time(registry: Registry, tmp_path: Path):
+    shop = make_project(tmp_path / "shop", "flask", "yaml")
+    tables, time = PackageTables(registry, "tiny", encode, options()), iter([True, False])
+
+    def build(has_time: Callable[[], bool]) -> list[str]:
+        made = build_dependencies(shop, find_packages(shop), tables, ignore_progress, has_time)
+        return [domain.name for domain in made]
+
+    assert build(lambda: next(time)) == ["pypi-flask@1.0"]
+    assert [name for name, _ in served(registry, shop / "app.py")] == ["pypi-flask@1.0"]
+    assert build(lambda: True) == ["pypi-flask@1.0", "pypi-yaml@1.0"]
 
 
 def test_a_new_version_replaces_the_old_one_in_its_project(registry: Registry, tmp_path: Path):
@@ -101,10 +124,8 @@ def test_progress_counts_packages_that_lack_a_table(registry: Registry, tmp_path
     reports: list[tuple[str, int, int]] = []
 
     def build() -> list[Domain]:
-        packages: Sequence[Package] = find_packages(shop)
-        return build_dependencies(
-            shop, packages, encode, options(), registry, "tiny", lambda *report: reports.append(report)
-        )
+        tables = PackageTables(registry, "tiny", encode, options())
+        return build_dependencies(shop, find_packages(shop), tables, lambda *report: reports.append(report))
 
     build()
     assert [report for report in reports if report[0] == PACKAGES] == [(PACKAGES, 0, 2), (PACKAGES, 1, 2)]

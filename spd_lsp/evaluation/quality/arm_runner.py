@@ -16,12 +16,13 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import DraftText, can_be_code
+from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code, rank_completions
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
+from spd_lsp.evaluation.quality.text_baselines import TEXT_BASELINES, Surroundings
 from spd_lsp.evaluation.sampling import NucleusOptions, nucleus
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.settings import Settings
@@ -132,12 +133,20 @@ class ArmRunner:
         self.model.prefill(request.prompt.ids, _never_cancelled)
         return (time.perf_counter() - began) * 1000
 
-    def complete(self, arm: Arm, request: ArmRequest, mixture: Mixture | None) -> ArmResult:
-        """Complete with one arm; decoding, n-gram look-ups and ranking are timed."""
+    def complete(
+        self, arm: Arm, request: ArmRequest, mixture: Mixture | None, around: Surroundings | None = None
+    ) -> ArmResult:
+        """Complete with one arm; decoding, n-gram look-ups and ranking are timed.
+
+        `around` is what text baselines know; without it they know nothing.
+        """
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        drafts = self._decode(arm, self._start(request, adjusted(mixture, settings)), settings)
-        ranked = request.texts.rank(drafts.scored(settings.ranking))[: 2 * settings.drafts]
+        if ARM_KINDS[arm.kind].is_text:
+            drafts, ranked = DecodingResult([], passes=0, longest=0), _find_texts(arm, request, around, settings)
+        else:
+            drafts = self._decode(arm, self._start(request, adjusted(mixture, settings)), settings)
+            ranked = request.texts.rank(drafts.scored(settings.ranking))[: 2 * settings.drafts]
         possible = can_be_code(ranked, request.source, request.cursor, request.language)
         completions = possible[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -165,3 +174,14 @@ class ArmRunner:
 
     def _start(self, request: ArmRequest, mixture: Mixture | None) -> DecodingRequest:
         return decoding_request(request.prompt, request.texts, mixture, self.tokens.end_of_text)
+
+
+def _find_texts(
+    arm: Arm, request: ArmRequest, around: Surroundings | None, settings: Settings
+) -> list[Completion]:
+    """What a text baseline proposes, trimmed as drafts are."""
+    if around is None:
+        return []
+    most = 2 * settings.drafts
+    texts = TEXT_BASELINES[arm.decoder](around, request.source, request.cursor, 2 * most)
+    return rank_completions([(text, -1.0 - n) for n, text in enumerate(texts)], request.texts.context)[:most]

@@ -19,6 +19,7 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, PRIORS, Prior
+from spd_lsp.evaluation.quality.text_baselines import TEXT_BASELINES
 from spd_lsp.settings import Settings, invalid_reason
 
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
@@ -40,6 +41,7 @@ class ArmKind:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     without_model: bool = False  # n-grams alone
     unmixed: bool = False  # of several last tokens only the best draft's is read
+    is_text: bool = False  # one of TEXT_BASELINES, which know neither model nor n-grams
 
 
 ARM_KINDS: dict[str, ArmKind] = {
@@ -52,6 +54,7 @@ ARM_KINDS: dict[str, ArmKind] = {
     "unmixed": ArmKind("superposed", unmixed=True),
     "no-lm": ArmKind("superposed", without_model=True),
     "oracle": ArmKind("beam", {"drafts": _ORACLE_DRAFTS}),
+    **{name: ArmKind(name, is_text=True) for name in TEXT_BASELINES},
 }
 
 
@@ -82,12 +85,16 @@ class Arm:
 
 
 def parse_arms(texts: Sequence[str], priors: Sequence[str]) -> list[Arm]:
-    """Parse arms, each once; one without a prior gets each of `priors`. Without a model, n-grams are needed."""
+    """Parse arms, each once; one without a prior gets each of `priors` that it can have.
+
+    Without a model, n-grams are needed. Baselines that know neither read the repository and the file.
+    """
     arms: dict[str, Arm] = {}
     for text in itertools.chain.from_iterable(map(_expand_grid, texts)):
         for labelled in [text] if "@" in text else [f"{text}@{prior}" for prior in priors]:
             arm = parse_arm(labelled)
-            if not (ARM_KINDS[arm.kind].without_model and arm.prior == "none"):
+            kind = ARM_KINDS[arm.kind]
+            if arm.prior == FULL or not (kind.is_text or (kind.without_model and arm.prior == "none")):
                 arms.setdefault(arm.label, arm)
     return list(arms.values())
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,9 @@ from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
+from spd_lsp.evaluation.quality.lexeme_index import LexemeIndex
 from spd_lsp.evaluation.quality.similarity import NEAR_DUPLICATE, identifiers, jaccard
+from spd_lsp.evaluation.quality.text_baselines import Surroundings
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
@@ -52,6 +55,7 @@ class PackageNgrams:
         dependencies: bool = False,
     ) -> None:
         """`dependencies`: whether the installed packages that it imports are counted, too."""
+        self.folder = package.folder
         self.tokens = tokens
         self.incremental = IncrementalTokenizer(tokens)
         self.files = package.files
@@ -63,6 +67,11 @@ class PackageNgrams:
         self.files_with_line = Counter(line for lines in self.lines for line in lines)
         self.built_in = {language: Table.open(path, tokens.fingerprint) for language, path in built_in.items()}
         self.dependencies = list(self.count_dependencies(package.folder)) if dependencies else []
+
+    @cached_property
+    def lexemes(self) -> LexemeIndex:
+        """The lexemes of all files."""
+        return LexemeIndex([file.text for file in self.files])
 
     def count_dependencies(self, folder: Path) -> Iterator[Columns]:
         """Count each installed package that the package under test imports."""
@@ -99,6 +108,7 @@ class HeldOutNgrams:
         """`removed`: the indices of the files that are not counted."""
         self.package = package
         self.file = file
+        self.removed = removed
         self.order_weights = order_weights
         counts = package.count([package.streams[i] for i in removed])
         self.repository = [package.columns, build_columns(negate(counts), package.tokens.vocab_size)]
@@ -120,6 +130,19 @@ class HeldOutNgrams:
             "repository+file": self._mixture(known),
             DEPENDENCIES: self._mixture([*known, *packages]),
         }
+
+    def surroundings(self, example: Example) -> Surroundings:
+        """The texts that baselines know at an example."""
+        package, text, folder = self.package, self.file.text, PurePosixPath(self.file.name).parent
+        known = [file for i, file in enumerate(package.files) if i not in self.removed]
+        return Surroundings(
+            self.file,
+            package.folder,
+            package.lexemes,
+            self.removed,
+            LexemeIndex([text[: example.line_start], text[example.line_end :]], package.lexemes.vocabulary),
+            [file.text for file in known if PurePosixPath(file.name).parent == folder],
+        )
 
     def _mixture(self, pools: Sequence[tuple[str, Sequence[Columns], float]]) -> Mixture | None:
         """Several pools of counts as one prior, or None without any."""

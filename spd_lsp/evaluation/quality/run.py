@@ -21,7 +21,7 @@ from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
-from spd_lsp.evaluation.quality.arms import Arm
+from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
 from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.leaks import LeakCheck, check_leaks
@@ -136,6 +136,7 @@ class ExampleTrial:
         self.runner = runner
         self.right = not options.left_only
         self.mixtures = ngrams.mixtures(example, right=self.right)
+        self.around = cache(lambda: ngrams.surroundings(example))
 
     def record(self, asked: Sequence[Arm], typing: Sequence[Arm]) -> Record:
         """Complete with some arms, and type the line with some."""
@@ -166,7 +167,8 @@ class ExampleTrial:
         return self.runner.request(text, self.example.at + len(written), self.file.language)
 
     def _complete(self, arm: Arm, request: ArmRequest) -> ArmResult:
-        return self.runner.complete(arm, request, self.mixtures[arm.prior])
+        around = self.around() if ARM_KINDS[arm.kind].is_text else None
+        return self.runner.complete(arm, request, self.mixtures[arm.prior], around)
 
 
 def text_without_target(text: str, example: Example, written: str, *, right: bool) -> str:

@@ -152,7 +152,7 @@ def test_unmixed_is_superposed_where_there_is_one_draft_alone(model, tokens):
 def test_every_kind_is_a_decoder(model, tokens):
     runner = ArmRunner(model, tokens, Settings(max_tokens=4))
     request = runner.request("def f(a, b):\n    return ", 26, "python")
-    for kind in ARM_KINDS:
+    for kind in (name for name, kind in ARM_KINDS.items() if not kind.is_text):
         reply = runner.complete(parse_arm(f"{kind}@none"), request, None)
         assert reply.tokens <= 4
         assert len(reply.drafts) <= {"greedy": 1, "oracle": 20}.get(kind, 3)

@@ -1,0 +1,102 @@
+"""Baselines without a model propose what stands elsewhere, and know nothing of the file under test's own line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.evaluation.quality.arms import parse_arms
+from spd_lsp.evaluation.quality.examples import PackageFile, read_packages, sample_examples
+from spd_lsp.evaluation.quality.held_out_ngrams import PackageNgrams
+from spd_lsp.evaluation.quality.lexeme_index import LexemeIndex, find_copies
+from spd_lsp.evaluation.quality.text_baselines import TEXT_BASELINES, Surroundings
+from tests.conftest import STARTER
+
+OTHER = """for name in names:
+    print(name, file=out)
+for name in rows:
+    print(name, file=out)
+for row in rows:
+    print(row)
+"""
+OWN = ["def write(rows):\n    for name in rows:\n", "\n    return rows\n"]
+
+
+def copies(before, texts=(OTHER,), own=OWN, without=(), most=6):
+    package = LexemeIndex(texts)
+    return find_copies([LexemeIndex(own, package.vocabulary), package], before, without, most)
+
+
+def test_the_longest_run_comes_first_then_shorter_ones_the_most_frequent_first():
+    found = copies("    for name in rows:\n        print(")
+    assert [copy.text for copy in found] == ["name, file=out)", "row)", "rows):"]
+    assert (found[0].length, found[0].count, found[0].agreement) == (8, 1, 1.0)
+    assert (found[1].length, found[1].count, found[1].places) == (6, 1, 2)
+
+
+def test_a_word_that_was_begun_is_continued():
+    assert copies("    print(na")[0].text == "me, file=out)"
+    assert copies("    print(name")[0].text == ", file=out)"
+    assert copies("    print(xy") == []
+
+
+def test_blanks_and_empty_lines_make_no_difference():
+    assert copies("for name in rows:\n\n\n  ")[0].text == "print(name, file=out)"
+    assert copies("for  row   in ")[0].text == "rows:"
+
+
+def test_what_does_not_count_is_not_copied():
+    texts = (OTHER, "print(name, flush=True)\n")
+    assert copies("print(name, ", texts, without={0})[0].text == "flush=True)"
+    assert copies("print(name, ", texts, without={0, 1}) == []
+
+
+def test_the_end_of_the_text_above_the_cursor_is_no_match_of_itself():
+    assert copies(OWN[0], own=OWN)[0].text == "print(name, file=out)"
+
+
+def surroundings(repository, name):
+    tokens = ModelTokenizer(STARTER)
+    (package,) = read_packages([repository])
+    file = next(file for file in package.files if file.name == name)
+    example = next(one for one in sample_examples([package]) if one.file == name)
+    return PackageNgrams(package, tokens, {}).without(file).surroundings(example), example, file
+
+
+def test_the_file_under_test_is_known_without_the_line_only(repository):
+    around, example, file = surroundings(repository, "reader.py")
+    assert around.removed == [next(i for i, text in enumerate(around.package.texts) if text == file.text)]
+    assert "".join(around.own.texts) == file.text[: example.line_start] + file.text[example.line_end :]
+    assert file.text not in around.neighbours
+    assert len(around.neighbours) == 2
+
+
+def test_words_of_the_file_come_before_those_of_its_neighbours(repository):
+    around, *_ = surroundings(repository, "reader.py")
+    source = "separate = 1\nrows = 2\nse"
+    first, *others = TEXT_BASELINES["words"](around, source, len(source), 5)
+    assert first == "parate"
+    assert {"parator", "lf"} <= set(others)
+    assert TEXT_BASELINES["words"](around, source, len(source) - 2, 5) == []
+
+
+def test_jedi_knows_the_names_of_the_package(repository):
+    pytest.importorskip("jedi")
+    around, *_ = surroundings(repository, "reader.py")
+    source = "from table import Table\nTable('x').look"
+    assert TEXT_BASELINES["jedi"](around, source, len(source), 5) == ["up"]
+
+
+def test_jedi_is_asked_for_where_it_is_missing(monkeypatch):
+    monkeypatch.setattr("spd_lsp.evaluation.quality.text_baselines.find_spec", lambda name: None)
+    empty = LexemeIndex([])
+    around = Surroundings(PackageFile("p", "a.py", "python", ""), Path(), empty, (), empty, ())
+    with pytest.raises(Exception, match=r"pip install 'spd-lsp\[bench\]'"):
+        TEXT_BASELINES["jedi"](around, "x", 1, 3)
+
+
+def test_they_have_the_prior_of_an_indexed_repository_alone():
+    labels = [arm.label for arm in parse_arms(["copy", "words"], ["none", "repository+file", "dependencies"])]
+    assert labels == ["copy@repository+file", "words@repository+file"]

@@ -30,7 +30,13 @@ from ngram_builders.counting.pipeline import (
     load_streams,
 )
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
-from ngram_builders.counting.tokenize import Encode, Report, TokenizedFiles, count_languages, tokenize_files
+from ngram_builders.counting.tokenize import (
+    Encode,
+    ReportProgress,
+    TokenizedFiles,
+    count_languages,
+    tokenize_files,
+)
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.domains import Domain, check_name, resolve_roots, table_name
@@ -107,7 +113,7 @@ def build(
     model: str = "",
     fresh: bool = False,
     beside: Mapping[str, Path] = _NO_TABLES,
-    report: Report = ignore_progress,
+    report: ReportProgress = ignore_progress,
 ) -> BuildSummary:
     """Count the sources of some repositories and install their table, named after the folder without a domain.
 
@@ -168,7 +174,7 @@ def build(
     )
 
 
-def survey_sources(roots: Sequence[Path], language: str | None, report: Report) -> Survey:
+def survey_sources(roots: Sequence[Path], language: str | None, report: ReportProgress) -> Survey:
     """Find all files that are source by their names."""
     report("survey", 0, 1)
     surveyed = survey(*roots, language=language)
@@ -210,7 +216,7 @@ class _TableUpdate:
     registry: Registry
     cache: TokenCache
     beside: Mapping[str, Path]
-    report: Report
+    report: ReportProgress
     perplexity: dict[str, float] = field(default_factory=dict)
 
     def run(self, fresh: bool) -> tuple[Domain, bool]:

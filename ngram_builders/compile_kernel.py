@@ -27,12 +27,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "ngram_builders/table"
 SOURCES = ("kernel.c", "rows.h", "sigbus_guard.h")  # the first includes the others
-LIBRARY = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
+LIBRARY_NAME = "libkernel.dll" if sys.platform == "win32" else "libkernel.so"
 _ZIG = "ziglang>=0.13,<1"
 _SECONDS = 300  # zig compiles some of its own parts first
 # The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
 # library.
-FLAGS = (
+COMPILER_FLAGS = (
     *("-std=c99", "-O2", "-shared", "-ffreestanding", "-ffp-contract=off"),
     *("-fvisibility=hidden", "-fno-stack-protector"),
 )
@@ -67,12 +67,12 @@ class CompileKernel(BuildHookInterface[Any]):
     def deliver(self, library: Path, version: str, build_data: dict[str, Any]) -> None:
         """Add the library to the wheel, or to the source tree by a rename, so that it is never half there."""
         if version == "editable":
-            path = Path(self.root, PACKAGE, LIBRARY)
-            unfinished = path.with_name(f".{LIBRARY}-{os.getpid()}")
+            path = Path(self.root, PACKAGE, LIBRARY_NAME)
+            unfinished = path.with_name(f".{LIBRARY_NAME}-{os.getpid()}")
             shutil.copyfile(library, unfinished)
             unfinished.replace(path)
         else:
-            build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY}"
+            build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY_NAME}"
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{_platform_tag()}"
         self.app.display_info(f"n-gram kernel: compiled, {library.stat().st_size:,} bytes")
@@ -96,8 +96,8 @@ def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
     sources = [root / PACKAGE / name for name in SOURCES]
     failure = "no C compiler found (CC, cc, gcc, clang, or the package ziglang)"
     for compiler in compilers():
-        library = folder / LIBRARY
-        command = [*compiler, *FLAGS, *flags(), digest_flag(sources), "-o", str(library), str(sources[0])]
+        library = folder / LIBRARY_NAME
+        command = [*compiler, *COMPILER_FLAGS, *flags(), digest_flag(sources), "-o", str(library), str(sources[0])]
         failure = run(command, folder)
         if not failure and library.exists():
             return library, ""

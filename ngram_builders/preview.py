@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.build import DUPLICATE, ignore_progress, survey_sources
-from ngram_builders.counting.tokenize import Report, text_digest
+from ngram_builders.counting.tokenize import ReportProgress, text_digest
 from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
@@ -25,7 +25,9 @@ class Preview:
     masked: int = 0
 
 
-def preview(roots: Sequence[Path], language: str | None = None, report: Report = ignore_progress) -> Preview:
+def preview(
+    roots: Sequence[Path], language: str | None = None, report: ReportProgress = ignore_progress
+) -> Preview:
     """Read all sources and say what a build would count."""
     surveyed = survey_sources(roots, language, report)
     files, sizes, skipped = Counter[str](), Counter[str](), surveyed.count_skipped()

@@ -12,14 +12,14 @@ import click
 from spd_lsp.printable import printable
 from spd_lsp.terminal import console
 
-Report = Callable[[str, int, int], None]  # stage, done, total
+ReportProgress = Callable[[str, int, int], None]  # stage, done, total
 Item = TypeVar("Item")
 
 SHOW_AFTER = 1.0  # seconds
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
+def progress() -> Iterator[ReportProgress]:
     """A function that reports progress; each stage has a bar of its own."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -47,7 +47,7 @@ def progress() -> Iterator[Report]:
 
 
 @contextmanager
-def resumable_progress() -> Iterator[Report]:
+def resumable_progress() -> Iterator[ReportProgress]:
     """The same for a command that can be interrupted and resumed."""
     try:
         with progress() as report:

@@ -11,7 +11,7 @@ import os
 import sys
 
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # where this package was imported from
-LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
+PYTHON_LIBRARY = os.path.dirname(os.path.abspath(os.__file__))
 _SITE_PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -50,7 +50,7 @@ def is_safe(entry: str, working_folder: str) -> bool:
         return False
     if os.path.realpath(entry) != working_folder:
         return True
-    return entry in (OWN, LIBRARY) or os.path.basename(entry) in _SITE_PACKAGES
+    return entry in (OWN, PYTHON_LIBRARY) or os.path.basename(entry) in _SITE_PACKAGES
 
 
 def _make_child_pythons_safe() -> None:

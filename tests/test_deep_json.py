@@ -12,7 +12,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import read_record
-from ngram_builders.table.format import MAGIC, PREFIX, VERSION
+from ngram_builders.table.format import FILE_PREFIX, MAGIC, VERSION
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tuned_settings import read_tuned
 from spd_lsp.models.checkpoint.hub import vocabulary
@@ -100,7 +100,7 @@ def test_deep_records_of_the_registry_are_no_records(tmp_path: Path, name: str) 
 
 def test_a_table_with_a_deep_header_is_refused(tmp_path: Path) -> None:
     head = b"\x81\xa1a" + b"\x91" * 5000 + b"\xc0"
-    prefix = PREFIX.pack(MAGIC, VERSION, len(head), zlib.crc32(head))
+    prefix = FILE_PREFIX.pack(MAGIC, VERSION, len(head), zlib.crc32(head))
     (tmp_path / "a.ngt").write_bytes(prefix + head + bytes(4096))
     with pytest.raises(UserError, match="its header is unreadable"):
         Table.open(tmp_path / "a.ngt")

@@ -17,7 +17,7 @@ from ngram_builders import compile_kernel
 from spd_lsp import __version__
 
 ROOT = Path(__file__).parent.parent
-KERNEL = f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY}"
+KERNEL = f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY_NAME}"
 MADE_OF = {"ngram_builders/compile_kernel.py", *(f"{compile_kernel.PACKAGE}/{n}" for n in compile_kernel.SOURCES)}
 
 

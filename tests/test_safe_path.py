@@ -136,5 +136,5 @@ def test_the_working_folder_is_not_safe_under_any_name(tmp_path: Path):
 
 
 def test_python_and_this_package_are_safe_even_if_they_are_the_working_folder():
-    for folder in (safe_path.OWN, safe_path.LIBRARY, "/usr/lib/python3/dist-packages"):
+    for folder in (safe_path.OWN, safe_path.PYTHON_LIBRARY, "/usr/lib/python3/dist-packages"):
         assert safe_path.is_safe(folder, os.path.realpath(folder))

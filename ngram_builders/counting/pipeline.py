@@ -12,7 +12,7 @@ from pathlib import Path
 from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import NgramCounter, apply_change, drop_unshared
 from ngram_builders.counting.token_cache import IndexedFile, TokenCache
-from ngram_builders.counting.tokenize import Report
+from ngram_builders.counting.tokenize import ReportProgress
 from ngram_builders.ngrams import Run, merge, negate, stream
 from ngram_builders.table.reader import Table
 
@@ -66,7 +66,7 @@ class MissingTokens(Exception):
 
 
 def count_ngrams(
-    task: CountTask, previous: PreviousTable | None, cache: TokenCache, folder: Path, report: Report
+    task: CountTask, previous: PreviousTable | None, cache: TokenCache, folder: Path, report: ReportProgress
 ) -> Iterator[Run]:
     """Count the n-grams of all texts, in sorted pieces of whole contexts; what exceeds memory goes to `folder`."""
     change = None if previous is None else _find_change(previous, task)
@@ -99,7 +99,7 @@ def _count(
     task: CountTask,
     cache: TokenCache,
     folder: Path,
-    report: Report,
+    report: ReportProgress,
     *,
     once_per_stream: bool = False,
 ) -> NgramCounter:

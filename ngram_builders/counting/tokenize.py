@@ -24,7 +24,7 @@ from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.masking import find_masked_lines
 
 Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
-Report = Callable[[str, int, int], None]  # stage, done, total
+ReportProgress = Callable[[str, int, int], None]  # stage, done, total
 T = TypeVar("T")
 
 BATCH_FILES = 1_000
@@ -64,7 +64,7 @@ class TokenizedFiles:
 
 
 def tokenize_files(
-    files: Sequence[SourceFile], cache: TokenCache, encode: Encode, survey_ns: int, report: Report
+    files: Sequence[SourceFile], cache: TokenCache, encode: Encode, survey_ns: int, report: ReportProgress
 ) -> TokenizedFiles:
     """Have the ids of all source files in the cache. survey_ns: a time before the files were surveyed."""
     known = cache.token_counts()

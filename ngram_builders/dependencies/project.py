@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from ngram_builders.counting.tokenize import Report
+from ngram_builders.counting.tokenize import ReportProgress
 from ngram_builders.dependencies import cargo, go, npm, pypi
 from ngram_builders.dependencies.packages import Package
 from ngram_builders.dependencies.tables import PackageCode, PackageTables
@@ -32,7 +32,7 @@ def build_dependencies(
     project: Path,
     packages: Sequence[Package],
     tables: PackageTables,
-    report: Report,
+    report: ReportProgress,
     has_time: Callable[[], bool] = lambda: True,
 ) -> list[Domain]:
     """Build the tables that packages lack while there is time; have all serve the project. -> the tables"""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ngram_builders.counting.pipeline import CountOptions, CountTask, count_ngrams
 from ngram_builders.counting.token_cache import TokenCache
-from ngram_builders.counting.tokenize import Encode, Report, count_languages, tokenize_files
+from ngram_builders.counting.tokenize import Encode, ReportProgress, count_languages, tokenize_files
 from ngram_builders.dependencies.packages import Package
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
@@ -59,7 +59,7 @@ class PackageTables:
     encode: Encode
     options: CountOptions
 
-    def build(self, code: PackageCode, report: Report) -> Domain | None:
+    def build(self, code: PackageCode, report: ReportProgress) -> Domain | None:
         """Build the table of a package; None for one without source code."""
         options = self.options
         with TokenCache(None, options.fingerprint) as cache:

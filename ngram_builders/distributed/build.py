@@ -20,10 +20,10 @@ from pathlib import Path
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.build import BuildSummary, default_name, min_count_by_order, no_sources
-from ngram_builders.counting.tokenize import Encode, Report
+from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.executors import Cluster, run_stages
 from ngram_builders.distributed.readers import EXPANSION, is_corpus
-from ngram_builders.distributed.stages import STAGES, TABLE, Plan, prepare, read_results
+from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, write_plan
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.domains import check_name
@@ -76,7 +76,7 @@ def build(
     min_count: int | Mapping[int, int] = 1,
     language: str | None = None,
     model: str = "",
-    report: Report = lambda stage, done, total: None,
+    report: ReportProgress = lambda stage, done, total: None,
     cluster: Cluster | None = None,
 ) -> tuple[BuildSummary | None, list[StageCost]]:
     """Count folders and corpus files, and install the table: byte for byte the one of the local build.
@@ -115,11 +115,11 @@ def build(
     )
     home = registry.domain_folder(name)
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
-    prepare(work, plan, split_into_shards(inputs, plan.shards))
+    write_plan(work, plan, split_into_shards(inputs, plan.shards))
     if not run_stages(work, plan, cluster, make_encode, report):
         return None, []
     costs = [_measure_cost(work, stage) for stage in STAGES]
-    results = {stage: read_results(work, stage) for stage in STAGES}
+    results = {stage: read_stage_results(work, stage) for stage in STAGES}
     for result in (*results["digests"], *results["counts"]):
         skipped.update(result["skipped"])
     made = registry.install(name, lambda scratch: _link_table(work / TABLE, scratch), roots=folders, recipe=recipe)
@@ -151,7 +151,7 @@ def _split_roots(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _list_inputs(
-    folders: Sequence[Path], corpus: Sequence[Path], language: str | None, report: Report
+    folders: Sequence[Path], corpus: Sequence[Path], language: str | None, report: ReportProgress
 ) -> tuple[list[InputFile], Counter[str]]:
     """List all files to count in a stable order, and count the skipped ones by reason."""
     report("survey", 0, 1)
@@ -194,7 +194,7 @@ def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str
 
 def _measure_cost(work: Path, stage: str) -> StageCost:
     """Add up what a finished stage took."""
-    results = read_results(work, stage)
+    results = read_stage_results(work, stage)
     files = [work / TABLE] if stage == STAGES[-1] else (work / stage).iterdir()
     return StageCost(
         stage=stage,

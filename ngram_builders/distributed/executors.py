@@ -27,7 +27,7 @@ import msgpack  # type: ignore[import-untyped]
 from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor, SlurmPipelineExecutor
 from loguru import logger
 
-from ngram_builders.counting.tokenize import Encode, Report
+from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.stages import STAGES, Plan, run_task
 from ngram_builders.errors import UserError
 from ngram_builders.programs import AWAY, find_program
@@ -82,7 +82,7 @@ class StageRunner:
         """What to do about a failed task."""
         return f"see the logs in {self.logs}; the same command continues where this one stopped"
 
-    def report_finished(self, report: Report) -> bool:
+    def report_finished(self, report: ReportProgress) -> bool:
         """Report the number of finished tasks; return whether that is all of them."""
         try:
             finished = sum(1 for _ in (self.logs / "completions").iterdir())
@@ -93,7 +93,7 @@ class StageRunner:
 
 
 def run_stages(
-    work: Path, plan: Plan, cluster: Cluster, make_encode: Callable[[], Encode], report: Report
+    work: Path, plan: Plan, cluster: Cluster, make_encode: Callable[[], Encode], report: ReportProgress
 ) -> bool:
     """Run all tasks that are not finished; False if another machine has the last one."""
     logger.remove()  # datatrove's logs are kept in files
@@ -203,7 +203,7 @@ def _exit_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run_on_slurm(work: Path, stages: list[StageRunner], cluster: Cluster, report: Report) -> None:
+def _run_on_slurm(work: Path, stages: list[StageRunner], cluster: Cluster, report: ReportProgress) -> None:
     """Submit all stages to Slurm, each after the one before, unless an earlier run did; and wait for them."""
     file = work / _JOBS
     jobs: list[str] = msgpack.unpackb(file.read_bytes()) if file.exists() else []
@@ -259,7 +259,7 @@ def _explain_failure(stage: StageRunner) -> Iterator[None]:
 
 
 @contextmanager
-def _report_while_running(stage: StageRunner, report: Report) -> Iterator[None]:
+def _report_while_running(stage: StageRunner, report: ReportProgress) -> Iterator[None]:
     """Report how many tasks of a stage are finished while it runs."""
     over = threading.Event()
 

@@ -75,7 +75,7 @@ class Plan:
         return {"merge": len(self.orders) * self.parts, "table": 1}.get(stage, self.shards)
 
 
-def prepare(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
+def write_plan(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
     """Write the plan and each shard's paths to a folder, unless it has a plan.
 
     The folder is its owner's alone, also where all machines reach it: n-grams can be read back as code.
@@ -128,7 +128,7 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def read_results(work: Path, stage: str) -> list[dict[str, Any]]:
+def read_stage_results(work: Path, stage: str) -> list[dict[str, Any]]:
     """Read the results of all tasks of a finished stage."""
     # By name: on a network file system the listing of a folder may be a minute old.
     ranks = range(_read_plan(work).count_tasks(stage))
@@ -207,7 +207,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str,
 
 def _merge_range(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     """Third stage: store the sum of all shards' counts over a range of contexts, pruned by the counts of all."""
-    check_token_count(sum(result["tokens"] for result in read_results(work, "counts")))
+    check_token_count(sum(result["tokens"] for result in read_stage_results(work, "counts")))
     order, part = plan.orders[rank // plan.parts], rank % plan.parts
     runs = [read_run(work / "counts" / _file_name(shard)) for shard in range(plan.shards)]
     merged = merge_in_pieces([_select_range(run, order, part, plan.parts) for run in runs], plan.vocab_size)
@@ -227,7 +227,7 @@ def _select_range(run: Run, order: int, part: int, parts: int) -> Run:
 
 def _write_table(work: Path, plan: Plan) -> dict[str, Any]:
     """Last stage: write the table of all ranges."""
-    counts = read_results(work, "counts")
+    counts = read_stage_results(work, "counts")
     ranges = (read_run(work / "merge" / _file_name(rank)) for rank in range(plan.count_tasks("merge")))
     write_table(
         work / TABLE,

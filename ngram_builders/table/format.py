@@ -32,7 +32,7 @@ from ngram_builders.table.mapping import map_file
 
 MAGIC = b"SPDNGT\0"
 VERSION = 2
-PREFIX = struct.Struct("<7sBII")
+FILE_PREFIX = struct.Struct("<7sBII")
 _REBUILD = "run: spd-lsp ngrams rebuild"
 # kernel.c has these two as well; a test compares them.
 COUNT_OVERFLOW = 255  # this count and all above are in the overflow sections
@@ -153,7 +153,7 @@ def pack_header(fields: Mapping[str, Any], sections: Mapping[str, tuple[int, str
         places[name] = [offset, size, dtype, crc]
         offset = align(offset + size)
     header: bytes = msgpack.packb({**fields, "sections": places})
-    prefix = PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
+    prefix = FILE_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
     start = align(len(prefix) + len(header))
     return (prefix + header).ljust(start, b"\0"), start + offset
 
@@ -227,7 +227,7 @@ def _load(path: Path, into_memory: bool) -> mmap.mmap | bytes:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise TableError(path, "it is not a regular file")  # opening a pipe would wait for a writer
-        if stat.S_ISREG(status.st_mode) and status.st_size < PREFIX.size:
+        if stat.S_ISREG(status.st_mode) and status.st_size < FILE_PREFIX.size:
             raise TableError(path, "the file is too short")
         return path.read_bytes() if into_memory else map_file(path)
     except (OSError, ValueError) as error:  # ValueError: the file was emptied in the meantime
@@ -237,9 +237,9 @@ def _load(path: Path, into_memory: bool) -> mmap.mmap | bytes:
 
 def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], int]:
     """The header's fields, and where the sections begin."""
-    if len(data) < PREFIX.size:
+    if len(data) < FILE_PREFIX.size:
         raise TableError(path, "the file is too short")
-    magic, version, length, crc = PREFIX.unpack_from(data)
+    magic, version, length, crc = FILE_PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise TableError(path, "it is not an n-gram table")
     if version > VERSION:
@@ -248,13 +248,13 @@ def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], in
         raise TableError(path, f"its format {version} is older than {VERSION}")
     if length > _MAX_HEADER_BYTES:
         raise TableError(path, "its header is too long")
-    raw = data[PREFIX.size : PREFIX.size + length]
+    raw = data[FILE_PREFIX.size : FILE_PREFIX.size + length]
     if len(raw) != length:
         raise TableError(path, "its header is truncated")
     if zlib.crc32(raw) != crc:
         raise TableError(path, "its header is damaged")
     try:
-        return dict(msgpack.unpackb(raw)), align(PREFIX.size + length)
+        return dict(msgpack.unpackb(raw)), align(FILE_PREFIX.size + length)
     except (TypeError, ValueError, msgpack.UnpackException) as error:
         raise TableError(path, "its header is unreadable") from error
 

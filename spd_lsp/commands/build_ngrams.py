@@ -15,7 +15,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import Report, format_bytes, progress
+from spd_lsp.progress import ReportProgress, format_bytes, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def build_ngrams(
 def count(
     settings: Settings,
     repos: Sequence[Path],
-    report: Report,
+    report: ReportProgress,
     *,
     domain: str | None,
     engine: str,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import Report
+from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def count_dependencies(
-    settings: Settings, project: Path, model: str, report: Report, has_time: Callable[[], bool] = lambda: True
+    settings: Settings,
+    project: Path,
+    model: str,
+    report: ReportProgress,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> list[Domain]:
     """Build the tables that a project's packages lack while there is time; have them serve it. -> the tables"""
     from ngram_builders.build import min_count_by_order

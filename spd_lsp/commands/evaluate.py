@@ -12,7 +12,7 @@ import click
 from spd_lsp.commands.wiring import print_status
 from spd_lsp.evaluation.paper.commands import experiments
 from spd_lsp.evaluation.results import out_option, restrict_file_access
-from spd_lsp.progress import Report, resumable_progress
+from spd_lsp.progress import ReportProgress, resumable_progress
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.quality.run import QualityRun
@@ -130,7 +130,7 @@ def confidence(results: Path, arms: str) -> None:
 def open_quality_run(
     repos: Sequence[Path],
     options: dict[str, Any],
-    report: Report,
+    report: ReportProgress,
     report_status: Callable[[str], None] = print_status,
     *,
     refuse_leaks: bool = True,

@@ -92,7 +92,7 @@ def missing_sources(domain: Domain) -> list[Path]:
     return [root for root in domain.roots if not root.exists()]
 
 
-def as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
+def domain_as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
     """All that is known about a domain, for programs; sizes in bytes, times in UTC."""
     return {
         "name": domain.name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ngram_builders.registry.domains import Domain
     from ngram_builders.registry.registry import Registry
 
-FILE = click.Path(path_type=Path)
+_FILE_ARGUMENT = click.Path(path_type=Path)
 
 
 def open_registry(settings: Settings) -> Registry:
@@ -44,7 +44,7 @@ def ngrams() -> None:
 def list_domains(settings: Settings, print_json: bool) -> None:
     """List the tables, and the choices made with `use`."""
     from ngram_builders.registry.folder_choices import read_folder_choices
-    from spd_lsp.commands.ngram_listing import as_json, assignment_lines, excluded_lines, list_line
+    from spd_lsp.commands.ngram_listing import assignment_lines, domain_as_json, excluded_lines, list_line
 
     registry = open_registry(settings)
     problem, domains, assignments = registry.fault(), registry.domains(), registry.assignments()
@@ -55,7 +55,7 @@ def list_domains(settings: Settings, print_json: bool) -> None:
             "projects": assignments.dependencies,
         }
         assigned = {kind: {user: dict(given) for user, given in users.items()} for kind, users in kinds.items()}
-        listed = [as_json(domain, assignments) for domain in domains]
+        listed = [domain_as_json(domain, assignments) for domain in domains]
         click.echo(json.dumps({"domains": listed, **assigned, "problem": problem}))
     else:
         lines = [list_line(domain) for domain in domains]
@@ -84,12 +84,12 @@ def _built_in_lines(settings: Settings) -> Iterator[str]:
 @click.pass_obj
 def show_domain(settings: Settings, name: str, print_json: bool) -> None:
     """Show everything that is known about a table."""
-    from spd_lsp.commands.ngram_listing import as_json, details
+    from spd_lsp.commands.ngram_listing import details, domain_as_json
 
     registry = open_registry(settings)
     domain, assignments = registry.find(name), registry.assignments()
     if print_json:
-        click.echo(json.dumps(as_json(domain, assignments)))
+        click.echo(json.dumps(domain_as_json(domain, assignments)))
     if domain.fault:
         raise UserError(f"n-gram table {name} is broken: {domain.fault}")
     if not print_json:
@@ -178,7 +178,7 @@ def remove_domains(settings: Settings, names: tuple[str, ...]) -> None:
 
 @ngrams.command("export", epilog=help_example("export my-repo team.ngt"))
 @click.argument("name")
-@click.argument("file", type=FILE)
+@click.argument("file", type=_FILE_ARGUMENT)
 @click.option("--replace", is_flag=True, help="Overwrite an existing file.")
 @click.option("--files", "list_files", is_flag=True, help="List the files whose code it counts.")
 @click.pass_obj
@@ -216,7 +216,7 @@ def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
 
 
 @ngrams.command("import", epilog=help_example("import team.ngt --domain team"))
-@click.argument("file", type=FILE)
+@click.argument("file", type=_FILE_ARGUMENT)
 @click.option("--domain", metavar="NAME", help="Name of the table (default: the file's name).")
 @click.option("--model", metavar="M", help="Refuse a table that was not built with this model's tokenizer.")
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")

@@ -13,7 +13,7 @@ from spd_lsp.commands.evaluate import open_quality_run
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.evaluation.results import out_option, restrict_file_access
 from spd_lsp.models.checkpoint.hub import lasting
-from spd_lsp.progress import Report, resumable_progress
+from spd_lsp.progress import ReportProgress, resumable_progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _undo(registry: Registry, domains: Sequence[Domain], model: str) -> Iterator
         yield f"{model}: back to the default settings"
 
 
-def _tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str:
+def _tune_domain(domain: Domain, options: dict[str, Any], report: ReportProgress) -> str:
     """Fit the order weights of a domain for a model, keep them, and describe the gain."""
     from ngram_builders.registry.fitted_weights import write_fitted_weights
 
@@ -103,7 +103,7 @@ def _tune_domain(domain: Domain, options: dict[str, Any], report: Report) -> str
     )
 
 
-def _fit_domain(domain: Domain, model: str, device: str, report: Report) -> FitResult:
+def _fit_domain(domain: Domain, model: str, device: str, report: ReportProgress) -> FitResult:
     """Let the model read some of the text behind a table, and fit."""
     from ngram_builders.sources.language_ids import closest_language
     from ngram_builders.table.reader import Table
@@ -151,7 +151,9 @@ def _read_streams(domain: Domain, tokens: ModelTokenizer) -> Iterator[npt.NDArra
             yield stream(ids, tokens.end_of_text)
 
 
-def _tune_settings(registry: Registry, repos: Sequence[Path], options: dict[str, Any], report: Report) -> str:
+def _tune_settings(
+    registry: Registry, repos: Sequence[Path], options: dict[str, Any], report: ReportProgress
+) -> str:
     """Search, keep what is best, write the report and summarise it. Leaks do not matter here."""
     from spd_lsp.completion.tuned_settings import write_tuned
     from spd_lsp.evaluation.quality.examples import DEFAULT_FILES

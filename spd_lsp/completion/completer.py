@@ -27,7 +27,7 @@ from spd_lsp.settings import Settings
 _MAX_HISTORY = 16  # tokens before the drafts that n-grams may look back to
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
-Offer = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
+_ShownCompletions = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
 Result = TypeVar("Result")
 
 
@@ -81,8 +81,8 @@ class Completer:
         self.domains = domains
         self.tuned = tuned
         self.languages = languages
-        self.offer: Offer | None = None  # the last completions, until the live index knows of them
-        self.last_offer: Offer | None = None
+        self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
+        self.last_offer: _ShownCompletions | None = None
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:

@@ -18,7 +18,7 @@ from spd_lsp.settings import Settings, invalid_reason
 Value = float | str
 Tuned = Mapping[str, Value]  # setting -> value, where it differs from the default
 
-FILE = "tuned.json"
+TUNED_FILE = "tuned.json"
 WEIGHTS_KEY = "weights"  # kept beside the settings: how much each n-gram order counts
 TUNABLE = frozenset({
     "alpha", "candidates", "interpolation", "max_order", "min_probability", "ngram_weight", "ranking",
@@ -63,15 +63,15 @@ def write_tuned(folder: Path, model: str, values: Mapping[str, Any]) -> None:
     """Store the values tuned for a model; an empty mapping removes them."""
     models = {name: kept for name, kept in sorted({**_read_models(folder), model: dict(values)}.items()) if kept}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = folder / f"{FILE}.{os.getpid()}"
+    temporary = folder / f"{TUNED_FILE}.{os.getpid()}"
     temporary.write_text(json.dumps(models, indent=1))
-    temporary.replace(folder / FILE)
+    temporary.replace(folder / TUNED_FILE)
 
 
 def _read_models(folder: Path) -> dict[str, dict[str, Any]]:
     """Read the file: model -> values. Unreadable or malformed content counts as empty."""
     try:
-        models = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        models = json.loads((folder / TUNED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return (

@@ -9,10 +9,10 @@ from spd_lsp.decoding.rescoring import rescore
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
-Decoder = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
+DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def choose_decoder(settings: Settings) -> Decoder:
+def choose_decoder(settings: Settings) -> DecodingFunction:
     """Return the decoder that the settings name: superposed drafts share `streams` rows."""
     if settings.decoder == "superposed":
         return superpose if settings.streams == 1 else superpose_streams

@@ -58,7 +58,7 @@ def _features(drafts: ShownDrafts) -> F64:
     return np.stack([first, first * np.log(p), 1 - first, (1 - first) * np.log(p), -np.log1p(-p)], axis=1)
 
 
-def fit_weights(drafts: ShownDrafts) -> F64:
+def fit_logistic_weights(drafts: ShownDrafts) -> F64:
     """Maximise the likelihood by Newton's method. -> [5]"""
     x, weights = _features(drafts), np.array([0, 1, 0, 1, 1.0])
     for _ in range(_STEPS):
@@ -96,7 +96,7 @@ def cross_validated(drafts: ShownDrafts) -> F64:
     predicted = np.empty(len(drafts.p))
     for package in np.unique(drafts.package):
         own = drafts.package == package
-        predicted[own] = predict(drafts.where(own), fit_weights(drafts.where(~own)))
+        predicted[own] = predict(drafts.where(own), fit_logistic_weights(drafts.where(~own)))
     return predicted
 
 
@@ -114,7 +114,7 @@ def log_loss(predicted: F64, right: F64) -> float:
 
 def describe_fit(label: str, drafts: ShownDrafts) -> str:
     """An arm's weights as `completion.calibration` writes them, and what they gain."""
-    c, a, later_c, later_a, b = fit_weights(drafts)
+    c, a, later_c, later_a, b = fit_logistic_weights(drafts)
     held_out, right = cross_validated(drafts), drafts.right
     errors = [100 * calibration_error(p, right) for p in (drafts.p, held_out)]
     losses = [log_loss(p, right) for p in (drafts.p, held_out)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from spd_lsp.decoding.decoders import Decoder, choose_decoder
+from spd_lsp.decoding.decoders import DecodingFunction, choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.evaluation.beam_search import Check, beam, branches
 from spd_lsp.evaluation.sampling import nucleus
@@ -29,7 +29,7 @@ def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Che
     return superpose(model, start, replace(settings, drafts=1), check)
 
 
-DECODERS: dict[str, Decoder] = {
+DECODERS: dict[str, DecodingFunction] = {
     "superposed": partial(_product_decoder, "superposed"),
     "rescored": partial(_product_decoder, "rescored"),
     "greedy": _greedy,

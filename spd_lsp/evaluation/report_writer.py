@@ -24,14 +24,14 @@ from ngram_builders.programs import AWAY
 from spd_lsp.evaluation.bootstrap import Interval
 
 Cell = str | int | float | Interval | None
-Point = tuple[float | str, Interval]  # x, a number or a category, and y
+PlotPoint = tuple[float | str, Interval]  # x, a number or a category, and y
 
 _SUFFIXES = (".md", ".json", ".png")
 _NUMBER = re.compile(r"\**[-+]?\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """Rows of cells under a caption; an interval is one cell."""
 
     caption: str
@@ -57,7 +57,7 @@ class Panel:
 
     x_label: str
     y_label: str
-    series: Mapping[str, Sequence[Point]]
+    series: Mapping[str, Sequence[PlotPoint]]
     log: str = ""  # the logarithmic axes: "x", "y" or "xy"
     horizontal: bool = False  # categories are listed down the left side
 
@@ -91,7 +91,7 @@ class Report:
     name: str  # of its files
     title: str
     facts: Mapping[str, Any]  # model, seed, sizes: what it takes to reproduce the numbers
-    parts: Sequence[Table | str]  # in order; a string is Markdown
+    parts: Sequence[ReportTable | str]  # in order; a string is Markdown
     data: Mapping[str, Any] = field(default_factory=dict)  # all numbers, unrounded
     panels: Sequence[Panel] = ()  # of its figure
 
@@ -105,7 +105,7 @@ class Report:
         tables = [
             {"caption": part.caption, "columns": list(part.columns), "rows": [_jsonable(row) for row in part.rows]}
             for part in self.parts
-            if isinstance(part, Table)
+            if isinstance(part, ReportTable)
         ]
         head = {"name": self.name, "title": self.title, "facts": _jsonable(self.facts), "tables": tables}
         return json.dumps({**head, "data": _jsonable(self.data)}, indent=1, ensure_ascii=False) + "\n"

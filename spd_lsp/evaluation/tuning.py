@@ -27,7 +27,7 @@ from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFil
 from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.run import QualityRun
 from spd_lsp.evaluation.quality.store import Record
-from spd_lsp.evaluation.report_writer import Cell, Report, Table, plain_points
+from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable, plain_points
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, ORDER_WEIGHTS
 from spd_lsp.ngrams.weight_fitting import MAX_FIT_TOKENS, Observed, ScoringModel, fit_weights, observe_documents
 from spd_lsp.settings import Settings
@@ -196,7 +196,7 @@ def describe_settings(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items()) or "defaults"
 
 
-def _gain_table(records: Sequence[Record], search: Search, gains: Mapping[int, Interval], k: int) -> Table:
+def _gain_table(records: Sequence[Record], search: Search, gains: Mapping[int, Interval], k: int) -> ReportTable:
     """The defaults and the best settings, on the files that nothing was chosen by."""
     rows: list[list[Cell]] = [
         [describe_settings(one), *(f"{100 * _matches(records, one, n).mean():.1f}" for n in (1, k))]
@@ -205,10 +205,10 @@ def _gain_table(records: Sequence[Record], search: Search, gains: Mapping[int, I
     if search.best:
         rows.append(["difference", *(plain_points(gains[n]) for n in (1, k))])
     caption = f"On {len(records)} examples of files that nothing was chosen by, in percent, with 95 % intervals"
-    return Table(caption, ["settings", "EM@1", f"EM@{k}"], rows)
+    return ReportTable(caption, ["settings", "EM@1", f"EM@{k}"], rows)
 
 
-def _search_table(search: Search, k: int) -> Table:
+def _search_table(search: Search, k: int) -> ReportTable:
     """All settings, step by step, with the choice of each step marked."""
     rows: list[list[Cell]] = [
         [step.coordinate, describe_settings(one), f"{100 * score[1]:.1f}", f"{100 * score[0]:.1f}",
@@ -216,10 +216,10 @@ def _search_table(search: Search, k: int) -> Table:
         for step in search.steps
         for i, (one, score) in enumerate(zip(step.tried, step.scores, strict=True))
     ]  # fmt: skip
-    return Table("The search, in percent", ["step", "settings", "EM@1", f"EM@{k}", "kept"], rows)
+    return ReportTable("The search, in percent", ["step", "settings", "EM@1", f"EM@{k}", "kept"], rows)
 
 
-def _bound_table(drafts: Drafts, tuned: float) -> Table:
+def _bound_table(drafts: Drafts, tuned: float) -> ReportTable:
     """What hiding improbable drafts gains, on the files that nothing was chosen by."""
     rows: list[list[Cell]] = []
     for bound in sorted({0.0, tuned, 0.02, 0.05, 0.1, 0.2}):
@@ -233,4 +233,4 @@ def _bound_table(drafts: Drafts, tuned: float) -> Table:
         rows.append([f"{bound:.3f}", offered, right, said, saved, "*" * (bound == tuned)])
     caption = f"Drafts hidden below a probability; reading one costs {_READING_COST} keystrokes"
     heads = ["min_probability", "drafts an example", "right, %", "calibrated, %", "keystrokes saved", "tuned"]
-    return Table(caption, heads, rows)
+    return ReportTable(caption, heads, rows)

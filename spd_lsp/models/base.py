@@ -20,8 +20,8 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.models.logits import log_softmax
-from spd_lsp.models.topk import Mixture as Mixture
 from spd_lsp.models.topk import TopK, TopKRequest, select_top_k, unpack_top_k
+from spd_lsp.models.topk import WeightedTokens as WeightedTokens
 
 PREFILL_CHUNK = 128  # prompt tokens between two calls of `check`
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
@@ -62,7 +62,7 @@ class ForwardInput:
     """One request's part of a forward pass: one mixture for each of N rows, or T ids for each."""
 
     cache: Any  # a Cache, to which the new positions are added
-    mixtures: Sequence[Mixture] = ()  # N
+    mixtures: Sequence[WeightedTokens] = ()  # N
     ids: Sequence[Sequence[int]] = ()  # [N, T]
     last_only: bool = False  # of the ids, compute the logits after the last one only
     top_k: TopKRequest | None = None  # of the mixtures, return these logits only, as `unpack_top_k` reads them
@@ -92,7 +92,7 @@ class Engine(ABC):
         The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only.
         """
 
-    def forward(self, mixtures: Sequence[Mixture], cache: Any) -> Floats:
+    def forward(self, mixtures: Sequence[WeightedTokens], cache: Any) -> Floats:
         """Add one position to each of N rows; the logits after it. [N, V]."""
         return self.forward_batch([ForwardInput(cache, mixtures)])[0]
 
@@ -141,7 +141,7 @@ class Engine(ABC):
         assert self.draft_cache is None, "rows have been read since the last prefill: continue with `step_rows`"
         return self.prompts[-1].cache
 
-    def step_rows(self, rows: Sequence[Mixture], parents: Sequence[int]) -> Floats:
+    def step_rows(self, rows: Sequence[WeightedTokens], parents: Sequence[int]) -> Floats:
         """Read one more position in each of N rows and return their logits [N, V], in one forward pass.
 
         A row is (ids, weights) to superpose; row i continues row `parents[i]` of the last call. Before the first

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from ngram_builders.errors import UserError
 from spd_lsp.models.backend_selection import SMALL_MODEL, tested_numpy_engine
 from spd_lsp.models.checkpoint.model_config import read_config
-from spd_lsp.models.numpy.recorded import write_record
+from spd_lsp.models.numpy.recorded import write_recording
 from spd_lsp.models.numpy.weights import UnsupportedModel
 from spd_lsp.models.transformers_engine import TransformersEngine
 
@@ -30,7 +30,7 @@ def record(folder: Path) -> None:
         raise UserError(
             f"a record is for models of up to {SMALL_MODEL:,} parameters; this one has {decoder.size:,}"
         )
-    write_record(folder, decoder, reference)
+    write_recording(folder, decoder, reference)
 
 
 if __name__ == "__main__":

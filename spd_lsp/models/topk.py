@@ -17,7 +17,7 @@ import numpy as np
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.models.logits import log_z, top
 
-Mixture = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
+WeightedTokens = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from transformers import DynamicCache
 
 from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.models.topk import Mixture
+from spd_lsp.models.topk import WeightedTokens
 
 
 class TransformersEngine(Engine):
@@ -50,7 +50,7 @@ class TransformersEngine(Engine):
         embeds = torch.stack([self._superpose(mixture) for mixture in each.mixtures])  # [N, D]
         return np.asarray(self._run(each.cache, inputs_embeds=embeds[:, None])[:, 0])
 
-    def _superpose(self, mixture: Mixture) -> torch.Tensor:
+    def _superpose(self, mixture: WeightedTokens) -> torch.Tensor:
         """x~ = sum_i gamma_i z_i, z_i the input embedding as the model itself scales it. [D]."""
         ids, weights = mixture
         embeds = self.network.get_input_embeddings()(torch.tensor(list(ids), device=self.device))  # [M, D]

@@ -27,9 +27,9 @@ from spd_lsp.training.lengths import measure_lengths, measure_reach
 from spd_lsp.training.memorization import SHORTEST_COPY
 from spd_lsp.training.recipe import Recipe
 from spd_lsp.training.tokenizer import MERGES, VOCABULARY
-from spd_lsp.training.train import RATE, Plan, Progress
+from spd_lsp.training.train import RATE, Progress, TrainingPlan
 
-STARTER = Path(__file__).parents[1] / "starter"
+STARTER_FOLDER = Path(__file__).parents[1] / "starter"
 TOKENS = 150_000_000
 DECAY = 15_000_000  # tokens
 STEPS_PER_LOG_LINE = 25  # steps between lines of a log
@@ -105,14 +105,14 @@ def share_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--start-share", type=share, default=0.0, show_default=True, help=text)(command)
 
 
-def out_option(command: Callable[..., None]) -> Callable[..., None]:
+def model_folder_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add the output folder of the model."""
     kind = click.Path(file_okay=False, path_type=Path)
-    return click.option("--out", type=kind, default=STARTER, help="The exported folder.")(command)
+    return click.option("--out", type=kind, default=STARTER_FOLDER, help="The exported folder.")(command)
 
 
 @contextmanager
-def show_progress(name: str, plan: Plan | None = None) -> Iterator[Callable[[Progress, float], None]]:
+def show_progress(name: str, plan: TrainingPlan | None = None) -> Iterator[Callable[[Progress, float], None]]:
     """Show a progress bar, or lines without a terminal; yield the callback for each step and its loss."""
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -257,7 +257,7 @@ def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
 @common_options
 @budget_options
 @click.option("--kind", type=click.Choice(list(recipe.PHASES)), default="superposed", show_default=True)
-@click.option("--start", type=click.Path(exists=True, file_okay=False, path_type=Path), default=STARTER)
+@click.option("--start", type=click.Path(exists=True, file_okay=False, path_type=Path), default=STARTER_FOLDER)
 @click.option("--rate", default=recipe.SMALL_RATE, show_default=True, help="Highest learning rate of matrices.")
 @click.option(
     "--decay-from", default=0.05, show_default=True, help="Share of the budget from which the rate falls to 0."
@@ -281,7 +281,7 @@ def phase(
 
 @main.command()
 @common_options
-@out_option
+@model_folder_option
 @click.option("--kind", type=click.Choice(["decay", "run", *recipe.PHASES]), default="decay", show_default=True)
 @share_option
 def export(work: Path, seed: int, out: Path, kind: str = "decay", start_share: float = 0.0) -> None:
@@ -300,7 +300,7 @@ def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
     """Compare exported models, whose tokenizers may differ, by bits per byte of held-out files."""
     torch.set_num_threads(1)
     for model in models:
-        for language, found in recipe.compare(Recipe(work=work, seed=seed), model).items():
+        for language, found in recipe.measure_by_language(Recipe(work=work, seed=seed), model).items():
             said = f"{found.bits_per_byte:.4f} bits a byte, {found.nats_per_token:.4f} nats a token"
             console().print(f"{model} {language}: {said}, {found.bytes:,} bytes", soft_wrap=True)
 
@@ -324,7 +324,7 @@ def memorization(work: Path, seed: int, model: Path, prompts: int) -> None:
 
 @main.command()
 @common_options
-@out_option
+@model_folder_option
 def ngrams(work: Path, seed: int, out: Path) -> None:
     """Write the built-in n-gram domains of the corpus beside the model, one for each language."""
 
@@ -363,7 +363,7 @@ def unpack(work: Path, seed: int, archive: Path) -> None:
 @start_options
 @decay_option
 @share_option
-@out_option
+@model_folder_option
 @click.pass_context
 def run_all(
     ctx: click.Context,

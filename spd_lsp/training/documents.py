@@ -62,7 +62,7 @@ def cut_gap(text: str, rng: random.Random) -> Gap:
     return Gap(text[:start], text[start:end], text[end:])
 
 
-def rest_of_line(text: str, rng: random.Random) -> tuple[int, int]:
+def rest_of_line_span(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place after a line's indentation to its end, without the newline."""
     start, end = _pick_line(text, rng)
     first = start + indentation(text[start:end])
@@ -81,7 +81,7 @@ def some_lines(text: str, rng: random.Random) -> tuple[int, int]:
 
 def part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place after a line's indentation to a later token boundary of the line."""
-    start, end = rest_of_line(text, rng)
+    start, end = rest_of_line_span(text, rng)
     joints = [match.end() for match in _JOINT.finditer(text, start, end)]
     return start, rng.choice(joints) if joints else end
 
@@ -92,7 +92,7 @@ def rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
     opening = [place for place in range(start, end) if text[place] in BRACKETS]
     closing = _closes(text, rng.choice(opening)) if opening else 0
     if not closing:
-        return rest_of_line(text, rng)
+        return rest_of_line_span(text, rng)
     opened = max(place for place in opening if _closes(text, place) == closing)
     return rng.randint(opened + 1, closing), closing
 
@@ -118,7 +118,7 @@ def _pick_line(text: str, rng: random.Random) -> tuple[int, int]:
     return start, end
 
 
-_CUTS = {"rest": rest_of_line, "bracket": rest_of_bracket, "lines": some_lines, "part": part_of_line}
+_CUTS = {"rest": rest_of_line_span, "bracket": rest_of_bracket, "lines": some_lines, "part": part_of_line}
 
 
 def strip_copyright(text: str) -> str:

@@ -19,7 +19,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.models.recording import record as record_decoder
 from spd_lsp.training import checkpoint
-from spd_lsp.training.corpus.gather import LANGUAGES
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
 from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_kind
 from spd_lsp.training.train import load_exported
 from spd_lsp.training.validation import KINDS, HeldOutLoss, measure_held_out
@@ -28,7 +28,7 @@ _CARD = Path(__file__).with_name("card.md")
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class ExportedWeights:
     """The weights to export: a run's last checkpoint, averaged with the model that it started from, if any.
 
     The average forgets less of what the start knew than the run has (Wortsman et al., CVPR 2022).
@@ -49,7 +49,7 @@ class Weights:
         return model, progress
 
 
-def export(config: LlamaConfig, weights: Weights, tokenizer: Path, out: Path) -> dict[str, Any]:
+def export(config: LlamaConfig, weights: ExportedWeights, tokenizer: Path, out: Path) -> dict[str, Any]:
     """Write weights and tokenizer to `out`. Return the progress of the run and its size."""
     model, progress = weights.load(config)
     progress["parameters"] = sum(parameter.numel() for parameter in model.parameters())
@@ -66,7 +66,7 @@ def export(config: LlamaConfig, weights: Weights, tokenizer: Path, out: Path) ->
 def measure_exported(out: Path, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, HeldOutLoss]]:
     """Measure the held-out loss of the stored weights, by language and kind of row."""
     model = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32)
-    languages = [language for language in LANGUAGES if (held_out / language).is_dir()]
+    languages = [language for language in CORPUS_LANGUAGES if (held_out / language).is_dir()]
     return {
         language: {kind: measure_held_out(model, held_out / language, kind, tokenizer) for kind in KINDS}
         for language in languages
@@ -88,7 +88,9 @@ _STORED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def measure_storage(config: LlamaConfig, weights: Weights, rows: Path, tokenizer: Tokenizer) -> dict[str, float]:
+def measure_storage(
+    config: LlamaConfig, weights: ExportedWeights, rows: Path, tokenizer: Tokenizer
+) -> dict[str, float]:
     """Measure the cost of lower precision: nats per token of plain code, by storage format of the weights."""
     losses = {}
     for name, narrow in _STORED.items():

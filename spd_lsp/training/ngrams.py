@@ -30,7 +30,7 @@ _GROWTH = 1.2  # of the counts, from one try to the next
 _MAX_BYTES = 6_000_000  # of a language's table
 
 PackageIds = Sequence[U16]  # the ids of its documents, each ending with end-of-text
-Report = Callable[[int], None]
+ReportOrder = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def encode_packages(
     return packages
 
 
-def count_ngrams(packages: Sequence[PackageIds], order: int, tokens: ModelTokenizer) -> NgramTally:
+def count_order(packages: Sequence[PackageIds], order: int, tokens: ModelTokenizer) -> NgramTally:
     """Count the n-grams of one order over all packages."""
     runs = [_count_package(documents, order, tokens) for documents in packages if documents]
     records = np.concatenate([run.records for run in runs])
@@ -90,11 +90,11 @@ def _count_package(documents: PackageIds, order: int, tokens: ModelTokenizer) ->
 
 
 def _select_by_order(
-    packages: Sequence[PackageIds], tokens: ModelTokenizer, min_counts: MinCounts, report: Report
+    packages: Sequence[PackageIds], tokens: ModelTokenizer, min_counts: MinCounts, report: ReportOrder
 ) -> Iterator[Run]:
     """Yield the selected n-grams, order by order: all at once would not fit into memory."""
     for order in sorted(min_counts):
-        yield count_ngrams(packages, order, tokens).keep(*min_counts[order], tokens.vocab_size)
+        yield count_order(packages, order, tokens).keep(*min_counts[order], tokens.vocab_size)
         report(order)
 
 
@@ -103,7 +103,7 @@ def write_domain(
     tokens: ModelTokenizer,
     path: Path,
     min_counts: MinCounts = _MIN_COUNTS,
-    report: Report = lambda order: None,
+    report: ReportOrder = lambda order: None,
     max_bytes: int = _MAX_BYTES,
 ) -> TableSummary:
     """Write as many shared n-grams as fit to `LANGUAGE.ngt`; `report` is called after each order.

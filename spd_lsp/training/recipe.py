@@ -25,9 +25,16 @@ from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.training import checkpoint
-from spd_lsp.training.corpus.gather import LANGUAGES, gather
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
-from spd_lsp.training.export import Weights, collect_facts, export, measure_exported, measure_storage, write_card
+from spd_lsp.training.export import (
+    ExportedWeights,
+    collect_facts,
+    export,
+    measure_exported,
+    measure_storage,
+    write_card,
+)
 from spd_lsp.training.memorization import Memorization, measure_memorization
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read_texts, read_training_texts, write_held_out_rows, write_training_rows
@@ -39,8 +46,8 @@ from spd_lsp.training.train import (
     STARTER_SHAPE,
     ModelShape,
     Objective,
-    Plan,
     Progress,
+    TrainingPlan,
     load_exported,
     plain_loss,
     starter_config,
@@ -58,7 +65,7 @@ ROWS_BYTES = 240_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
 _HELD_OUT_OTHERS = 30  # of each other language
 PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
-Report = Callable[[Progress, float], None]
+ReportStep = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
 SMALL_RATE = 0.006  # of matrices, for trained weights
 
@@ -170,7 +177,7 @@ def make_start(recipe: Recipe, model: Path, layers: int = 0) -> None:
     (run / "start.json").write_text(json.dumps(past), encoding="utf-8")
 
 
-def make_weights(recipe: Recipe, plan: Plan, report: Report, stop: Stop = never) -> None:
+def make_weights(recipe: Recipe, plan: TrainingPlan, report: ReportStep, stop: Stop = never) -> None:
     """Train until the plan's budget is spent or `stop` is true, resuming from the last checkpoint."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     record_plan(recipe.work / "run", plan)
@@ -179,26 +186,28 @@ def make_weights(recipe: Recipe, plan: Plan, report: Report, stop: Stop = never)
     train(recipe.config(), learnt, plan, recipe.work / "run", report, start=start_model, stop=stop)
 
 
-def make_decay(recipe: Recipe, tokens: int, report: Report, stop: Stop = never) -> None:
+def make_decay(recipe: Recipe, tokens: int, report: ReportStep, stop: Stop = never) -> None:
     """Continue the run's last checkpoint in a separate folder, with the rate falling to 0 over so many tokens.
 
     An interrupted decay is resumed. The run itself is unchanged and can be continued later.
     """
     folder, run = recipe.work / "decay", recipe.work / "run"
     if not (folder / "plan.json").exists():
-        plan = Plan(**json.loads(recipe.needed("run/plan.json", "train").read_text(encoding="utf-8")))
+        plan = TrainingPlan(**json.loads(recipe.needed("run/plan.json", "train").read_text(encoding="utf-8")))
         spent = checkpoint.read_progress(run)["tokens"]
         folder.mkdir(parents=True, exist_ok=True)
         for name in (checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE, "start.json"):
             if (run / name).exists():
                 shutil.copyfile(run / name, folder / name)
         record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
-    plan = Plan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+    plan = TrainingPlan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     train(recipe.config(), learnt, plan, folder, report, stop=stop)
 
 
-def make_phase(recipe: Recipe, phase: str, start: Path, plan: Plan, report: Report, stop: Stop = never) -> None:
+def make_phase(
+    recipe: Recipe, phase: str, start: Path, plan: TrainingPlan, report: ReportStep, stop: Stop = never
+) -> None:
     """Continue training an exported model on rows it has not seen; `longer` keeps the same objective."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     seen = _so_far(_recorded(start)["progress"])
@@ -227,9 +236,9 @@ def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> Plan:
+def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> TrainingPlan:
     """Return the plan of a run with a constant rate."""
-    return Plan(
+    return TrainingPlan(
         tokens=tokens,
         seed=seed,
         matrix_rate=rate,
@@ -238,9 +247,9 @@ def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> Plan:
     )
 
 
-def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> Plan:
+def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> TrainingPlan:
     """Return the plan of a phase that continues an exported model."""
-    return Plan(
+    return TrainingPlan(
         tokens=tokens,
         seed=seed,
         matrix_rate=rate,
@@ -250,14 +259,14 @@ def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> Plan:
     )
 
 
-def record_plan(folder: Path, plan: Plan) -> None:
+def record_plan(folder: Path, plan: TrainingPlan) -> None:
     """Store the plan of a new run; an existing run must have the same one.
 
     A run whose rate never falls may be given more tokens.
     """
     path = folder / "plan.json"
     if path.exists():
-        stored = Plan(**json.loads(path.read_text(encoding="utf-8")))
+        stored = TrainingPlan(**json.loads(path.read_text(encoding="utf-8")))
         if stored != plan and (plan.decay or replace(stored, tokens=plan.tokens) != plan):
             raise UserError(
                 f"the run in {folder} was started with other settings (see plan.json); "
@@ -277,7 +286,7 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "decay", start_share: f
     ).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
-    weights = Weights(run, recipe.work / _START if start_share else None, start_share)
+    weights = ExportedWeights(run, recipe.work / _START if start_share else None, start_share)
     progress = export(recipe.config(), weights, folder, out)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
     measures = measure_exported(out, rows / "held_out", tokenizer)
@@ -295,7 +304,7 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "decay", start_share: f
     return facts
 
 
-def compare(recipe: Recipe, folder: Path) -> dict[str, HeldOutLoss]:
+def measure_by_language(recipe: Recipe, folder: Path) -> dict[str, HeldOutLoss]:
     """Measure an exported model, with any tokenizer, on the held-out files, by language."""
     model, tokenizer = load_exported(folder), open_tokenizer(folder)
     return {
@@ -315,7 +324,7 @@ def make_ngrams(recipe: Recipe, out: Path, report: Callable[[str, TableSummary],
     corpus = recipe.needed("corpus/sources.json", "corpus").parent
     tokens = ModelTokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     out.mkdir(parents=True, exist_ok=True)
-    for folder in (corpus / language for language in LANGUAGES if (corpus / language).is_dir()):
+    for folder in (corpus / language for language in CORPUS_LANGUAGES if (corpus / language).is_dir()):
         report(folder.name, write_domain(_learnable(folder, tokens), tokens, out / f"{folder.name}.ngt"))
 
 

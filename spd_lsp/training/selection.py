@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spd_lsp.training.corpus.gather import LANGUAGES
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
 
 HELD_OUT = 3  # of 256: about one file in a hundred
-_LANGUAGE_SHARES = dict.fromkeys(LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
+_LANGUAGE_SHARES = dict.fromkeys(CORPUS_LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Selection:
 
 def select_files(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
     """Select files of about `budget` bytes in total, by language. The same seed gives the same files."""
-    languages = [language for language in LANGUAGES if (corpus / language).is_dir()]
+    languages = [language for language in CORPUS_LANGUAGES if (corpus / language).is_dir()]
     total = sum(_LANGUAGE_SHARES[language] for language in languages)
     return {
         language: select_language_files(corpus / language, int(budget * _LANGUAGE_SHARES[language] / total), seed)

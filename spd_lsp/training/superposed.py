@@ -28,7 +28,7 @@ from torch import Tensor
 from transformers import DynamicCache, LlamaForCausalLM
 
 from spd_lsp.training.loss import CHUNK, ChunkedLoss
-from spd_lsp.training.train import Plan, token_weights
+from spd_lsp.training.train import TrainingPlan, token_weights
 
 MAX_SPAN_LENGTH = 12  # positions of a span; the paper finds superposition near linear for about ten
 _MAX_SPAN_GAP = 12  # maximum of plain positions between two spans
@@ -150,7 +150,7 @@ def _read_row(model: LlamaForCausalLM, row: Tensor, low: torch.dtype, rng: np.ra
     return Reading(plain, mixed, spans)
 
 
-def superposed_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> Tensor:
+def superposed_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan, step: int) -> Tensor:
     """Return the mean loss of a row [1, L] in nats, SUPERPOSED_SHARE of it after mixtures."""
     low: torch.dtype = getattr(torch, plan.low)
     reading = _read_row(model, row, low, np.random.default_rng([plan.seed, step, int(row.sum())]))

@@ -25,11 +25,11 @@ from spd_lsp.training.loss import next_token_loss
 RATE = 0.02  # learning rate of matrices; that of embeddings and norms is EMBEDDING_SHARE of it
 EMBEDDING_SHARE = 0.3
 _REFILL = 20  # steps: about the length of the optimisers' memory
-Objective = Callable[[LlamaForCausalLM, Tensor, "Plan", int], Tensor]  # the loss of a row at a step
+Objective = Callable[[LlamaForCausalLM, Tensor, "TrainingPlan", int], Tensor]  # the loss of a row at a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """The schedule of a run, in tokens and not in time, so a run may be paused at will."""
 
     tokens: int  # the budget; a run without decay may be given a larger one later
@@ -55,7 +55,7 @@ class Progress:
     seconds: float = 0.0  # CPU time
     resumed: int = 0  # the step of the last start without optimiser state, 0 if none
 
-    def share(self, plan: Plan) -> float:
+    def share(self, plan: TrainingPlan) -> float:
         """Return the spent share of the budget, 0 to 1."""
         return min(1.0, self.tokens / plan.tokens)
 
@@ -105,7 +105,7 @@ def load_exported(folder: Path) -> LlamaForCausalLM:
     return model
 
 
-def create_optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimizer]:
+def create_optimisers(model: LlamaForCausalLM, plan: TrainingPlan) -> dict[str, Optimizer]:
     """Create Muon for the hidden matrices, AdamW for the embedding and the norms."""
     hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
     norms = [p for p in model.parameters() if p.ndim == 1]
@@ -121,7 +121,7 @@ def create_optimisers(model: LlamaForCausalLM, plan: Plan) -> dict[str, Optimize
     }
 
 
-def rate(progress: Progress, plan: Plan) -> float:
+def rate(progress: Progress, plan: TrainingPlan) -> float:
     """Return the factor of the learning rate: rising to 1, constant, then falling to 0 over `decay` tokens.
 
     A run that resumes without optimiser state starts with a low rate again, for a few steps.
@@ -155,7 +155,7 @@ def token_weights(ids: Tensor, end_weight: float) -> Tensor:
     return torch.where((ids == END_ID) & (last_prefix > before), end_weight, 1.0)
 
 
-def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: Plan, step: int) -> Tensor:
+def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan, step: int) -> Tensor:
     """Return the mean loss of a row [1, L] in nats per token, the same at every step."""
     low: torch.dtype = getattr(torch, plan.low)
     with torch.autocast(row.device.type, low, enabled=low != torch.float32):
@@ -167,7 +167,7 @@ def _take_step(
     model: LlamaForCausalLM,
     optimisers: dict[str, Optimizer],
     ids: Tensor,
-    plan: Plan,
+    plan: TrainingPlan,
     objective: Objective = plain_loss,
     step: int = 0,
 ) -> float:
@@ -187,7 +187,7 @@ def _take_step(
 def train(
     config: LlamaConfig,
     rows: U16,
-    plan: Plan,
+    plan: TrainingPlan,
     folder: Path,
     report: Callable[[Progress, float], None] = lambda progress, loss: None,
     *,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from spd_lsp.completion.tuned_settings import FILE, apply_tuned, read_order_weights, read_tuned, write_tuned
+from spd_lsp.completion.tuned_settings import TUNED_FILE, apply_tuned, read_order_weights, read_tuned, write_tuned
 from spd_lsp.settings import Settings
 
 
@@ -19,7 +19,7 @@ def test_what_is_kept_is_used_by_its_model_where_settings_are_as_they_come(tmp_p
     write_tuned(tmp_path / "new", "mine", {})
     assert read_tuned(tmp_path / "new", "mine") == {}
     assert read_tuned(tmp_path / "new", "other") == {"candidates": 40}
-    assert [path.name for path in (tmp_path / "new").iterdir()] == [FILE]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [TUNED_FILE]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")
@@ -40,7 +40,7 @@ def test_a_registry_that_tuning_made_is_its_owners_alone(tmp_path):
     ],
 )
 def test_what_cannot_be_read_counts_as_not_kept(tmp_path, text):
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / TUNED_FILE).write_text(text)
     assert apply_tuned(Settings(), tmp_path, "mine") == Settings()
 
 

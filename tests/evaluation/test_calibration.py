@@ -12,7 +12,7 @@ from spd_lsp.evaluation.calibration import (
     calibration_error,
     cross_validated,
     describe_fit,
-    fit_weights,
+    fit_logistic_weights,
     log_loss,
     predict,
     shown_drafts,
@@ -30,7 +30,7 @@ def drawn(n=20_000, seed=0):
 
 def test_the_weights_by_which_drafts_were_drawn_are_found():
     (c, a, b), (later_c, later_a, _) = WITH_NGRAMS
-    assert fit_weights(drawn()) == pytest.approx([c, a, later_c, later_a, b], abs=0.3)
+    assert fit_logistic_weights(drawn()) == pytest.approx([c, a, later_c, later_a, b], abs=0.3)
 
 
 def test_what_is_said_is_the_product_formula():
@@ -57,7 +57,7 @@ def test_a_package_has_no_say_in_its_own_weights():
 def test_drafts_that_p_tells_apart_without_fault_have_finite_weights():
     p = np.linspace(0.01, 0.99, 200)
     seen = ShownDrafts(p, np.ones(200), (p > 0.5).astype(float), np.repeat(["a", "b"], 100))
-    assert np.isfinite(fit_weights(seen)).all()
+    assert np.isfinite(fit_logistic_weights(seen)).all()
 
 
 def test_gap_and_loss_of_a_few():

@@ -26,7 +26,7 @@ import numpy as np
 
 from ngram_builders.errors import UserError
 from ngram_builders.table import numpy_query
-from ngram_builders.table.format import PREFIX, SECTION_DTYPES, Columns, align, read_header
+from ngram_builders.table.format import FILE_PREFIX, SECTION_DTYPES, Columns, align, read_header
 from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.reader import Table
 from ngram_builders.table.shared_library import open_library
@@ -94,7 +94,7 @@ def write_parts(parts: Parts, random: Random) -> bytes:
     header = bytearray(msgpack.packb({**fields, "sections": places}))
     while random.random() < 0.05:
         header[random.integers(len(header))] = random.integers(256)
-    prefix = PREFIX.pack(b"SPDNGT\0", 2, len(header), zlib.crc32(header))
+    prefix = FILE_PREFIX.pack(b"SPDNGT\0", 2, len(header), zlib.crc32(header))
     return (prefix + header).ljust(align(len(prefix) + len(header)), b"\0") + body
 
 

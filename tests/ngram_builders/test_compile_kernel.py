@@ -48,7 +48,7 @@ def needs_compiler(hook: CompileKernel, folder: Path) -> None:
 def test_a_wheel_gets_the_library_and_the_tree_stays_clean(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     data = initialize(hook, "standard")
-    assert data["force_include"] == [f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY}"]
+    assert data["force_include"] == [f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY_NAME}"]
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
     assert {path.name for path in Path(hook.root).rglob("*.*")} == set(compile_kernel.SOURCES)
@@ -59,9 +59,9 @@ def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> 
     assert initialize(hook, "editable") == {"force_include": []}
     package = Path(hook.root) / compile_kernel.PACKAGE
     assert sorted(path.name for path in package.iterdir()) == sorted(
-        [*compile_kernel.SOURCES, compile_kernel.LIBRARY]
+        [*compile_kernel.SOURCES, compile_kernel.LIBRARY_NAME]
     )
-    library = shared_library.open_library(package / compile_kernel.LIBRARY)
+    library = shared_library.open_library(package / compile_kernel.LIBRARY_NAME)
     assert library.source_digest() == shared_library.source_digest(
         [package / name for name in compile_kernel.SOURCES]
     )

@@ -11,7 +11,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.training.corpus import package, wheels
-from spd_lsp.training.corpus.gather import LANGUAGES, folder_name, gather, read_listing
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, folder_name, gather, read_listing
 from spd_lsp.training.recipe import LISTING
 from tests.training.archives import CODE, make_tar, make_wheel
 
@@ -86,7 +86,7 @@ def test_lines_end_alike_whatever_they_ended_in(tmp_path: Path) -> None:
 
 def test_every_listed_package_is_pinned_and_listed_once() -> None:
     listing = read_listing(LISTING)
-    assert list(listing) == list(LANGUAGES)
+    assert list(listing) == list(CORPUS_LANGUAGES)
     for requirements in listing.values():
         names = [folder_name(requirement) for requirement in requirements]
         assert len(names) == len(set(names))
@@ -96,7 +96,7 @@ def test_every_listed_package_is_pinned_and_listed_once() -> None:
 
 def test_what_is_kept_aside_for_judging_is_not_learnt_from() -> None:
     learnt, judged = read_listing(LISTING), read_listing(LISTING.with_name("judged.txt"))
-    assert set(judged) == set(LANGUAGES) - {"python"}
+    assert set(judged) == set(CORPUS_LANGUAGES) - {"python"}
     for language, requirements in judged.items():
         assert len(requirements) == 3
         assert {*map(folder_name, requirements)}.isdisjoint(map(folder_name, learnt[language]))

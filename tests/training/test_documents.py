@@ -20,7 +20,7 @@ from spd_lsp.training.documents import (
     part_of_line,
     plain_document,
     rest_of_bracket,
-    rest_of_line,
+    rest_of_line_span,
     some_lines,
     split_text,
     strip_copyright,
@@ -44,7 +44,7 @@ def test_stretches_are_the_text(text: str, seed: int) -> None:
 
 @given(text=TEXTS, seed=SEEDS)
 def test_the_rest_of_a_line_ends_where_the_line_ends(text: str, seed: int) -> None:
-    start, end = rest_of_line(text, random.Random(seed))
+    start, end = rest_of_line_span(text, random.Random(seed))
     assert "\n" not in text[start:end]
     assert end == len(text) or text[end] == "\n"
 

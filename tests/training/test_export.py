@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from spd_lsp.training.export import (
-    Weights,
+    ExportedWeights,
     collect_facts,
     export,
     measure_exported,
@@ -22,7 +22,7 @@ from spd_lsp.training.export import (
     write_card,
 )
 from spd_lsp.training.rows import write_held_out_rows
-from spd_lsp.training.train import Plan, train
+from spd_lsp.training.train import TrainingPlan, train
 from spd_lsp.training.validation import HeldOutLoss
 
 KINDS = {"plain": HeldOutLoss(nats=30.0, tokens=10, bytes=40), "gaps": HeldOutLoss(nats=20.0, tokens=10, bytes=30)}
@@ -32,8 +32,8 @@ LOSSES = {"python": KINDS, "rust": KINDS}
 @pytest.fixture
 def exported(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     rows = np.random.default_rng(0).integers(0, 320, size=(4, 48)).astype(np.uint16)
-    train(config, rows, Plan(tokens=192, rows_a_step=2, low="float32"), tmp_path / "run")
-    return tmp_path / "out", export(config, Weights(tmp_path / "run"), tokenizer_folder, tmp_path / "out")
+    train(config, rows, TrainingPlan(tokens=192, rows_a_step=2, low="float32"), tmp_path / "run")
+    return tmp_path / "out", export(config, ExportedWeights(tmp_path / "run"), tokenizer_folder, tmp_path / "out")
 
 
 def test_transformers_loads_it_and_goes_on_from_a_prompt(exported: tuple[Path, dict[str, Any]]) -> None:
@@ -60,8 +60,8 @@ def test_weights_are_averaged_with_those_before(
     before = LlamaForCausalLM(config)
     before.save_pretrained(tmp_path / "before")
     run = tmp_path / "run"
-    trained, _ = Weights(run).load(config)
-    averaged, _ = Weights(run, tmp_path / "before", 0.25).load(config)
+    trained, _ = ExportedWeights(run).load(config)
+    averaged, _ = ExportedWeights(run, tmp_path / "before", 0.25).load(config)
     for old, new, mean in zip(before.parameters(), trained.parameters(), averaged.parameters(), strict=True):
         assert torch.allclose(mean, 0.75 * new + 0.25 * old, atol=1e-6)
         assert not torch.equal(old, new)
@@ -83,7 +83,7 @@ def test_the_stored_weights_are_measured(
     losses = measure_exported(exported[0], tmp_path, tokenizer)
     assert [*losses] == ["python"]
     assert losses["python"]["plain"].nats_per_token == pytest.approx(np.log(320), rel=0.2)
-    storage = measure_storage(config, Weights(tmp_path / "run"), folder, tokenizer)
+    storage = measure_storage(config, ExportedWeights(tmp_path / "run"), folder, tokenizer)
     assert storage["float16"] == pytest.approx(losses["python"]["plain"].nats_per_token, abs=1e-4)
     assert storage["int8, a scale a row"] == pytest.approx(storage["float32"], abs=0.01)
 

@@ -16,10 +16,10 @@ from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint
 from spd_lsp.training.handover import pack_run, unpack_run
 from spd_lsp.training.recipe import record_plan
-from spd_lsp.training.train import Plan, train
+from spd_lsp.training.train import TrainingPlan, train
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
-PLAN = Plan(tokens=4 * 2 * 48, rows_a_step=2, warm_up=0, low="float32")
+PLAN = TrainingPlan(tokens=4 * 2 * 48, rows_a_step=2, warm_up=0, low="float32")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.training.ngrams import count_ngrams, encode_packages, write_domain
+from spd_lsp.training.ngrams import count_order, encode_packages, write_domain
 
 DOCUMENT = st.lists(st.integers(5, 8), max_size=12).map(lambda ids: np.array([*ids, 0], dtype=np.uint16))
 PACKAGES = st.lists(st.lists(DOCUMENT, max_size=3), min_size=1, max_size=4).filter(any)
@@ -47,7 +47,7 @@ def test_a_tally_is_what_a_loop_counts(
     tokens: ModelTokenizer, packages: list[list[np.ndarray]], order: int
 ) -> None:
     counts, sharing = naive(packages, order)
-    found = count_ngrams(packages, order, tokens)
+    found = count_order(packages, order, tokens)
     assert sorted(zip(found.counts.tolist(), found.packages.tolist(), strict=True)) == sorted(
         (counts[ngram], sharing[ngram]) for ngram in counts
     )

@@ -16,11 +16,10 @@ from safetensors.torch import load_file
 from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, recipe, selection
 from spd_lsp.training.__main__ import main
-from spd_lsp.training.corpus.gather import LANGUAGES
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
 from spd_lsp.training.handover import pack_run, unpack_run
 from spd_lsp.training.recipe import (
     Recipe,
-    compare,
     make_decay,
     make_ngrams,
     make_phase,
@@ -29,10 +28,11 @@ from spd_lsp.training.recipe import (
     make_starter,
     make_tokenizer,
     make_weights,
+    measure_by_language,
     never,
     record_plan,
 )
-from spd_lsp.training.train import ModelShape, Plan, Progress
+from spd_lsp.training.train import ModelShape, Progress, TrainingPlan
 
 TINY = ModelShape(width=16, inner=24, layers=2, heads=2)
 
@@ -59,7 +59,7 @@ def encoded_once(
     """A work folder after the steps corpus, tokenizer and rows."""
     work = tmp_path_factory.mktemp("encoded")
     for number in range(150):
-        path = work / "corpus" / LANGUAGES[number % 2] / f"package{number % 3}" / f"module{number}.py"
+        path = work / "corpus" / CORPUS_LANGUAGES[number % 2] / f"package{number % 3}" / f"module{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sources[number % len(sources)][:3000])
     (work / "corpus" / "sources.json").write_text(json.dumps(manifest))
@@ -89,7 +89,7 @@ def work(encoded: Path) -> Path:
 @pytest.mark.slow
 def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     make = recipe_in(work)
-    plan = Plan(tokens=1200, rows_a_step=2, low="float32")
+    plan = TrainingPlan(tokens=1200, rows_a_step=2, low="float32")
     make_tokenizer(make)
     make_rows(make)
     steps: list[int] = []
@@ -100,7 +100,7 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     assert facts["plan"]["tokens"] == facts["progress"]["tokens"] == 1800
     assert [*facts["validation"]] == ["python", "typescript"]
     assert facts["validation"]["typescript"]["gaps"]["tokens"] > 0
-    assert {*compare(make, work / "out")} == {"python", "typescript"}
+    assert {*measure_by_language(make, work / "out")} == {"python", "typescript"}
     tables: dict[str, int] = {}
     make_ngrams(make, work / "out", lambda language, table: tables.update({language: table.files}))
     assert all(files > 30 for files in tables.values())
@@ -122,7 +122,7 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
 @pytest.mark.parametrize("phase", ["superposed", "longer"])
 def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(encoded: Path, phase: str) -> None:
     make = recipe_in(encoded)
-    plan = Plan(tokens=1200, rows_a_step=2, low="float32")
+    plan = TrainingPlan(tokens=1200, rows_a_step=2, low="float32")
     make_weights(make, plan, ignore)
     make_starter(make, encoded / "start", "run")
     make_phase(make, phase, encoded / "start", plan, ignore)
@@ -152,7 +152,7 @@ def of_another_tokenizer(work: Path, folder: Path) -> Recipe:
 def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Path, tmp_path: Path) -> None:
     """Its card says what was learnt before, and how; another machine needs nothing but the packed run."""
     make = recipe_in(encoded)
-    plan = Plan(tokens=1200, rows_a_step=2, low="float32")
+    plan = TrainingPlan(tokens=1200, rows_a_step=2, low="float32")
     make_weights(make, plan, ignore)
     make_starter(make, encoded / "before", "run")
     parts, whole = (of_another_tokenizer(encoded, tmp_path / name) for name in ("parts", "whole"))
@@ -176,7 +176,7 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Pat
 
 def test_a_run_that_has_begun_is_given_no_model(encoded: Path) -> None:
     make = recipe_in(encoded)
-    make_weights(make, Plan(tokens=600, rows_a_step=2, low="float32"), ignore)
+    make_weights(make, TrainingPlan(tokens=600, rows_a_step=2, low="float32"), ignore)
     make_starter(make, encoded / "model", "run")
     with pytest.raises(UserError, match="leave out --from"):
         make_start(make, encoded / "model")
@@ -205,7 +205,7 @@ def test_lengths_are_told_of_what_lies_in_folders(work: Path, tmp_path: Path) ->
 def test_a_phase_begins_only_with_what_the_recipe_made(encoded: Path) -> None:
     make = recipe_in(encoded)
     with pytest.raises(UserError, match=r"training\.json"):
-        make_phase(make, "superposed", encoded, Plan(tokens=1200), ignore)
+        make_phase(make, "superposed", encoded, TrainingPlan(tokens=1200), ignore)
 
 
 def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
@@ -228,25 +228,25 @@ def test_a_missing_step_is_named_in_one_line(tmp_path: Path, step: str, before: 
 
 
 def test_a_run_is_not_gone_on_with_other_settings(tmp_path: Path) -> None:
-    record_plan(tmp_path, Plan(tokens=10))
-    record_plan(tmp_path, Plan(tokens=10))
+    record_plan(tmp_path, TrainingPlan(tokens=10))
+    record_plan(tmp_path, TrainingPlan(tokens=10))
     with pytest.raises(UserError, match=r"plan\.json"):
-        record_plan(tmp_path, Plan(tokens=10, matrix_rate=0.1))
+        record_plan(tmp_path, TrainingPlan(tokens=10, matrix_rate=0.1))
 
 
 def test_a_run_whose_rate_stays_may_be_given_more_tokens(tmp_path: Path) -> None:
-    record_plan(tmp_path, Plan(tokens=10))
-    record_plan(tmp_path, Plan(tokens=20))
+    record_plan(tmp_path, TrainingPlan(tokens=10))
+    record_plan(tmp_path, TrainingPlan(tokens=20))
     assert json.loads((tmp_path / "plan.json").read_text())["tokens"] == 20
-    record_plan(tmp_path / "falling", Plan(tokens=10, decay=5))
+    record_plan(tmp_path / "falling", TrainingPlan(tokens=10, decay=5))
     with pytest.raises(UserError, match=r"plan\.json"):
-        record_plan(tmp_path / "falling", Plan(tokens=20, decay=5))
+        record_plan(tmp_path / "falling", TrainingPlan(tokens=20, decay=5))
 
 
 def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(encoded: Path) -> None:
     """The run can be gone on with as if there had been no decay."""
     make = recipe_in(encoded)
-    make_weights(make, Plan(tokens=1200, rows_a_step=2, low="float32"), ignore)
+    make_weights(make, TrainingPlan(tokens=1200, rows_a_step=2, low="float32"), ignore)
     before = (encoded / "run" / checkpoint.FULL_FILE).read_bytes()
     steps: list[int] = []
 

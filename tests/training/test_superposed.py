@@ -23,10 +23,10 @@ from spd_lsp.training.superposed import (
     span_mask,
     superposed_loss,
 )
-from spd_lsp.training.train import Plan, create_model, train
+from spd_lsp.training.train import TrainingPlan, create_model, train
 
 ROWS = np.random.default_rng(0).integers(5, 320, size=(4, 48)).astype(np.uint16)
-PLAN = Plan(tokens=40 * 2 * 48, rows_a_step=2, warm_up=96, decay=3000, embedding_rate=0.02, low="float32")
+PLAN = TrainingPlan(tokens=40 * 2 * 48, rows_a_step=2, warm_up=96, decay=3000, embedding_rate=0.02, low="float32")
 SPANS = Spans(
     places=torch.tensor([3, 4, 5, 20, 21]),
     starts=torch.tensor([3, 3, 3, 20, 20]),

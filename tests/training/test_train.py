@@ -13,8 +13,8 @@ from transformers import LlamaConfig
 
 from spd_lsp.training import checkpoint
 from spd_lsp.training.train import (
-    Plan,
     Progress,
+    TrainingPlan,
     batch,
     create_model,
     create_optimisers,
@@ -24,7 +24,7 @@ from spd_lsp.training.train import (
 )
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
-PLAN = Plan(tokens=6 * 2 * 48, rows_a_step=2, warm_up=96, decay=400, low="float32")
+PLAN = TrainingPlan(tokens=6 * 2 * 48, rows_a_step=2, warm_up=96, decay=400, low="float32")
 
 
 def after(steps: int) -> Callable[[Progress], bool]:
@@ -57,7 +57,9 @@ def test_another_seed_gives_other_weights(config: LlamaConfig) -> None:
 
 def test_the_loss_falls_on_rows_seen_often(config: LlamaConfig, tmp_path: Path) -> None:
     losses: list[float] = []
-    plan = Plan(tokens=60 * 2 * 48, rows_a_step=2, warm_up=96, decay=4000, embedding_rate=0.02, low="float32")
+    plan = TrainingPlan(
+        tokens=60 * 2 * 48, rows_a_step=2, warm_up=96, decay=4000, embedding_rate=0.02, low="float32"
+    )
     train(config, ROWS[:2], plan, tmp_path, lambda progress, loss: losses.append(loss))
     assert losses[0] == pytest.approx(np.log(320), abs=0.2)
     assert losses[-1] < losses[0] - 1
@@ -86,16 +88,16 @@ def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig
     ("tokens", "factor"), [(0, 0.01), (49, 0.5), (99, 1.0), (700, 1.0), (800, 1.0), (900, 0.5), (1000, 0.0)]
 )
 def test_the_rate_warms_up_stays_and_falls_to_nothing(tokens: int, factor: float) -> None:
-    plan = Plan(tokens=1000, warm_up=100, decay=200)
+    plan = TrainingPlan(tokens=1000, warm_up=100, decay=200)
     assert rate(Progress(tokens=tokens), plan) == pytest.approx(factor)
 
 
 def test_without_a_decay_the_rate_stays_however_long_the_run_is() -> None:
-    assert rate(Progress(tokens=999), Plan(tokens=1000, warm_up=100)) == 1.0
+    assert rate(Progress(tokens=999), TrainingPlan(tokens=1000, warm_up=100)) == 1.0
 
 
 def test_a_run_without_its_optimisers_memory_begins_small_again() -> None:
-    plan = Plan(tokens=10**9, warm_up=100)
+    plan = TrainingPlan(tokens=10**9, warm_up=100)
     steps = [Progress(tokens=10**6, step=step, resumed=50) for step in (50, 59, 69, 100)]
     assert [rate(progress, plan) for progress in steps] == pytest.approx([0.05, 0.5, 1.0, 1.0])
 

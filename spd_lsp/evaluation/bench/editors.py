@@ -6,7 +6,7 @@ Waiting requests share a pass: one row for superposed drafts, one for each draft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
@@ -18,13 +18,13 @@ from spd_lsp.evaluation.bench.contenders import HISTORY, BenchSetup, never_stop
 from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.models.batch_scheduler import BatchScheduler
+from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.models.base import Engine
 
 Key = tuple[str, int]  # a decoder's name and the number of editors
-Report = Callable[[str, int, int], None]
 
 SHARED_DECODERS = ("superposed", "greedy", "branches", "nucleus", "beam")
 DRAFTS = 3  # of each completion; one of `greedy`
@@ -41,7 +41,7 @@ class SharedRound:
 
 
 def time_editors(
-    setup: BenchSetup, editors: Sequence[int], repeat: int, report: Report
+    setup: BenchSetup, editors: Sequence[int], repeat: int, report: ReportProgress
 ) -> dict[Key, list[SharedRound]]:
     """Let editors send requests, round by round in changing order; every decoder has the same n-grams."""
     assert setup.model is not None

@@ -15,7 +15,7 @@ from spd_lsp.evaluation.bench.editors import DRAFTS
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.run import BenchResults, Key
 from spd_lsp.evaluation.bootstrap import Interval
-from spd_lsp.evaluation.report_writer import Panel, Point, Report, Table
+from spd_lsp.evaluation.report_writer import Panel, PlotPoint, Report, ReportTable
 
 Clock = Callable[[Clocks], float]
 Rows = list[list[str]]
@@ -75,7 +75,7 @@ def bench_report(results: BenchResults) -> Report:
         tables[_EDITORS] = _editor_rows(results, clock)
     if results.peaks:
         tables["Memory, each in a process of its own:"] = _memory_rows(results)
-    parts = [Table(caption, head, rows) for caption, (head, *rows) in tables.items()]
+    parts = [ReportTable(caption, head, rows) for caption, (head, *rows) in tables.items()]
     panel = Panel("k, drafts written at once", f"ms of {kind} for a token of all drafts", _series(results, clock))
     return Report("bench", "Drafts per model pass, timed", _facts(results), parts, _data(results), [panel])
 
@@ -253,9 +253,9 @@ def _data(results: BenchResults) -> dict[str, Any]:
     }
 
 
-def _series(results: BenchResults, clock: Clock) -> dict[str, list[Point]]:
+def _series(results: BenchResults, clock: Clock) -> dict[str, list[PlotPoint]]:
     """Time of a token by k, with quartiles; contenders that write one draft are level lines."""
-    series: dict[str, list[Point]] = {}
+    series: dict[str, list[PlotPoint]] = {}
     for k in sorted({k for _, k in results.runs}):
         for name in dict.fromkeys(name for name, _ in results.runs):
             if timings := results.runs.get((name, 1 if name in SINGLE else k)):

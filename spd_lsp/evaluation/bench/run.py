@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,11 +20,11 @@ from spd_lsp.evaluation.bench.machine import (
 )
 from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS, time_prefixes
 from spd_lsp.evaluation.bench.setup import BenchOptions, load_llama_cpp, open_llama_cpp, prepare
+from spd_lsp.progress import ReportProgress
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.bench.steps import StepTimes
 
-Report = Callable[[str, int, int], None]
 Key = tuple[str, int]  # a contender's name and its k
 
 
@@ -46,7 +45,7 @@ class BenchResults:
     peaks: dict[Key, tuple[int, int]] = field(default_factory=dict)  # bytes with the model loaded, and at most
 
 
-def run_bench(options: BenchOptions, report: Report) -> BenchResults:
+def run_bench(options: BenchOptions, report: ReportProgress) -> BenchResults:
     """Load everything, measure everything."""
     setup = prepare(options, parts=("engine", "transformers", "reading"))
     assert setup.model is not None
@@ -81,7 +80,9 @@ def run_bench(options: BenchOptions, report: Report) -> BenchResults:
     return results
 
 
-def _run_contenders(setup: BenchSetup, options: BenchOptions, results: BenchResults, report: Report) -> None:
+def _run_contenders(
+    setup: BenchSetup, options: BenchOptions, results: BenchResults, report: ReportProgress
+) -> None:
     """Run every contender once a round, in an order that changes from round to round."""
     keys = contender_keys(options.ks, [] if setup.llama_cpp else [LLAMA_CPP])
     results.runs = {key: [] for key in keys}
@@ -100,7 +101,7 @@ def _run_contenders(setup: BenchSetup, options: BenchOptions, results: BenchResu
             report("rounds", done, len(keys) * (options.repeat + 1))
 
 
-def _measure_memory(options: BenchOptions, results: BenchResults, report: Report) -> None:
+def _measure_memory(options: BenchOptions, results: BenchResults, report: ReportProgress) -> None:
     """The memory of each contender at its largest k, each in a process of its own."""
     largest = max(options.ks)
     keys = [

@@ -14,7 +14,7 @@ from ngram_builders.sources.language_ids import language_of
 from spd_lsp.evaluation.bench.machine import load_average
 from spd_lsp.evaluation.bench.server_client import run_server
 from spd_lsp.evaluation.bench.typist import EDITORS, AskingEditor, TypingRecord, Typist
-from spd_lsp.evaluation.report_writer import Cell, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable
 
 _CAPTION = """\
 Each file is open but for a part in its middle, which is typed in real time: a key every 80 to 200 ms, and half a
@@ -43,7 +43,7 @@ def record_typing(
     rows = [[name, *(cell[name] for cell in cells)] for name in cells[0]]
     facts = {"files": ", ".join(path.name for path in files), "load average": load_average()}
     return Report(
-        "typing", "Typing, recorded", facts, [Table(_CAPTION, columns, rows, 1)], {"sessions": cells}, []
+        "typing", "Typing, recorded", facts, [ReportTable(_CAPTION, columns, rows, 1)], {"sessions": cells}, []
     )
 
 

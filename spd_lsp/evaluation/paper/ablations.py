@@ -30,7 +30,7 @@ from spd_lsp.evaluation.paper.drafting import (
 )
 from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 from spd_lsp.evaluation.paper.perplexity import DraftScores, measure, perplexities
-from spd_lsp.evaluation.report_writer import Cell, Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
 from spd_lsp.ngrams.interpolation import Mixture
 
 _SINGLE = (Method("nucleus, one draft", "nucleus", NUCLEUS), Method("greedy", "greedy"))
@@ -40,7 +40,7 @@ _SUPERPOSED = (
 )
 PREFIXES = (15, 64, 128, 256, 512)
 LENGTHS = (5, 10, 15, 20)
-ORDERS: Mapping[str, tuple[int, ...]] = {"none": (), "2-4": (2, 3, 4), "2-6": (2, 3, 4, 5, 6)}
+ORDER_SETS: Mapping[str, tuple[int, ...]] = {"none": (), "2-4": (2, 3, 4), "2-6": (2, 3, 4, 5, 6)}
 _ALL_ORDERS = "2-6"
 
 
@@ -60,7 +60,7 @@ _TRIALS = (
     *(Trial("drafts", str(k), drafts=k) for k in (1, 2, 3, 5, 8)),
     *(Trial("prefix", str(n), prefix=n) for n in PREFIXES),
     *(Trial("tokens", str(n), tokens=n) for n in LENGTHS),
-    *(Trial("n-gram orders", name, orders=name) for name in ORDERS),
+    *(Trial("n-gram orders", name, orders=name) for name in ORDER_SETS),
 )
 
 
@@ -137,7 +137,7 @@ def summarise(
             size = f"{stored[trial.orders] / 1e6:.1f} MB" if trial.factor == "n-gram orders" else ""
             rows.append([trial.factor, trial.value, name, *scores, size])
             data.setdefault(trial.factor, {}).setdefault(name, {})[trial.value] = scores
-    table = Table(
+    table = ReportTable(
         "The best draft of each passage. Baseline: 3 drafts, prefix 128, 10 tokens, orders 2-6.",
         ["factor", "value", "method", "mean perplexity", "perplexity of all tokens",
          "by the judge with n-grams", "tokens matched", "tables"],

@@ -13,7 +13,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.evaluation.paper.setup import (
     ExperimentSetup,
     load_judge,
-    prepare,
+    prepare_experiment,
     split_repositories,
     tell,
 )
@@ -111,7 +111,7 @@ def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix
 def _prepare(repos: Sequence[Path], chosen: dict[str, Any], before: int, after: int) -> ExperimentSetup:
     """The model and the passages that a command's options describe."""
     sample = {name: chosen[name] for name in ("examples", "seed")}
-    return prepare(repos, chosen["model"], chosen["device"], before=before, after=after, **sample)
+    return prepare_experiment(repos, chosen["model"], chosen["device"], before=before, after=after, **sample)
 
 
 def _run_judged(measure: Any, summarise: Any, repos: Sequence[Path], **chosen: Any) -> None:
@@ -169,9 +169,10 @@ def ablations(repos: Sequence[Path], judge: str, **chosen: Any) -> None:
     judge_model = load_judge(judge, chosen["model"], chosen["device"], setup)
     writer, splits = setup.writer, setup.splits
     by_orders = {
-        name: trials.mixtures(splits, writer.tokens.vocab_size, orders) for name, orders in trials.ORDERS.items()
+        name: trials.mixtures(splits, writer.tokens.vocab_size, orders)
+        for name, orders in trials.ORDER_SETS.items()
     }
-    stored = {name: trials.stored_bytes(splits, writer, orders) for name, orders in trials.ORDERS.items()}
+    stored = {name: trials.stored_bytes(splits, writer, orders) for name, orders in trials.ORDER_SETS.items()}
     measured = [
         trials.run_trials(by_orders, writer, judge_model, passage) for passage in track(setup.passages, "drafting")
     ]
@@ -186,10 +187,10 @@ def coverage(repos: Sequence[Path], prefix: int, tokens: int, **chosen: Any) -> 
 
     Only passages whose line ends within the longest line count.
     """
-    from spd_lsp.evaluation.paper.coverage import measure, rest_of_line, summarise
+    from spd_lsp.evaluation.paper.coverage import measure, rest_of_line_ids, summarise
 
     setup = _prepare(repos, chosen, prefix, tokens)
-    lines = [(passage, rest_of_line(setup.writer.tokens, passage, tokens)) for passage in setup.passages]
+    lines = [(passage, rest_of_line_ids(setup.writer.tokens, passage, tokens)) for passage in setup.passages]
     ended = [(passage, line) for passage, line in lines if line is not None]
     if not ended:
         raise UserError(f"no line ends within {tokens} tokens; use more --examples")

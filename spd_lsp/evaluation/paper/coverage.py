@@ -19,29 +19,29 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.evaluation.bootstrap import mean_intervals
 from spd_lsp.evaluation.paper.drafting import DEFAULTS, NUCLEUS, DraftWriter, nucleus_samples
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.report_writer import Cell, Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
 
 _BUDGETS = (1, 2, 5, 10, 20)
 _SAMPLED_TOKENS = 3  # before superposed decoding begins
 FINISHES = {"nucleus": 0, "nucleus then greedy": 1, "nucleus then SPD-2": 2, "nucleus then SPD-3": 3}
 _SUFFIXES = {"": False, ", linear n-grams": True}
 
-Ids = tuple[int, ...]
+TokenIds = tuple[int, ...]
 
 
-def rest_of_line(tokens: ModelTokenizer, passage: Passage, limit: int) -> str | None:
+def rest_of_line_ids(tokens: ModelTokenizer, passage: Passage, limit: int) -> str | None:
     """What follows up to the end of the line, or None if that is nothing or longer than so many tokens."""
     text = tokens.bytes_of(passage.continuation(limit)).decode(errors="ignore")
     line, newline, _ = text.partition("\n")
     return line.rstrip() if newline and line.strip() else None
 
 
-def first_line(tokens: ModelTokenizer, ids: Sequence[int]) -> str:
+def added_text(tokens: ModelTokenizer, ids: Sequence[int]) -> str:
     """The text that a draft adds to the line."""
     return tokens.bytes_of(ids).decode(errors="ignore").partition("\n")[0].rstrip()
 
 
-def coverage(right: int, drawn: int, n: int) -> float:
+def coverage_at(right: int, drawn: int, n: int) -> float:
     """The chance that n of the samples hold a right one: 1 - C(drawn - right, n) / C(drawn, n).
 
     Chen et al., "Evaluating Large Language Models Trained on Code", 2021, equation 1.
@@ -68,7 +68,7 @@ def measure(
         start = replace(
             writer.start(passage, prefix, ngrams=ngrams),
             stop=lambda ids: _ends_line(writer.tokens, ids),
-            text_of=lambda ids: first_line(writer.tokens, ids),
+            text_of=lambda ids: added_text(writer.tokens, ids),
         )
         finish = _finisher(writer, start, tokens)
         settings = replace(NUCLEUS, drafts=max(budgets), max_tokens=tokens)
@@ -78,19 +78,19 @@ def measure(
                 finish(ids[:_SAMPLED_TOKENS], k) if k and len(ids) > _SAMPLED_TOKENS else ([ids], len(ids))
                 for ids in samples
             ]
-            right = sum(truth in {first_line(writer.tokens, ids) for ids in texts} for texts, _ in finished)
+            right = sum(truth in {added_text(writer.tokens, ids) for ids in texts} for texts, _ in finished)
             passes = float(np.mean([passes for _, passes in finished]))
-            results[name + suffix] = [*(coverage(right, len(samples), n) for n in budgets), passes]
+            results[name + suffix] = [*(coverage_at(right, len(samples), n) for n in budgets), passes]
     return results
 
 
 def _finisher(
     writer: DraftWriter, start: DecodingRequest, tokens: int
-) -> Callable[[Ids, int], tuple[list[Ids], int]]:
+) -> Callable[[TokenIds, int], tuple[list[TokenIds], int]]:
     """A function that finishes a sample's beginning with k drafts and counts the passes, each beginning once."""
 
     @cache
-    def finish(beginning: Ids, k: int) -> tuple[list[Ids], int]:
+    def finish(beginning: TokenIds, k: int) -> tuple[list[TokenIds], int]:
         settings = replace(DEFAULTS, drafts=k, max_tokens=tokens - _SAMPLED_TOKENS)
         drafts = superpose(writer.model, start.continued_by(beginning), settings)
         # The first pass reads the last drawn token, as the sample's own next pass would.
@@ -123,11 +123,19 @@ def summarise(
     heads = ["method", *(f"n = {n}" for n in budgets)]
     rows: list[list[Cell]] = [[name, *values, passes[name]] for name, values in covered.items()]
     tables = [
-        Table("Lines that a completion matches, in percent, by samples paid for.", [*heads, "passes a sample"],
-              rows, digits=1),
-        Table("Percentage points more than plain samples with the same n-grams, paired.", heads,
-              [[name, *values] for name, values in gains.items()], digits=1),
-    ]  # fmt: skip
+        ReportTable(
+            "Lines that a completion matches, in percent, by samples paid for.",
+            [*heads, "passes a sample"],
+            rows,
+            digits=1,
+        ),
+        ReportTable(
+            "Percentage points more than plain samples with the same n-grams, paired.",
+            heads,
+            [[name, *values] for name, values in gains.items()],
+            digits=1,
+        ),
+    ]
     panels = [
         Panel("samples paid for", label, {
             name: list(zip(budgets, values, strict=True)) for name, values in lines.items()

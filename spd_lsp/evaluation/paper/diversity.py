@@ -17,7 +17,7 @@ import numpy as np
 from spd_lsp.evaluation.bootstrap import mean_intervals
 from spd_lsp.evaluation.paper.drafting import METHODS, REAL_TEXT, SPD_LINEAR, SPD_PAPER, DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.report_writer import Cell, Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
 
 _NAMES = ("nucleus", "beam", SPD_PAPER, SPD_LINEAR, "nucleus, linear n-grams", "beam, linear n-grams")
 _COMPARED = [method for method in METHODS if method.name in _NAMES]
@@ -89,7 +89,7 @@ def summarise(
     """A table by method and length, and both panels of figure 8."""
     values = {key: mean_intervals(np.array([one[key] for one in measured]), groups) for key in measured[0]}
     rows: list[list[Cell]] = [[name, length, *row] for (name, length), row in values.items()]
-    table = Table(
+    table = ReportTable(
         "Share of distinct n-grams in a draft (1: no repetition), and Self-BLEU of drafts (1: all the same).",
         ["method", "tokens", *_MEASURES],
         rows,

@@ -10,7 +10,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.evaluation.bootstrap import Interval, mean_interval, mean_intervals
 from spd_lsp.evaluation.paper.linearity import APPROXIMATIONS, MEASURES, Trace
-from spd_lsp.evaluation.report_writer import Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Panel, Report, ReportTable
 
 Groups = Sequence[tuple[str, str]]
 
@@ -53,10 +53,10 @@ def summarise(traces: Mapping[float, Sequence[Trace]], groups: Groups, facts: Ma
         data["temperatures"][str(temperature)] = by_step
     heads = [f"timesteps {first}-{last}" for first, last in spans]
     tables = [
-        Table("Cosine with the weighted sum of the separate drafts (equation 8).",
-              ["tau", "where", "of", *heads], cosine_rows, digits=3),
-        Table("KL divergence in nats from the drafts' mixture to what one pass can say for all of them.",
-              ["tau", "to", *heads], distance_rows),
+        ReportTable("Cosine with the weighted sum of the separate drafts (equation 8).",
+                    ["tau", "where", "of", *heads], cosine_rows, digits=3),
+        ReportTable("KL divergence in nats from the drafts' mixture to what one pass can say for all of them.",
+                    ["tau", "to", *heads], distance_rows),
     ]  # fmt: skip
     return Report("linearity", "Linearity", facts, tables, data, _panels(data))
 

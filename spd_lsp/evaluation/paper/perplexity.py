@@ -27,7 +27,7 @@ from spd_lsp.evaluation.paper.drafting import (
     nats_with_ngrams,
 )
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.report_writer import Cell, Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
 from spd_lsp.ngrams.interpolation import Mixture
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
@@ -110,7 +110,7 @@ def summarise(
         _difference_table(nats, informed, groups),
         _rank_table("Perplexity over all tokens by the judge: the exponential of the mean nats.", overall, k),
         _rank_table("Perplexity over all tokens by the judge with the repository's n-grams.", aware, k),
-        Table(
+        ReportTable(
             "Tokens of the real text before the first mistake, and the cost.",
             ["method", "draft 1", f"best of {k}", "passes", "positions read after the prompt"],
             matches,
@@ -121,13 +121,13 @@ def summarise(
     return Report("perplexity", "Perplexity of drafts by rank", facts, tables, data, panels)
 
 
-def _rank_table(caption: str, by_rank: Mapping[str, Sequence[Interval]], k: int) -> Table:
+def _rank_table(caption: str, by_rank: Mapping[str, Sequence[Interval]], k: int) -> ReportTable:
     """A row for each method: its drafts by rank, and the best of each passage."""
     heads = ["method", *(f"draft {rank + 1}" for rank in range(k)), "best"]
-    return Table(caption, heads, [[name, *ranks] for name, ranks in by_rank.items()])
+    return ReportTable(caption, heads, [[name, *ranks] for name, ranks in by_rank.items()])
 
 
-def _difference_table(nats: Mapping[str, Floats], informed: Mapping[str, Floats], groups: Groups) -> Table:
+def _difference_table(nats: Mapping[str, Floats], informed: Mapping[str, Floats], groups: Groups) -> ReportTable:
     """The best draft of each passage against one nucleus sample, which took as many passes or more."""
     rows: list[list[Cell]] = []
     for name in nats:
@@ -137,7 +137,7 @@ def _difference_table(nats: Mapping[str, Floats], informed: Mapping[str, Floats]
             rows.append([name, *mean_intervals(np.column_stack(less), groups)])
     caption = "The best draft of each passage less one nucleus sample, paired: below 0 it is more likely."
     heads = ["best draft by", "perplexity by the judge", "nats a token by the judge with n-grams"]
-    return Table(caption, heads, rows)
+    return ReportTable(caption, heads, rows)
 
 
 def _is_sampled(name: str) -> bool:

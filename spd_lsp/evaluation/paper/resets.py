@@ -30,7 +30,7 @@ from spd_lsp.evaluation.paper.drafting import (
 )
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.perplexity import perplexities
-from spd_lsp.evaluation.report_writer import Cell, Panel, Report, Table
+from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
 from spd_lsp.settings import Settings
 
 _INTERVALS = (0, 10, 20, 40)  # tokens between resets to the best draft
@@ -107,6 +107,6 @@ def summarise(
     caption = "Share of distinct trigrams in the first so many tokens; perplexity of the whole."
     series = {name: list(zip(lengths, intervals[:_PARTS], strict=True)) for name, intervals in values.items()}
     return Report(
-        "resets", "Resets in long completions", facts, [Table(caption, heads, rows)],
+        "resets", "Resets in long completions", facts, [ReportTable(caption, heads, rows)],
         {"lengths": lengths, "methods": values}, [Panel("tokens", "distinct trigrams", dict(series))],
     )  # fmt: skip

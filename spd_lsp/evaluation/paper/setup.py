@@ -42,7 +42,7 @@ class ExperimentSetup:
         return [passage.group for passage in self.passages]
 
 
-def prepare(
+def prepare_experiment(
     repos: Sequence[Path], model: str, device: str, *, examples: int, before: int, after: int, seed: int
 ) -> ExperimentSetup:
     """Draw passages, count the other files, and load the model."""

@@ -30,7 +30,7 @@ LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
     "random byte",
 )
 PRIMARY = (LINE_START, AFTER_TRIGGER)
-LENGTHS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
+LENGTH_BINS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
 _MAX_TARGET_TOKENS = 24
 DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
 _RANDOM_BYTE_SHARE = 0.6  # of the files have a random-byte example: 20 % of the other three strata
@@ -218,4 +218,4 @@ _COLUMNS: dict[str, Callable[[CodeLine, random.Random], list[int]]] = {
 def length_bin(target: str) -> str:
     """The bin of a target's length in code tokens. Example: `foo(x)` -> `1-4`"""
     tokens = len(LEXEME.findall(target))
-    return next(name for name, bounds in LENGTHS.items() if tokens in bounds)
+    return next(name for name, bounds in LENGTH_BINS.items() if tokens in bounds)

@@ -33,7 +33,7 @@ from spd_lsp.evaluation.quality.similarity import (
     without_comments,
 )
 
-Report = Callable[[int, int], None]
+ReportFiles = Callable[[int, int], None]
 
 _MAX_WINDOW_SHARE = 0.01  # unrelated repositories share 0.0009 at most, true leaks 0.61 and more
 _MAX_NEAR_SHARE = 0.02  # of a package's files: small files of few words are similar by chance
@@ -57,7 +57,7 @@ def check_leaks(
     tokens: ModelTokenizer,
     model: Path,
     training: Sequence[Path],
-    report: Report = lambda done, total: None,
+    report: ReportFiles = lambda done, total: None,
 ) -> list[LeakCheck]:
     """Run all checks that can run; `training` are folders of source files the model was trained on."""
     checks = [*_check_names(packages, model)]
@@ -91,7 +91,7 @@ def normalised_name(name: str) -> str:
 
 
 def _check_corpus(
-    packages: Sequence[PackageFiles], tokens: ModelTokenizer, training: Sequence[Path], report: Report
+    packages: Sequence[PackageFiles], tokens: ModelTokenizer, training: Sequence[Path], report: ReportFiles
 ) -> Iterator[LeakCheck]:
     """Compare every file with every training file: digests, identifiers, windows of tokens."""
     windows = [_package_windows(package, tokens) for package in packages]
@@ -144,7 +144,7 @@ def _positions_in(ordered: U64, values: U64) -> npt.NDArray[np.intp]:
     return places[ordered[places] == values] if len(ordered) else places[:0]
 
 
-def _training_batches(training: Sequence[Path], report: Report) -> Iterator[list[str]]:
+def _training_batches(training: Sequence[Path], report: ReportFiles) -> Iterator[list[str]]:
     """The texts of a training corpus, some files at a time."""
     paths = sorted(path for folder in training for path in folder.rglob("*.py") if path.is_file())
     if not paths:

@@ -29,9 +29,9 @@ from spd_lsp.evaluation.quality.metrics import type_line
 from spd_lsp.evaluation.quality.store import Record, ResultStore
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
 from spd_lsp.models.load import load
+from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import Settings
 
-Report = Callable[[str, int, int], None]
 HeldOut = Callable[[PackageFile], HeldOutNgrams]
 
 
@@ -63,7 +63,7 @@ class QualityRun:
     leak_checks: Sequence[LeakCheck]
     store: ResultStore
     runner: ArmRunner
-    report: Report
+    report: ReportProgress
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def text_without_target(text: str, example: Example, written: str, *, right: boo
 def open_run(
     packages: Sequence[PackageFiles],
     options: RunOptions,
-    report: Report,
+    report: ReportProgress,
     tell: Callable[[str], None],
     *,
     refuse_leaks: bool = True,
@@ -220,7 +220,7 @@ def _refuse_leaks(
     tokens: ModelTokenizer,
     folder: Path,
     training: Sequence[Path],
-    report: Report,
+    report: ReportProgress,
 ) -> list[LeakCheck]:
     """Run the leak checks; raise UserError for a leak."""
     checks = check_leaks(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))

@@ -9,7 +9,7 @@ import numpy as np
 
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.quality.arms import Arm
-from spd_lsp.evaluation.quality.examples import LENGTHS, PRIMARY, STRATA, length_bin
+from spd_lsp.evaluation.quality.examples import LENGTH_BINS, PRIMARY, STRATA, length_bin
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN
 from spd_lsp.evaluation.quality.metrics import METRICS
 from spd_lsp.evaluation.quality.store import Record
@@ -120,7 +120,7 @@ class Results:
         slices = {f"primary: {' + '.join(PRIMARY)}": primary}
         for stratum in STRATA:
             slices[f"cursor: {stratum}"] = [r for r in self.records if r["example"]["stratum"] == stratum]
-        for length in LENGTHS:
+        for length in LENGTH_BINS:
             slices[f"length: {length} code tokens"] = [
                 r for r in primary if length_bin(r["example"]["target"]) == length
             ]

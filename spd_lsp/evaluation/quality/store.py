@@ -13,7 +13,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 
-FILE = "examples.jsonl"
+_EXAMPLES_FILE = "examples.jsonl"
 Record = dict[str, Any]
 
 
@@ -22,7 +22,7 @@ class ResultStore:
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         """Open the results of this very run, or begin them; raise UserError for those of another run."""
-        self.path = folder / FILE
+        self.path = folder / _EXAMPLES_FILE
         folder.mkdir(parents=True, exist_ok=True)
         if not self.path.exists() or not self.path.stat().st_size:
             self.append({"run": dict(facts)})
@@ -51,7 +51,7 @@ class ResultStore:
 
 def read_results(folder: Path) -> list[Record]:
     """Read the records of a results folder; raise UserError if there are none."""
-    path = folder / FILE
+    path = folder / _EXAMPLES_FILE
     if not path.exists():
         raise UserError(f"no results of `spd-lsp eval quality` in {folder}; name the folder of its --out")
     examples: dict[str, Record] = {}

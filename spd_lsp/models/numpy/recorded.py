@@ -66,7 +66,7 @@ def _read_decoder(folder: Path, record: dict[str, Any]) -> Decoder:
     return NumpyWeights(weights.get, config.epsilon).decoder(record["layers"], config)
 
 
-def write_record(folder: Path, decoder: Decoder, reference: Engine) -> None:
+def write_recording(folder: Path, decoder: Decoder, reference: Engine) -> None:
     """Record a decoder that passed the self-test, with the reference's logits."""
     vocabulary = len(decoder.embedding)
     probe = probe_reference(reference, vocabulary)

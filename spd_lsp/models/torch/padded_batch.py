@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.topk import Mixture, TopKRequest
+from spd_lsp.models.topk import TopKRequest, WeightedTokens
 from spd_lsp.models.torch.decoder import Inputs
 from spd_lsp.models.torch.kv_cache import CachedSequence, SequenceRows
 
@@ -27,7 +27,7 @@ class SequenceGroup:
     """One request's part of a pass: T new positions of each of N sequences."""
 
     cache: CachedSequence | SequenceRows
-    mixtures: Sequence[Mixture]  # N T, sequence by sequence
+    mixtures: Sequence[WeightedTokens]  # N T, sequence by sequence
     length: int  # T
     last_only: bool  # whether only the logits after each sequence's last position are wanted
     top_k: TopKRequest | None = None  # and only some of those
@@ -115,7 +115,9 @@ class PaddedBatch:
             target.copy_(source, non_blocking=True)
         return counts
 
-    def _fill_sequence(self, sequence: CachedSequence, row: int, start: int, mixtures: Sequence[Mixture]) -> None:
+    def _fill_sequence(
+        self, sequence: CachedSequence, row: int, start: int, mixtures: Sequence[WeightedTokens]
+    ) -> None:
         """Write the new positions of a sequence, the first of which is position `start` of the pass."""
         host, count, place = self.host, len(mixtures), row * self.shape.length
         new = slice(start, start + count)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from spd_lsp.training.corpus.licences import is_wholly_permissive
-from spd_lsp.training.corpus.package import Package, Source, fetch_archives, read_archive
+from spd_lsp.training.corpus.package import FetchedPackage, Source, fetch_archives, read_archive
 
 SUFFIXES = {
     "go": (".go",),
@@ -43,7 +43,7 @@ class Grant:
         )
 
 
-def open_debian(requirement: str, archives: Path, language: str) -> Package:
+def open_debian(requirement: str, archives: Path, language: str) -> FetchedPackage:
     """Open a package, fetching it if necessary: binary if it is named `...-dev`, else its source package."""
     into = archives / requirement
     if requirement.partition("=")[0].endswith("-dev"):
@@ -64,7 +64,7 @@ def open_debian(requirement: str, archives: Path, language: str) -> Package:
         sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
         language=language,
     )
-    return Package(source, lambda: _permitted_files(archive, SUFFIXES[language], grants))
+    return FetchedPackage(source, lambda: _permitted_files(archive, SUFFIXES[language], grants))
 
 
 def _copyright_of(archive: Path) -> str:

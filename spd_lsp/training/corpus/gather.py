@@ -18,10 +18,10 @@ from spd_lsp.training.corpus.debian import SUFFIXES, open_debian
 from spd_lsp.training.corpus.filters import normalise_text, skip_reason
 from spd_lsp.training.corpus.licences import is_permissive
 from spd_lsp.training.corpus.npm import open_npm
-from spd_lsp.training.corpus.package import Files, Package, Source
+from spd_lsp.training.corpus.package import FetchedPackage, Files, Source
 from spd_lsp.training.corpus.wheels import STANDARD_LIBRARY, open_wheel, standard_library
 
-LANGUAGES = ("python", "typescript", *SUFFIXES)  # JavaScript counts as TypeScript
+CORPUS_LANGUAGES = ("python", "typescript", *SUFFIXES)  # JavaScript counts as TypeScript
 Listing = Mapping[str, list[str]]  # language -> the packages to read, each with its version
 
 
@@ -31,15 +31,17 @@ def read_listing(path: Path) -> Listing:
     for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
         if line.startswith("["):
             language = line.strip("[]")
-            if language not in LANGUAGES:
-                raise UserError(f"unknown language [{language}] in {path}; known are {', '.join(LANGUAGES)}")
+            if language not in CORPUS_LANGUAGES:
+                raise UserError(
+                    f"unknown language [{language}] in {path}; known are {', '.join(CORPUS_LANGUAGES)}"
+                )
             listing[language] = []
         elif line and not line.startswith("#"):
             listing[language].append(line)
     return listing
 
 
-def _open_package(requirement: str, language: str, archives: Path) -> Package:
+def _open_package(requirement: str, language: str, archives: Path) -> FetchedPackage:
     """Fetch a package from its language's registry, unless it was fetched before."""
     match language:
         case "python":
@@ -73,7 +75,7 @@ def folder_name(requirement: str) -> str:
     return re.split(r"=|(?<!^)@", requirement)[0].lstrip("@").replace("/", "+")
 
 
-def _write_package(package: Package, folder: Path, copies: Copies) -> Source:
+def _write_package(package: FetchedPackage, folder: Path, copies: Copies) -> Source:
     """Write the package's useful files to `folder`; the result counts the skipped ones by reason."""
     source = package.source
     if is_permissive(source.licence):

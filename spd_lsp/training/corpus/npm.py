@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from spd_lsp.training.corpus.package import Package, Source, fetch_archives, read_archive
+from spd_lsp.training.corpus.package import FetchedPackage, Source, fetch_archives, read_archive
 
 _TYPESCRIPT = (".ts", ".tsx", ".mts")
 _JAVASCRIPT = (".js", ".mjs", ".jsx")
@@ -23,12 +23,12 @@ _BUILT = frozenset(
 )
 
 
-def open_npm(requirement: str, archives: Path) -> Package:
+def open_npm(requirement: str, archives: Path) -> FetchedPackage:
     """Open a package, fetching it if necessary."""
     into = archives / requirement.replace("/", "+")
     command = ["npm", "pack", "--silent", "--ignore-scripts", requirement]
     archive = fetch_archives(command, requirement, into, "*.tgz", "npm")[0]
-    return Package(describe_archive(archive), lambda: source_files(archive))
+    return FetchedPackage(describe_archive(archive), lambda: source_files(archive))
 
 
 def describe_archive(archive: Path) -> Source:

@@ -32,7 +32,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class FetchedPackage:
     """A fetched package: its description, and a way to read its files."""
 
     source: Source

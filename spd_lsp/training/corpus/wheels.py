@@ -13,16 +13,16 @@ from pathlib import Path, PurePosixPath
 
 from ngram_builders import programs
 from spd_lsp.training.corpus.licences import granted
-from spd_lsp.training.corpus.package import Package, Source, fetch_archives
+from spd_lsp.training.corpus.package import FetchedPackage, Source, fetch_archives
 
 STANDARD_LIBRARY = "python-stdlib"
 _SKIPPED_IN_LIBRARY = frozenset({"site-packages", "test"})
 
 
-def open_wheel(requirement: str, archives: Path) -> Package:
+def open_wheel(requirement: str, archives: Path) -> FetchedPackage:
     """Open a package's wheel, fetching it if necessary."""
     wheel = download_wheel(requirement, archives)
-    return Package(describe_wheel(wheel), lambda: _wheel_files(wheel))
+    return FetchedPackage(describe_wheel(wheel), lambda: _wheel_files(wheel))
 
 
 def download_wheel(requirement: str, folder: Path, python: str = "3.13") -> Path:
@@ -76,7 +76,7 @@ def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, archive.read(name)
 
 
-def standard_library() -> Package:
+def standard_library() -> FetchedPackage:
     """Return the interpreter's standard library; its checksum covers every file's name and content, in order."""
     lib = Path(sysconfig.get_path("stdlib"))
     digest = hashlib.sha256()
@@ -89,7 +89,7 @@ def standard_library() -> Package:
         archive=f"Lib of {platform.python_implementation()} {platform.python_version()}",
         sha256=digest.hexdigest(),
     )
-    return Package(source, lambda: _library_files(lib))
+    return FetchedPackage(source, lambda: _library_files(lib))
 
 
 def _library_files(lib: Path) -> Iterator[tuple[str, bytes]]:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.evaluation.paper.coverage import FINISHES, coverage, first_line, measure, rest_of_line, summarise
+from spd_lsp.evaluation.paper.coverage import (
+    FINISHES,
+    added_text,
+    coverage_at,
+    measure,
+    rest_of_line_ids,
+    summarise,
+)
 from spd_lsp.evaluation.paper.drafting import DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.models.load import load
@@ -28,17 +35,17 @@ def tokens() -> ModelTokenizer:
 def test_coverage_is_the_mean_over_all_choices(right: list[bool], data: st.DataObject) -> None:
     n = data.draw(st.integers(1, len(right)))
     chosen = [any(one) for one in combinations(right, n)]
-    assert coverage(sum(right), len(right), n) == pytest.approx(sum(chosen) / len(chosen))
+    assert coverage_at(sum(right), len(right), n) == pytest.approx(sum(chosen) / len(chosen))
 
 
 def test_what_follows_on_the_line(tokens: ModelTokenizer) -> None:
     at = len(tokens.encode(CODE[: CODE.index("as file")]))
     passage = Passage("r", "f.py", tuple(tokens.encode(CODE)), at)
-    line = rest_of_line(tokens, passage, 24)
+    line = rest_of_line_ids(tokens, passage, 24)
     assert line is not None
     assert CODE.splitlines()[4].endswith(line)
-    assert rest_of_line(tokens, passage, 1) is None  # it does not end so soon
-    assert first_line(tokens, tokens.encode(" as file:  \n        return")) == " as file:"
+    assert rest_of_line_ids(tokens, passage, 1) is None  # it does not end so soon
+    assert added_text(tokens, tokens.encode(" as file:  \n        return")) == " as file:"
 
 
 def test_samples_and_their_finishes_cost_alike(tokens: ModelTokenizer) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.counting.external_merge import NgramCounter, read_run, write_run
-from ngram_builders.distributed.stages import STAGES, TABLE, Plan, prepare, read_results, run_task
+from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, run_task, write_plan
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, stream
 from ngram_builders.sources.language_ids import language_of
@@ -92,7 +92,7 @@ def test_a_table_counted_in_tasks_equals_the_table_counted_at_once(
     """Copies in other shards count once, and what is rare in each shard but not in all is not pruned."""
     paths = write_files(tmp_path / "sources", TEXTS)
     plan = plan_of(shards, parts, orders, least)
-    prepare(tmp_path / "work", plan, [paths[rank::shards] for rank in range(shards)])
+    write_plan(tmp_path / "work", plan, [paths[rank::shards] for rank in range(shards)])
     made = run_all_tasks(tmp_path / "work", plan).read_bytes()
     sorted_as_shards = [path for rank in range(shards) for path in paths[rank::shards]]
     assert made == counted_at_once(tmp_path / "expected", sorted_as_shards, orders, least)
@@ -102,7 +102,7 @@ def test_neither_the_order_of_tasks_nor_repeating_one_changes_the_table(tmp_path
     paths = write_files(tmp_path / "sources", TEXTS)
     plan = plan_of(4, 2)
     for name, backwards in (("one", False), ("two", True)):
-        prepare(tmp_path / name, plan, [paths[rank::4] for rank in range(4)])
+        write_plan(tmp_path / name, plan, [paths[rank::4] for rank in range(4)])
         run_all_tasks(tmp_path / name, plan, backwards=backwards)
     expected = (tmp_path / "one" / TABLE).read_bytes()
     assert (tmp_path / "two" / TABLE).read_bytes() == expected
@@ -112,11 +112,11 @@ def test_neither_the_order_of_tasks_nor_repeating_one_changes_the_table(tmp_path
 def test_every_document_is_counted_or_skipped(tmp_path: Path) -> None:
     paths = write_files(tmp_path / "sources", TEXTS)
     plan = plan_of(3)
-    prepare(tmp_path / "work", plan, [paths[:3], paths[3:5], paths[5:]])
+    write_plan(tmp_path / "work", plan, [paths[:3], paths[3:5], paths[5:]])
     run_all_tasks(tmp_path / "work", plan)
     skipped: Counter[str] = Counter()
     for stage in ("digests", "counts"):
-        for result in read_results(tmp_path / "work", stage):
+        for result in read_stage_results(tmp_path / "work", stage):
             skipped.update(result["skipped"])
     assert skipped == {"duplicate": 2, "empty": 1, "generated": 1}
     summary = Table.open(tmp_path / "work" / TABLE).summary
@@ -127,7 +127,7 @@ def test_a_file_that_changes_between_two_stages_is_skipped_and_reported(tmp_path
     """Its new text may be a copy of another file, which nobody would notice any more."""
     paths = write_files(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
     plan = plan_of(1)
-    prepare(tmp_path / "work", plan, [paths])
+    write_plan(tmp_path / "work", plan, [paths])
     run_task("digests", 0, tmp_path / "work", make_encode)
     Path(paths[1]).write_text("x = 1\n")
     result = run_task("counts", 0, tmp_path / "work", make_encode)
@@ -141,7 +141,7 @@ def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None
     except (OSError, UnicodeError):
         pytest.skip("this file system only takes UTF-8 names")
     plan = plan_of(1)
-    prepare(tmp_path / "work", plan, [[str(file)]])
+    write_plan(tmp_path / "work", plan, [[str(file)]])
     run_all_tasks(tmp_path / "work", plan)
     assert Table.open(tmp_path / "work" / TABLE).summary.files == 1
 
@@ -149,7 +149,7 @@ def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None
 def test_too_many_tokens_for_a_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ngram_builders.counting.external_merge.MAX_TOKENS", 10)
     paths = write_files(tmp_path / "sources", TEXTS)
-    prepare(tmp_path / "work", plan_of(2), [paths[:4], paths[4:]])
+    write_plan(tmp_path / "work", plan_of(2), [paths[:4], paths[4:]])
     with pytest.raises(UserError, match="too many for one table"):
         run_all_tasks(tmp_path / "work", plan_of(2))
 
@@ -158,16 +158,16 @@ def test_too_many_tokens_for_a_count_are_refused(tmp_path: Path, monkeypatch: py
 def test_the_folder_of_a_count_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        prepare(tmp_path / "work", plan_of(1), [write_files(tmp_path / "code", TEXTS)])
+        write_plan(tmp_path / "work", plan_of(1), [write_files(tmp_path / "code", TEXTS)])
     finally:
         os.umask(before)
     assert (tmp_path / "work").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_keeps_its_plan(tmp_path: Path) -> None:
-    prepare(tmp_path / "work", plan_of(1), [["a.py"]])
+    write_plan(tmp_path / "work", plan_of(1), [["a.py"]])
     before = (tmp_path / "work" / "plan.msgpack").read_bytes()
-    prepare(tmp_path / "work", plan_of(1), [["b.py"]])
+    write_plan(tmp_path / "work", plan_of(1), [["b.py"]])
     assert (tmp_path / "work" / "plan.msgpack").read_bytes() == before
 
 
@@ -183,7 +183,7 @@ def test_pieces_become_one_run(tmp_path: Path) -> None:
 
 def test_a_task_leaves_no_scratch_files(tmp_path: Path) -> None:
     paths = write_files(tmp_path / "sources", TEXTS)
-    prepare(tmp_path / "work", plan_of(1), [paths])
+    write_plan(tmp_path / "work", plan_of(1), [paths])
     run_all_tasks(tmp_path / "work", plan_of(1))
     assert not [path for path in (tmp_path / "work").rglob("*") if path.name.startswith(".")]
 
@@ -193,6 +193,6 @@ def test_a_corpus_row_counts_like_the_file_it_contains(tmp_path: Path) -> None:
     paths = write_files(tmp_path / "sources", TEXTS)
     rows = "".join(json.dumps({"text": text, "path": f"x/{name}"}) + "\n" for name, text in TEXTS.items())
     (tmp_path / "rows.jsonl").write_text(rows)
-    prepare(tmp_path / "work", plan_of(1), [[str(tmp_path / "rows.jsonl")]])
+    write_plan(tmp_path / "work", plan_of(1), [[str(tmp_path / "rows.jsonl")]])
     made = run_all_tasks(tmp_path / "work", plan_of(1)).read_bytes()
     assert made == counted_at_once(tmp_path / "expected", paths)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
-from ngram_builders.table.format import PREFIX, SECTION_DTYPES, VERSION
+from ngram_builders.table.format import FILE_PREFIX, SECTION_DTYPES, VERSION
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.reference import write_texts
@@ -28,14 +28,14 @@ CANDIDATES = np.array([0, 1, 2, 3, 9, 65_535])
 
 
 def first_section(data: bytes) -> int:
-    return -(-(PREFIX.size + struct.unpack_from("<I", data, 8)[0]) // 64) * 64
+    return -(-(FILE_PREFIX.size + struct.unpack_from("<I", data, 8)[0]) // 64) * 64
 
 
 def with_header(data: bytes, changed: dict[str, object]) -> bytes:
     """A table with other facts, its checksum right."""
     length = struct.unpack_from("<I", data, 8)[0]
-    header = msgpack.packb(msgpack.unpackb(data[PREFIX.size : PREFIX.size + length]) | changed)
-    prefix = PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
+    header = msgpack.packb(msgpack.unpackb(data[FILE_PREFIX.size : FILE_PREFIX.size + length]) | changed)
+    prefix = FILE_PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
     return (prefix + header).ljust(-(-(len(prefix) + len(header)) // 64) * 64, b"\0") + data[first_section(data) :]
 
 
@@ -96,7 +96,7 @@ def test_every_truncation_is_refused_at_open(path: Path) -> None:
 def test_every_flipped_byte_is_detected_or_harmless(path: Path) -> None:
     """In the header at open, in the data by verify; and no question crashes on damaged data."""
     data = path.read_bytes()
-    header = PREFIX.size + struct.unpack_from("<I", data, 8)[0]
+    header = FILE_PREFIX.size + struct.unpack_from("<I", data, 8)[0]
     intact = ask(Table.open(path))
     for place in [*range(header), *range(header, len(data), 499)]:
         path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
@@ -120,7 +120,7 @@ def test_every_flipped_byte_is_detected_or_harmless(path: Path) -> None:
 def test_a_wiped_section_gives_wrong_numbers_but_no_crash(path: Path, section: str, byte: bytes) -> None:
     data = path.read_bytes()
     length = struct.unpack_from("<I", data, 8)[0]
-    offset, size, _, _ = msgpack.unpackb(data[PREFIX.size : PREFIX.size + length])["sections"][section]
+    offset, size, _, _ = msgpack.unpackb(data[FILE_PREFIX.size : FILE_PREFIX.size + length])["sections"][section]
     assert size > 0
     start = first_section(data) + offset
     spared = 4 if section == "pointers" else 0  # the last pointer is looked at when the table is opened
@@ -197,7 +197,7 @@ def test_a_header_with_impossible_values_is_refused(path: Path, changed: dict[st
 
 def test_a_deeply_nested_header_is_refused(path: Path) -> None:
     header = b"\x91" * 60_000 + b"\x00"
-    prefix = PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
+    prefix = FILE_PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
     path.write_bytes(prefix + header)
     with pytest.raises(UserError, match="its header is unreadable"):
         Table.open(path)

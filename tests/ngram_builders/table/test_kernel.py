@@ -149,7 +149,7 @@ def test_many_wide_rows_and_many_candidates(compiled) -> None:
 def test_damage_gives_wrong_numbers_but_no_fault(compiled, tmp_path, monkeypatch, seed) -> None:
     """Every read beyond an array, every write beyond the kernel's memory, and every undefined operation would end
     the process."""
-    monkeypatch.setattr(compile_kernel, "FLAGS", (*compile_kernel.FLAGS, *TRAPS))
+    monkeypatch.setattr(compile_kernel, "COMPILER_FLAGS", (*compile_kernel.COMPILER_FLAGS, *TRAPS))
     path, _ = compile_kernel.compile_kernel(ROOT, tmp_path)
     command = [sys.executable, "-m", "tests.ngram_builders.damage", path or compiled._name, str(seed), "300"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -20,7 +20,7 @@ from spd_lsp.completion.secret_filter import SECRET_REASON, without_secrets
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, Model
-from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
+from spd_lsp.ngrams.document_changes import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.settings import Settings
 
@@ -79,6 +79,7 @@ class Completer:
         self.model = model
         self.tokens = tokens
         self.domains = domains
+        self.modules = ImportedModules(tokens.bytes_of)
         self.tuned = tuned
         self.languages = languages
         self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
@@ -134,7 +135,7 @@ class Completer:
             scored = []
         ranked = can_be_code(texts.rank(scored)[: 2 * self.settings.drafts], source, cursor, language)
         safe = without_secrets(ranked, context)
-        names = document.matching_names(cursor, self._open_neighbours(document)) if scored else {}
+        names = self._matching_names(document, cursor) if scored else {}
         offered = texts.with_names(safe[: self.settings.drafts], names)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability
         completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
@@ -230,11 +231,14 @@ class Completer:
             self._record_offer()
             live.set_active(document, cursor)
 
-    def _open_neighbours(self, document: OpenDocument) -> list[OpenDocument]:
-        """The other open documents in the same language."""
-        buffers = self.domains.live.buffers.values() if self.domains.live else ()
-        others = (buffer.opened for buffer in buffers if buffer.opened.name != document.name)
-        return [other for other in others if other.language == document.language]
+    def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:
+        """The names that the word at the cursor begins: of this document, its imports and other open ones."""
+        if (live := self.domains.live) is None or (buffer := live.buffers.get(document.name)) is None:
+            return document.matching_names(cursor)
+        others = (other.opened for name, other in live.buffers.items() if name != document.name)
+        neighbours = [other for other in others if other.language == document.language]
+        modules = self.modules.find(document, buffer.place, live.synced.values())
+        return document.matching_names(cursor, neighbours, modules)
 
     def _record_offer(self) -> None:
         """Tell the live index what was shown last, before it sees whether the document grew by that."""

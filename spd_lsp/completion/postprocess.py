@@ -30,6 +30,7 @@ _REST_OF_STRING = {
 }
 _LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
 _LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
+_NAME_WORTH = 0.1  # of a name against a draft as likely: that is the rest of the line, and more certain
 _TRIES = 8  # overlaps of a draft with the rest of its line that are checked; ordinary code has one or two
 
 
@@ -109,7 +110,8 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
 def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: str) -> list[Completion]:
     """Return drafts and names, best first; the word at the end of `left` begins each of the names.
 
-    A draft makes room for names if it is unlikely and its first word is no name or that of a better draft.
+    A draft makes room for much likelier names if its first word is no name, or that of a better draft and it is
+    unlikely.
     Example: `co` with drafts `mpute(x)`, `mpute(y)` and the name `count` -> `mpute(x)`, `unt`, `mpute(y)`.
     """
     if not names:
@@ -133,7 +135,8 @@ def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: s
         for name, probability in names.items()
         if name not in words
     ]
-    return [*first, *rest, *last]
+    by_worth = sorted([*rest, *last], key=lambda one: -one.probability * (_NAME_WORTH if one.is_name else 1))
+    return [*first, *by_worth]
 
 
 def can_be_code(

@@ -1,30 +1,47 @@
-"""Open documents, the names in them, and their changes and those of files, passed to the worker without a lock.
+"""Open documents, the names in them and in what they import, and their changes and those of files.
 
-In: all open documents, and files. Out: those that changed since the worker last drained them. Knows neither LSP
-nor n-grams.
+In: all open documents, and files. Out: those that changed since the worker last drained them, without a lock; and
+the names that a word may become. Imported modules are read as tables hold them: what a table leaves out, such as
+ignored and generated files or lines with secrets, brings no names. Knows neither LSP nor n-grams.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from ngram_builders.sources.filters import normalize_line_ends
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, related_languages
 from ngram_builders.sources.masking import find_secrets
+from spd_lsp.ngrams.file_sync import DomainSync
 
 _NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
 _MAX_NAME_LENGTH = 80
 _NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
 _OTHER_WEIGHT = 0.1  # of all names in other open documents, against one occurrence in this one
+_IMPORTED_WEIGHT = 0.5  # of all names in the modules that it imports
 _NEW_WEIGHT = 0.1  # of a name that stands nowhere yet
 _MIN_PROBABILITY = 0.02  # a name below this is not worth a draft's place
-_INDEXED_DOCUMENTS = 64
+_INDEXED_DOCUMENTS = 128
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from|import|export|include|#[ \t]*include|require(?:_relative|_once)?|use|pub|mod|source"
+    r"|(?:const|let|var|local)\b[^\n]{0,200}\brequire|\}[ \t]*from)\b([^\n]{1,400})",
+    re.MULTILINE,
+)
+_MODULE = re.compile(r"[\w./:-]*\w|\.+")
+_INNER_FILES = ("", "/__init__", "/index", "/mod")  # of a module, or of a folder that is one
+_MAX_IMPORT_LINES = 100
+_MAX_MODULES = 32  # of a file
+_MAX_BYTES = 200_000  # of a module; longer ones are hardly written by hand
+_MAX_TEXTS = 64  # modules that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +58,13 @@ class OpenDocument:
         """The document with "\\n" for every line end, as tokenizers see it."""
         return replace(self, text=normalize_line_ends(self.text)) if "\r" in self.text else self
 
-    def matching_names(self, cursor: int, others: Iterable[OpenDocument] = ()) -> Mapping[str, float]:
+    def matching_names(
+        self, cursor: int, others: Iterable[OpenDocument] = (), imported: Iterable[OpenDocument] = ()
+    ) -> Mapping[str, float]:
         """Return the names that the word at the cursor begins, likeliest first, and the probability of each.
 
         A name is the likelier the more often it stands here and the more recently above the cursor; those of
-        other documents matter where there is none. Secrets are no names.
+        imported modules and of other documents matter where there is none. Secrets are no names.
         """
         begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
         if begun is None or re.match(r"\w", self.text[cursor : cursor + 1]):
@@ -56,9 +75,10 @@ class OpenDocument:
         counts = Counter([*above, *below])
         recent = dict.fromkeys([*reversed(above), *below])
         weights = {name: counts[name] / (1 + age) ** 0.5 for age, name in enumerate(recent)}
-        elsewhere = {name for other in others for name in _names_from(_sorted_names(other.text), begun[0])}
-        elsewhere -= weights.keys()
-        weights |= dict.fromkeys(sorted(elsewhere), _OTHER_WEIGHT / max(len(elsewhere), 1))
+        for documents, weight in ((imported, _IMPORTED_WEIGHT), (others, _OTHER_WEIGHT)):
+            names = {name for one in documents for name in _names_from(_sorted_names(one.text), begun[0])}
+            names -= weights.keys()
+            weights |= dict.fromkeys(sorted(names), weight / max(len(names), 1))
         return _as_probabilities(weights, self.text)
 
 
@@ -84,6 +104,86 @@ def _names_from(names: list[str], start: str) -> list[str]:
     """Return the longer names that begin with `start`, of sorted ones."""
     first, last = bisect_left(names, start), bisect_left(names, start + chr(0x10FFFF))
     return [name for name in names[first:last] if name != start]
+
+
+class ImportedModules:
+    """The modules of the file asked for last, and the texts of the latest ones."""
+
+    def __init__(self, bytes_of: Callable[[Sequence[int]], bytes]) -> None:
+        """`bytes_of`: from the ids that tables are counted from."""
+        self._bytes_of = bytes_of
+        self._texts: OrderedDict[Hashable, str] = OrderedDict()  # by the digest of a module
+        self._asked: tuple[object, ...] = ()
+        self._paths: list[tuple[DomainSync, str]] = []
+
+    def find(self, document: OpenDocument, place: str, domains: Iterable[DomainSync]) -> list[OpenDocument]:
+        """Return the modules that a document at a place imports from the domains that its file belongs to."""
+        lines = tuple(match[1] for match in islice(_IMPORT.finditer(document.text), _MAX_IMPORT_LINES))
+        owners = [one for one in domains if any(place.startswith(f"{root}/") for root in one.domain.roots)]
+        asked = lines, place, *((owner, len(owner.states)) for owner in owners)
+        if asked != self._asked:
+            self._asked = asked
+            stems = list(dict.fromkeys(stem for line in lines for stem in _stems(line)))
+            paths = ((owner, path) for owner in owners for path in _resolve(owner, document, place, stems))
+            self._paths = list(islice(paths, _MAX_MODULES))
+        texts = ((path, self._text(domain, path)) for domain, path in self._paths)
+        return [OpenDocument(path, None, document.language, text) for path, text in texts]
+
+    def _text(self, domain: DomainSync, path: str) -> str:
+        """Return the text of a file that the domain counts."""
+        digest = domain.ledger.keys.get(path)
+        if digest not in self._texts:
+            streams = domain.ledger.streams_of(path) or ()
+            self._texts[digest] = b"".join(self._bytes_of(ids.tolist()) for ids in streams).decode(
+                errors="replace"
+            )
+            if len(self._texts) > _MAX_TEXTS:
+                self._texts.popitem(last=False)
+        self._texts.move_to_end(digest)
+        return self._texts[digest]
+
+
+def _stems(line: str) -> Iterator[tuple[int | None, str]]:
+    """The paths without extensions that an import may mean, and from how many folders further up; None: any.
+
+    Example: ` ..table import reader` -> (1, "table") and (1, "table/reader").
+    """
+    module, _, members = line.partition(" import ")
+    found = _MODULE.findall(module)
+    found += [
+        f"{one}{'' if one.endswith('.') else '.'}{name}" for one in found for name in _MODULE.findall(members)
+    ]
+    for written in dict.fromkeys(found):
+        stem = written.lstrip(".")
+        if "/" in written:
+            parts = posixpath.splitext(written)[0].split("/")
+            up, stem = parts.count(".."), "/".join(part for part in parts if part.strip("."))
+        else:
+            up, stem = (
+                len(written) - len(stem) - 1,
+                stem.removeprefix("crate::").replace("::", ".").replace(".", "/"),
+            )
+        yield (up if written.startswith(".") else None), stem
+
+
+def _resolve(
+    domain: DomainSync, document: OpenDocument, place: str, stems: Iterable[tuple[int | None, str]]
+) -> Iterator[str]:
+    """The files of a domain that these stems mean, each once: the nearest of those with the longest path."""
+    kin = related_languages(document.language or "")
+    endings = [
+        f"{inner}.{end}" for end, of in LANGUAGE_BY_EXTENSION.items() if of in kin for inner in _INNER_FILES
+    ]
+    folders = place.split("/")[:-1]
+    seen = {place}
+    for up, stem in stems:
+        tops = range(len(folders), 0, -1) if up is None else [len(folders) - up]
+        parts = stem.split("/") if stem else []
+        names = ("/".join([*folders[:top], *parts[:n]]) for n in range(len(parts), 0, -1) for top in tops)
+        path = next((name + end for name in names for end in endings if name + end in domain.states), None)
+        if path and path not in seen and domain.states[path][0] <= _MAX_BYTES:
+            seen.add(path)
+            yield path
 
 
 @dataclass(frozen=True, slots=True)

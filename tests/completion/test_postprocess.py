@@ -195,9 +195,11 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
 @pytest.mark.parametrize(
     ("drafts", "names", "expected"),
     [
-        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "unt", "mpute(y)"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "mpute(y)", "unt"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.01}, {"compute": 0.5, "count": 0.2}, ["mpute(x)", "unt", "mpute(y)"]),
         ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "mpute(y)", "unt"]),
-        ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute", "unt", "lour"]),
+        ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute", "lour", "unt"]),
+        ({"mpute": 0.4, "lour": 0.01}, {"compute": 0.5, "count": 0.2}, ["mpute", "unt", "lour"]),
         ({"lour": 0.05}, {"count": 0.2}, ["lour", "unt"]),
         ({"lour": 0.05}, {"count": 0.9}, ["unt", "lour"]),
         ({"lour": 0.5}, {"count": 0.9}, ["lour", "unt"]),

@@ -64,21 +64,31 @@ class ServerClient:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the server holds, 0 where the system does not say."""
-        fields = self._proc("status").split()
-        return int(fields[fields.index("VmRSS:") + 1]) * 1024 if "VmRSS:" in fields else 0
+        """Bytes of memory that the server and its parsers hold, 0 where the system does not say."""
+        statuses = (_proc(process, "status").split() for process in self._processes())
+        held = (status[status.index("VmRSS:") + 1] for status in statuses if "VmRSS:" in status)
+        return sum(map(int, held)) * 1024
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time that the server has taken, 0 where the system does not say."""
-        fields = self._proc("stat").rpartition(")")[2].split()
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+        """Processor time that the server and its parsers have taken, 0 where the system does not say."""
+        stats = (_proc(process, "stat").rpartition(")")[2].split() for process in self._processes())
+        return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
-    def _proc(self, name: str) -> str:
-        try:
-            return Path(f"/proc/{self._process.pid}/{name}").read_text(encoding="ascii")
-        except OSError:
-            return ""
+    def _processes(self) -> list[int]:
+        """The server and the processes that it started, and these."""
+        found = [self._process.pid]
+        for process in found:
+            found += map(int, _proc(process, f"task/{process}/children").split())
+        return found
+
+
+def _proc(process: int, name: str) -> str:
+    """What Linux says of a process; an empty string elsewhere, and once it has ended."""
+    try:
+        return Path(f"/proc/{process}/{name}").read_text(encoding="ascii")
+    except OSError:
+        return ""
 
 
 @asynccontextmanager

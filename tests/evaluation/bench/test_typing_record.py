@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from spd_lsp.cli import main
 from spd_lsp.evaluation.bench import typing_record, typist
+from spd_lsp.evaluation.bench.server_client import ServerClient
 from spd_lsp.evaluation.bench.typist import EDITORS, TypingRecord, Typist
 
 TEXT = "if x:\n    value = 1\n"
@@ -82,3 +84,18 @@ def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
     assert "| VS Code | Neovim | Emacs |" in result.output
     assert "| keys | 12 | 12 | 12 |" in result.output
     assert "| something was shown, % of answers | 0.0 |" not in result.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what a process holds")
+async def test_the_processes_that_the_server_starts_count_too() -> None:
+    """The parser's process grew with every key, and no record showed it."""
+    held = "held = b'x' * (50 << 20); print(len(held), flush=True); input()"
+    server = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", server, held, stdin=pipe, stdout=pipe)
+    assert process.stdout and await process.stdout.readline()
+    client = ServerClient(process)
+    assert 50 << 20 < client.memory < 200 << 20
+    assert client.cpu_seconds > 0
+    process.stdin.close()  # type: ignore[union-attr]
+    await process.wait()

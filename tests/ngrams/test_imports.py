@@ -1,0 +1,100 @@
+"""Names of the modules that a file imports, from the table of its repository, are there before they are opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.build import build
+from ngram_builders.registry.registry import Registry
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.checkpoint.hub import built_in_domains
+from spd_lsp.models.load import load
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.settings import Settings
+from tests.conftest import STARTER
+
+LANGUAGES = {
+    "py": "python",
+    "ts": "typescript",
+    "rs": "rust",
+    "h": "c",
+    "c": "c",
+    "java": "java",
+    "js": "javascript",
+}
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return load(STARTER, "cpu"), ModelTokenizer(STARTER)
+
+
+@pytest.fixture
+def offered(parts, tmp_path):
+    """What is offered at the end of a file of an indexed repository, of which only that file is open."""
+    network, tokens = parts
+
+    def ask(files: dict[str, str], name: str, source: str) -> list[str]:
+        folder = tmp_path / "repository"
+        for path, text in {**files, name: source.rpartition("\n")[0]}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+        registry = Registry(tmp_path / "data")
+        sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
+        build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
+        live = LiveIndex(IncrementalTokenizer(tokens), **sizes)
+        domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER), live)
+        completer = Completer(network, tokens, domains, Settings())
+        file = folder / name
+        language = LANGUAGES[Path(name).suffix[1:]]
+        answer = completer.complete(source, len(source), language, file, name=file.as_uri())
+        return [completion.text for completion in answer.completions]
+
+    return ask
+
+
+MODULE = "def zygomorphic(petals):\n    return petals\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "source"),
+    [
+        ("app/util.py", "app/main.py", "from . import util\n\nprint(util.zygo"),
+        ("app/util/__init__.py", "app/main.py", "from .util import *\n\nprint(zygo"),
+        ("app/lib/util.py", "app/cli/main.py", "from app.lib.util import Flower\n\nprint(Flower.zygo"),
+        ("app/util.py", "app/cli/main.py", "from ..util import Flower\n\nprint(Flower.zygo"),
+        ("src/util.ts", "src/main.ts", "import {Flower} from './util.js';\n\nconsole.log(Flower.zygo"),
+        ("src/lib/index.js", "src/main.js", "const lib = require('./lib');\n\nconsole.log(lib.zygo"),
+        ("src/lib/util.rs", "src/main.rs", "use crate::lib::util::Flower;\n\nfn main() {\n    Flower::zygo"),
+        ("include/util.h", "include/main.c", '#include "util.h"\n\nint main(void) {\n    return zygo'),
+        ("src/org/a/Util.java", "src/org/b/Main.java", "import org.a.Util;\n\nclass Main {\n  int x = Util.zygo"),
+    ],
+)
+def test_a_name_of_an_imported_module_that_is_not_open_is_offered(offered, path, name, source):
+    assert any(text.startswith("morphic") for text in offered({path: MODULE}, name, source))
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("app/other.py", "from . import util\n\nprint(util.zygo"),  # not imported
+        ("app/util.py", "print(util.zygo"),
+        ("app/util.py", "from app.missing.thing import util\n\nprint(zygo"),
+    ],
+)
+def test_other_modules_bring_no_names(offered, path, source):
+    files = {path: MODULE, ".gitignore": "", "app/deep/x.py": "x = 1\n"}
+    found = offered(files, "app/deep/main.py", source)
+    assert not any(text.startswith("morphic") for text in found)
+
+
+def test_an_ignored_module_and_a_line_with_a_secret_bring_no_names(offered):
+    secret = "zygomorphic_key = 'AKIAIOSFODNN7EXAMPLX'\n"
+    files = {".gitignore": "util.py\n", "app/util.py": MODULE, "app/keys.py": "x = 1\n" * 9 + secret}
+    found = offered(files, "app/main.py", "from . import keys, util\n\nprint(util.zygo")
+    assert not any(text.startswith("morphic") for text in found)

@@ -47,13 +47,15 @@ from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.order_weights import measure_perplexity
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.table.writer import write_table
 
 DUPLICATE = "duplicate"
 _NO_TABLES: Mapping[str, Path] = MappingProxyType({})
 _MAX_ATTEMPTS = 3  # at reading files again whose tokens the cache has lost
 _SAMPLE_BATCH = 16  # texts loaded at once, where few are needed
-_BYTES_PER_TOKEN = 60  # on disk while a table is made: spilled counts, sections, and the table
+_MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 60 bytes of memory for each
+_BYTES_PER_TOKEN = 70  # on disk while a table is made: spilled counts, sections, and the table
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -258,6 +260,7 @@ class _TableUpdate:
         return (
             {file.digest for file in previous.files} == set(self.task.digests)
             and previous.table.summary.sources == count_languages(self.task.files)
+            and (previous.table.texts is not None) == self._keeps_texts
             and domain.roots == resolve_roots(self.roots)
             and domain.recipe == self.recipe
         )
@@ -276,12 +279,27 @@ class _TableUpdate:
                 tokens=task.count_tokens(task.digests),
                 files=len(task.digests),
                 sources=count_languages(task.files),
+                texts=self._sort_texts() if self._keeps_texts else None,
             )
         except (OSError, UserError) as error:
             raise _disk_full(error, path.parent, task) or error from error
         self._measure(path)
         self.cache.record_files(table_name(path), task.files)
         return summary
+
+    @property
+    def _keeps_texts(self) -> bool:
+        """Whether the table holds the texts themselves: not where rare n-grams are left out of it."""
+        options = self.task.options
+        is_whole = options.min_files == 1 and all(least == 1 for least in options.min_count.values())
+        return is_whole and self.task.count_tokens(self.task.digests) <= _MAX_SEARCHED_TOKENS
+
+    def _sort_texts(self) -> SuffixArray:
+        """The suffix array of all texts, in the order of their digests, by which servers know them."""
+        options = self.task.options
+        batches = load_streams(sorted(self.task.digests), self.task, self.cache)
+        texts = [stream[1:-1] for stream in chain.from_iterable(batches)]
+        return build_suffix_array(texts, options.end_of_text, options.vocab_size)
 
     def _measure(self, path: Path) -> None:
         """Measure the perplexity of the table's own files, with and without that of their main language."""

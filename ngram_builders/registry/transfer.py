@@ -1,4 +1,4 @@
-"""A domain's table -> one file to give away, and such a file -> a domain. The file is the table itself.
+"""A domain's table -> one file to give away, and such a file -> a domain. The file is the table without its texts.
 
 Its header has the tokenizer, the orders, the counts and the languages; where it was built from stays in the
 registry's index. Knows no text and no models.
@@ -28,8 +28,9 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
     target = file / f"{name}.ngt" if file.is_dir() else file
     if target.exists() and not replace:
         raise UserError(f"{target} exists; choose another file or add --replace")
-    Table.open(domain.path).verify()
-    replace_file(target, _read_chunks(domain.path))
+    table = Table.open(domain.path)
+    table.verify()
+    replace_file(target, table.parts_without_texts() if table.texts else _read_chunks(domain.path))
     return target
 
 

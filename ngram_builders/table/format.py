@@ -4,6 +4,7 @@ Little-endian: 7 bytes magic, 1 byte version, the header's length and crc32 (4 b
 raw sections on 64-byte boundaries. Rows are contexts sorted by order and hash; a row's entries are the tokens that
 followed it. A context is found through its order's directory (the upper bits of its hash -> a few rows) and its
 fingerprint (the lower 32 bits). Together they are the whole hash, so the counts can be read back and updated.
+A table may also hold the texts that were counted, with their suffix array.
 
 Dimensions: G n-grams, R contexts, O orders.
 """
@@ -29,9 +30,11 @@ from ngram_builders.arrays import I64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
 from ngram_builders.table.mapping import map_file
+from ngram_builders.table.suffix_array import SuffixArray, text_dtype
 
 MAGIC = b"SPDNGT\0"
-VERSION = 2
+VERSION = 3  # with texts
+_VERSION_WITHOUT_TEXTS = 2  # otherwise the same
 FILE_PREFIX = struct.Struct("<7sBII")
 _REBUILD = "run: spd-lsp ngrams rebuild"
 # kernel.c has these two as well; a test compares them.
@@ -53,6 +56,11 @@ SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
     "overflow_counts": ("<u4",),
     "wide_rows": ("<u4",),
     "wide_totals": ("<i8",),
+}
+TEXT_SECTIONS: Mapping[str, tuple[str, ...]] = {  # all of them or none
+    "text": (">u2", ">u4"),
+    "suffixes": ("<u4",),
+    "documents": ("<u4",),
 }
 
 
@@ -153,7 +161,8 @@ def pack_header(fields: Mapping[str, Any], sections: Mapping[str, tuple[int, str
         places[name] = [offset, size, dtype, crc]
         offset = align(offset + size)
     header: bytes = msgpack.packb({**fields, "sections": places})
-    prefix = FILE_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
+    version = VERSION if sections.keys() >= TEXT_SECTIONS.keys() else _VERSION_WITHOUT_TEXTS
+    prefix = FILE_PREFIX.pack(MAGIC, version, len(header), zlib.crc32(header))
     start = align(len(prefix) + len(header))
     return (prefix + header).ljust(start, b"\0"), start + offset
 
@@ -195,16 +204,30 @@ def _sync_folder(folder: Path) -> None:
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def read_table(path: Path, *, into_memory: bool = False) -> tuple[TableSummary, Columns, dict[str, int]]:
-    """A table's summary, its columns, and the crc32 that each section should have. Only the header is checked.
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """What a table file holds, mapped or in memory."""
 
-    The file is mapped, or read as a whole with `into_memory`.
-    """
+    summary: TableSummary
+    columns: Columns
+    texts: SuffixArray | None
+    crcs: Mapping[str, int]  # the crc32 that each section should have
+    fields: Mapping[str, Any]  # its header
+
+    def section(self, name: str) -> Ints:
+        """One section's values."""
+        values: Ints = getattr(self.texts if name in TEXT_SECTIONS else self.columns, name)
+        return values
+
+
+def read_table(path: Path, *, into_memory: bool = False) -> TableFile:
+    """Open a table. Only the header is checked. The file is mapped, or read as a whole with `into_memory`."""
     data = _load(path, into_memory)
     fields, start = read_header(path, data)
     try:
         summary = read_summary(fields, len(data))
-        sections = {name: _read_section(name, *fields["sections"][name]) for name in SECTION_DTYPES}
+        kinds = {**SECTION_DTYPES, **(TEXT_SECTIONS if data[len(MAGIC)] == VERSION else {})}
+        sections = {name: _read_section(kinds[name], *fields["sections"][name]) for name in kinds}
         orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise TableError(path, "its header is invalid") from error
@@ -215,10 +238,11 @@ def read_table(path: Path, *, into_memory: bool = False) -> tuple[TableSummary, 
         name: np.frombuffer(data, dtype, size // dtype.itemsize, start + offset)
         for name, (offset, size, dtype, _) in sections.items()
     }
+    texts = SuffixArray(*(arrays.pop(name) for name in TEXT_SECTIONS)) if "text" in arrays else None
     columns = Columns(**arrays, orders=orders, vocab_size=summary.vocab_size)
-    if not _have_matching_lengths(summary, columns):
+    if not (_have_matching_lengths(summary, columns) and _fit(texts, summary)):
         raise TableError(path, "its sections do not match its header")
-    return summary, columns, {name: crc for name, (_, _, _, crc) in sections.items()}
+    return TableFile(summary, columns, texts, {name: crc for name, (_, _, _, crc) in sections.items()}, fields)
 
 
 def _load(path: Path, into_memory: bool) -> mmap.mmap | bytes:
@@ -244,8 +268,8 @@ def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], in
         raise TableError(path, "it is not an n-gram table")
     if version > VERSION:
         raise TableError(path, f"its format {version} is newer than {VERSION}", f"update spd-lsp or {_REBUILD}")
-    if version < VERSION:
-        raise TableError(path, f"its format {version} is older than {VERSION}")
+    if version < _VERSION_WITHOUT_TEXTS:
+        raise TableError(path, f"its format {version} is older than {_VERSION_WITHOUT_TEXTS}")
     if length > _MAX_HEADER_BYTES:
         raise TableError(path, "its header is too long")
     raw = data[FILE_PREFIX.size : FILE_PREFIX.size + length]
@@ -278,14 +302,25 @@ def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
     )
 
 
-def _read_section(name: str, offset: int, size: int, kind: str, crc: int) -> tuple[int, int, np.dtype[Any], int]:
+def _read_section(
+    kinds: tuple[str, ...], offset: int, size: int, kind: str, crc: int
+) -> tuple[int, int, np.dtype[Any], int]:
     """One section's offset, bytes, type and crc; ValueError if they are impossible."""
-    if kind not in SECTION_DTYPES[name]:
+    if kind not in kinds:
         raise ValueError(kind)
     dtype, place = np.dtype(kind), (int(offset), int(size))
     if place != (offset, size) or min(place) < 0 or offset % _ALIGNMENT or size % dtype.itemsize:
-        raise ValueError(name)
+        raise ValueError(place)
     return *place, dtype, int(crc)
+
+
+def _fit(texts: SuffixArray | None, summary: TableSummary) -> bool:
+    """Whether the sections of texts, if there are any, agree with the header."""
+    return texts is None or (
+        texts.text.dtype.str == text_dtype(summary.vocab_size)
+        and len(texts.text) == len(texts.suffixes) == summary.tokens + 1
+        and len(texts.documents) == summary.files
+    )
 
 
 def _have_matching_lengths(summary: TableSummary, columns: Columns) -> bool:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, check_orders, count_streams, merge, negate
 from ngram_builders.table.format import Columns
+from ngram_builders.table.suffix_array import SearchedTexts, SuffixArray
 from ngram_builders.table.writer import build_columns
 
 Streams = Sequence[Ints]
@@ -130,6 +132,7 @@ class Ledger:
         """built_from: holder -> key of the texts in the table; read: the streams of such a key, if known."""
         self.overlay = overlay
         self.read = read
+        self.built_from: frozenset[Any] = frozenset((built_from or {}).values())
         self.keys: dict[Hashable, Hashable] = dict(built_from or {})
         self.holders = Counter(self.keys.values())
         self.texts: dict[Hashable, CountedText] = {}  # those that are held and not in the table
@@ -158,6 +161,19 @@ class Ledger:
     def streams(self, key: Hashable) -> tuple[Ints, ...] | None:
         """A held text; None if its ids are no longer known."""
         return self.texts[key].streams if key in self.texts else self.read(key)
+
+    def searched_texts(self, table: SuffixArray | None) -> SearchedTexts:
+        """Return the texts of a table, sorted by their keys, as they are now; or those of no table.
+
+        A table of other texts is left out.
+        """
+        held = (text for key, text in self.texts.items() if key not in self.built_from)
+        added = tuple(np.ascontiguousarray(stream[::-1]) for text in held for stream in text.streams)
+        if table is None or len(table.documents) != len(self.built_from):
+            return SearchedTexts(added=added)
+        removed = self.built_from - self.holders.keys()
+        numbers = (number for number, key in enumerate(sorted(self.built_from)) if key in removed)
+        return SearchedTexts(table, frozenset(numbers if removed else ()), added)
 
     def _release(self, holder: Hashable, key: Hashable) -> None:
         """Note that a holder no longer has a text."""

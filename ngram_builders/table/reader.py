@@ -11,15 +11,18 @@ import numpy as np
 
 from ngram_builders.ngrams import Run, hash_bits, token_bits
 from ngram_builders.table.format import (
-    SECTION_DTYPES,
+    TEXT_SECTIONS,
     Columns,
     TableError,
-    TableSummary,
+    TableFile,
+    align,
     as_bytes,
+    pack_header,
     read_table,
 )
 from ngram_builders.table.mapping import is_guarded
-from ngram_builders.table.validation import find_invalid_section
+from ngram_builders.table.suffix_array import SuffixArray
+from ngram_builders.table.validation import find_invalid_section, find_invalid_text
 
 _CHUNK_ROWS = 1 << 20
 
@@ -27,34 +30,57 @@ _CHUNK_ROWS = 1 << 20
 class Table:
     """An open table. Immutable, shared between threads without locks."""
 
-    def __init__(self, path: Path, summary: TableSummary, mapped: Columns, crcs: dict[str, int]) -> None:
+    def __init__(self, path: Path, file: TableFile) -> None:
         self.path = path
-        self.summary = summary
-        self.mapped = mapped
-        self.crcs = crcs
+        self.summary = file.summary
+        self.mapped = file
+
+    @cached_property
+    def file(self) -> TableFile:
+        """The data: mapped, or read into memory where a file that shrinks while mapped would end the process."""
+        return self.mapped if is_guarded() else read_table(self.path, into_memory=True)
 
     @cached_property
     def columns(self) -> Columns:
-        """The data: mapped, or read into memory where a file that shrinks while mapped would end the process."""
-        return self.mapped if is_guarded() else read_table(self.path, into_memory=True)[1]
+        """The counts."""
+        return self.file.columns
+
+    @cached_property
+    def texts(self) -> SuffixArray | None:
+        """The texts that were counted, if the table holds them."""
+        return self.file.texts
 
     @classmethod
     def open(cls, path: Path, fingerprint: str | None = None) -> Table:
         """Map a table; TableError if its header is damaged or its tokenizer another. `verify` checks the data."""
-        summary, columns, crcs = read_table(path)
-        if fingerprint is not None and summary.fingerprint != fingerprint:
+        file = read_table(path)
+        if fingerprint is not None and file.summary.fingerprint != fingerprint:
             raise TableError(
-                path, f"it was built with tokenizer {summary.fingerprint}, the model uses {fingerprint}"
+                path, f"it was built with tokenizer {file.summary.fingerprint}, the model uses {fingerprint}"
             )
-        return cls(path, summary, columns, crcs)
+        return cls(path, file)
 
     def verify(self) -> None:
         """Read every byte; UserError if a checksum differs or the data is such as no build writes."""
-        for name in SECTION_DTYPES:
-            if zlib.crc32(as_bytes(getattr(self.columns, name))) != self.crcs[name]:
+        for name, crc in self.file.crcs.items():
+            if zlib.crc32(as_bytes(self.file.section(name))) != crc:
                 raise TableError(self.path, f"damaged data in section {name}")
-        if section := find_invalid_section(self.columns):
+        texts = self.texts
+        if section := find_invalid_section(self.columns) or (
+            texts and find_invalid_text(texts, self.columns.vocab_size)
+        ):
             raise TableError(self.path, f"invalid data in section {section}")
+
+    def parts_without_texts(self) -> Iterator[bytes | memoryview]:
+        """The bytes of the same table without its texts."""
+        names = [name for name in self.file.crcs if name not in TEXT_SECTIONS]
+        columns = {name: self.file.section(name) for name in names}
+        sections = {name: (one.nbytes, one.dtype.str, self.file.crcs[name]) for name, one in columns.items()}
+        fields = {name: value for name, value in self.file.fields.items() if name != "sections"}
+        yield pack_header(fields, sections)[0]
+        for column in columns.values():
+            yield as_bytes(column)
+            yield b"\0" * (align(column.nbytes) - column.nbytes)
 
     def runs(self) -> Iterator[Run]:
         """The counts that the table was written from, OTHER included, in sorted chunks of whole contexts."""

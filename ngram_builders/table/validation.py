@@ -14,6 +14,7 @@ import numpy as np
 
 from ngram_builders.ngrams import hash_bits, other
 from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW, Columns
+from ngram_builders.table.suffix_array import SuffixArray
 
 CHUNK_LENGTH = 1 << 20
 _MAX_COUNT = 2**31 - 1  # of an n-gram
@@ -30,6 +31,25 @@ def find_invalid_section(columns: Columns) -> str | None:
         "wide_totals": _totals_are_exact,
     }
     return next((section for section, is_valid in checks.items() if not is_valid(columns)), None)
+
+
+def find_invalid_text(texts: SuffixArray, vocab_size: int) -> str | None:
+    """The first section of the texts with data that no build writes, or None.
+
+    How suffixes are sorted is not checked: in another order places are found at random, and no more.
+    """
+    text, suffixes, documents = texts.text, texts.suffixes, texts.documents
+    if not len(text) or max(int(text[a:b].max()) for a, b in _chunks(0, len(text))) >= other(vocab_size):
+        return "text"
+    seen = np.zeros(len(text), dtype=bool)
+    seen[suffixes[suffixes < len(text)]] = True
+    if not seen.all():
+        return "suffixes"
+    starts = np.append(documents, np.uint32(len(text) - 1))
+    ends_text = text[starts[starts < len(text)]] == text[-1]
+    if int(starts[0]) != 0 or not (starts[:-1] < starts[1:]).all() or not ends_text.all():
+        return "documents"
+    return None
 
 
 def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:

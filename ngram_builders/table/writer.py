@@ -23,6 +23,7 @@ from ngram_builders.ngrams import Run, group_starts, hash_bits, other, prune, to
 from ngram_builders.table.format import (
     COUNT_OVERFLOW,
     SECTION_DTYPES,
+    TEXT_SECTIONS,
     WIDE_ROW,
     Columns,
     TableSummary,
@@ -35,6 +36,7 @@ from ngram_builders.table.format import (
     token_dtype,
     write_error,
 )
+from ngram_builders.table.suffix_array import SuffixArray
 
 _COPY_BYTES = 1 << 22  # copied at a time when sections are joined
 _CHUNK_ROWS = 1 << 22  # contexts sorted into directories at a time
@@ -150,9 +152,13 @@ class _TableBuilder:
     def __post_init__(self) -> None:
         dtypes = {name: kinds[0] for name, kinds in SECTION_DTYPES.items()}
         for name, dtype in (dtypes | {"tokens": token_dtype(self.vocab_size), "contexts": "<u8"}).items():
-            # An unnamed file leaves nothing behind, however the process ends.
-            file = tempfile.TemporaryFile(dir=self.folder, prefix=".table")  # noqa: SIM115
-            self.sections[name] = _Section(self.stack.enter_context(file), dtype)
+            self._open_section(name, dtype)
+
+    def _open_section(self, name: str, dtype: str) -> None:
+        """Begin a section."""
+        # An unnamed file leaves nothing behind, however the process ends.
+        file = tempfile.TemporaryFile(dir=self.folder, prefix=".table")  # noqa: SIM115
+        self.sections[name] = _Section(self.stack.enter_context(file), dtype)
 
     def append(self, run: Run) -> None:
         """Add a run of whole contexts, all counts above 0."""
@@ -172,6 +178,13 @@ class _TableBuilder:
         self.ngrams += int((rows["tokens"] != other(self.vocab_size)).sum())
         if self.entries >= _MAX_ENTRIES:
             raise UserError("one table holds fewer than 2^32 n-grams; build several smaller domains")
+
+    def add_texts(self, texts: SuffixArray) -> None:
+        """Add the texts that were counted."""
+        for name in TEXT_SECTIONS:
+            column = getattr(texts, name)
+            self._open_section(name, column.dtype.str)
+            self.sections[name].append(column)
 
     def finish(self, orders: Sequence[int]) -> list[list[int]]:
         """Write what is known only at the end; -> [order, where its directory starts, its bits]."""
@@ -196,10 +209,12 @@ def write_table(
     tokens: int,
     files: int,
     sources: Mapping[str, int],
+    texts: SuffixArray | None = None,
 ) -> TableSummary:
     """Write a table of sorted runs of whole contexts. The same counts give the same bytes, however they are cut.
 
-    min_count: order -> least count; rarer n-grams are dropped, and the totals still include them.
+    min_count: order -> least count; rarer n-grams are dropped, and the totals still include them. texts: what was
+    counted, to be found again at any length.
     """
     try:
         with ExitStack() as stack:
@@ -207,6 +222,8 @@ def write_table(
             for run in runs:
                 builder.append(prune(_only_positive(run), min_count, vocab_size))
             places = builder.finish(orders)
+            if texts is not None:
+                builder.add_texts(texts)
             fields: dict[str, Any] = {
                 "fingerprint": fingerprint,
                 "vocab_size": vocab_size,

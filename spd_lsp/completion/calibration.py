@@ -32,10 +32,19 @@ def calibrated(
     """
     if (settings.ranking, settings.interpolation) != ("probability", "linear"):
         return list(completions)
-    drafts = [completion.probability for completion in completions if not completion.is_name]
-    probabilities = iter(calibrate_drafts(drafts, ngrams=ngrams) if drafts else ())
-    known = [one if one.is_name else replace(one, probability=next(probabilities)) for one in completions]
+    drafts = [one.probability for one in completions if not (one.is_name or one.is_copy)]
+    probabilities = calibrate_drafts(drafts, ngrams=ngrams) if drafts else []
+    if completions and completions[0].is_copy:
+        probabilities = _behind(completions[0].probability, probabilities)
+    others = iter(probabilities)
+    known = [one if one.is_name or one.is_copy else replace(one, probability=next(others)) for one in completions]
     return [completion for completion in known if completion.probability >= floor]
+
+
+def _behind(first: float, later: Sequence[float]) -> list[float]:
+    """Probabilities behind a first one: together they do not exceed 1, and none exceeds it."""
+    fits = min(1.0, (1 - first) / max(sum(later), MIN_PROBABILITY))
+    return [min(one * fits, first) for one in later]
 
 
 def calibrate_drafts(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:
@@ -44,8 +53,7 @@ def calibrate_drafts(probabilities: Sequence[float], *, ngrams: bool) -> list[fl
     Example: what would be .93, .05 and .05 is .93, .035 and .035: what is said of the first is more certain.
     """
     first, *later = (calibrate(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
-    fits = min(1.0, (1 - first) / max(sum(later), MIN_PROBABILITY))
-    return [first, *(min(one * fits, first) for one in later)]
+    return [first, *_behind(first, later)]
 
 
 def calibrate(p: float, *, first: bool, ngrams: bool) -> float:

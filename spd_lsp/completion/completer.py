@@ -24,7 +24,7 @@ from spd_lsp.ngrams.document_changes import DocumentChange, ImportedModules, Ope
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.settings import Settings
 
-_MAX_HISTORY = 16  # tokens before the drafts that n-grams may look back to
+_MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
 _ShownCompletions = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
@@ -128,12 +128,14 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
+        places = mixture.places(request.history, self.settings.max_tokens) if mixture else []
         drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
         scored = drafts.scored(self.settings.ranking)
         if not forced and not context.needs_name and texts.is_empty(scored[0][0]):
             scored = []
-        ranked = can_be_code(texts.rank(scored)[: 2 * self.settings.drafts], source, cursor, language)
+        ranked = texts.with_copies(texts.rank(scored)[: 2 * self.settings.drafts], places if scored else [])
+        ranked = can_be_code(ranked, source, cursor, language)
         safe = without_secrets(ranked, context)
         names = self._matching_names(document, cursor) if scored else {}
         offered = texts.with_names(safe[: self.settings.drafts], names)[: self.settings.drafts]

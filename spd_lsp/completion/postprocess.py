@@ -9,15 +9,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
+from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.context import MAX_LINE_REACH, MAX_PARSED_LENGTH, Context, rest_of_line
 from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.parsing import request_could_follow
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
+from spd_lsp.decoding.copies import Continuations, Match
 from spd_lsp.printable import has_hidden_characters
 
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
@@ -31,6 +33,7 @@ _REST_OF_STRING = {
 _LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
 _LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
 _NAME_WORTH = 0.1  # of a name against a draft as likely: that is the rest of the line, and more certain
+_MAX_COPIES = 2
 _TRIES = 8  # overlaps of a draft with the rest of its line that are checked; ordinary code has one or two
 
 
@@ -42,6 +45,8 @@ class Completion:
     probability: float
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
+    is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
+    match: Match | None = None  # None: it stands nowhere behind what is before the cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,24 @@ class DraftText:
     def rank(self, drafts: Iterable[tuple[Sequence[int], float]]) -> list[Completion]:
         """Return the completions of drafts and their scores, best first."""
         return rank_completions([(self.text(ids), score) for ids, score in drafts], self.context)
+
+    def with_copies(self, drafts: Sequence[Completion], places: Sequence[Place]) -> list[Completion]:
+        """Return drafts and what stands behind the same text elsewhere, best first."""
+        lines = {ids: self.continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
+        found = [(place, line) for place in places if (line := lines[place.next]) is not None]
+        return with_copies(drafts, Continuations(found), self.context)
+
+    def continuation(self, ids: Sequence[int]) -> str | None:
+        """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
+
+        And if neither their line nor block, nor their file ends within them.
+        """
+        length = next((n for n, i in enumerate(ids) if self.tokens.ends(i)), len(ids))
+        if not self.tokens.bytes_of(ids[:length]).startswith(self.prompt.healed):
+            return None
+        text = self.text(ids[:length])
+        is_whole = length < len(ids) or find_end(text, self.context) is not None
+        return visible_text(text, self.context) if is_whole else None
 
     def with_names(self, drafts: Sequence[Completion], names: Mapping[str, float]) -> list[Completion]:
         """Return drafts and names, best first."""
@@ -105,6 +128,23 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
+
+
+def with_copies(drafts: Sequence[Completion], elsewhere: Continuations, context: Context) -> list[Completion]:
+    """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
+
+    A draft that says the same gives way to it; other copies come last.
+    """
+    matches = elsewhere.copies()
+    possible = rank_completions([(text, 0.0) for text in matches], context)[:_MAX_COPIES]
+    found = ((one.text, matches[one.text]) for one in possible)
+    copies = [Completion(text, match.probability, is_copy=True, match=match) for text, match in found]
+    first = [copy for copy in copies[:1] if matches[copy.text].is_reliable]
+    known = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
+    by_text: dict[str, Completion] = {}
+    for completion in (*first, *known, *copies):
+        by_text.setdefault(completion.text, completion)
+    return list(by_text.values())
 
 
 def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: str) -> list[Completion]:

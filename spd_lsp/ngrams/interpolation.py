@@ -28,6 +28,7 @@ from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights, longest_match
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import Place, SearchedTexts, find_places
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
 from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.settings import Settings
@@ -61,7 +62,9 @@ class Mixture:
         weights: Sequence[float],
         names: Sequence[str] = (),
         order_weights: Sequence[Sequence[float]] = ORDER_WEIGHTS,
+        texts: Sequence[SearchedTexts] = (),
     ) -> None:
+        self.texts = texts
         self.query = open_query(pools, weights)
         self.names = tuple(names)
         self.order_weights = expand_order_weights(order_weights)
@@ -84,6 +87,10 @@ class Mixture:
         other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
         other.reach = longest - 1
         return other
+
+    def places(self, history: Sequence[int], follow: int) -> list[Place]:
+        """Return where the end of a history stands in the texts that were counted: see `find_places`."""
+        return find_places(self.texts, history, follow)
 
     def with_order_weights(self, order_weights: Sequence[Sequence[float]]) -> Mixture:
         """Return the mixture with other order weights."""
@@ -214,6 +221,7 @@ class Domains:
         self.file: tuple[Path | None, str | None] | None = None  # of the last request, with its language
         self.tables: list[ServingTable] = []  # for that file
         self.pools: list[tuple[Columns, ...]] = []  # those tables with the changes since, as mixed
+        self.followed = 0  # the live index's revision then
         self.mixture: Mixture | None = None
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
@@ -225,8 +233,9 @@ class Domains:
         pools = [(one.table.columns, *(self.changes(one.domain) if one.domain else ())) for one in self.tables]
         if self.live and (columns := self.live.open_files(language)):
             pools.append(columns)
-        if pools != self.pools:
-            self.pools, self.mixture = pools, self._mix(pools)
+        followed = self.live.revision if self.live else 0  # a table's texts are searched once its files are known
+        if (pools, followed) != (self.pools, self.followed):
+            self.pools, self.followed, self.mixture = pools, followed, self._mix(pools)
         return self.mixture if pools else None
 
     def know(self, language: str | None) -> bool:
@@ -242,7 +251,17 @@ class Domains:
             names.append(OPEN_FILES)
             weights.append(DEFAULT_WEIGHT)
         fitted = (self.fitted(one.domain) for one in self.tables if one.domain)
-        return Mixture(pools, weights, names, next(filter(None, fitted), self.default_weights))
+        weights_of_orders = next(filter(None, fitted), self.default_weights)
+        return Mixture(pools, weights, names, weights_of_orders, self._searched_texts())
+
+    def _searched_texts(self) -> list[SearchedTexts]:
+        """The texts of the file's tables as they are now, and of the open files."""
+        if self.live is None or self.file is None:
+            return []
+        synced, unassigned, language = self.live.synced, self.live.unassigned, self.file[1]
+        domains = ((one.table, one.domain.name) for one in self.tables if one.domain)
+        tables = [synced[name].ledger.searched_texts(table.texts) for table, name in domains if name in synced]
+        return [*tables, *(ledger.searched_texts(None) for kin, ledger in unassigned.items() if language in kin)]
 
     def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:
         """Return the registry's tables for a file, then the built-in one."""

@@ -13,7 +13,9 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import built_in_domains
 from spd_lsp.models.load import load
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER, TinyModel
 
@@ -220,3 +222,37 @@ def test_drafts_that_leave_no_room_for_code_are_the_reason_given(completer):
         "the model reads 512 tokens and has no room for code beside drafts of 512; ask for less"
     )
     assert completer.complete("  \n", 2, "python").reason == "there is no code before the cursor"
+
+
+UNCOMMON = """\
+def {name}(frobnicator):
+    if frobnicator.is_tired(threshold=0.25, hours=17):
+        return None
+"""
+
+
+def complete_in_first(network, tokens, registry, repository):
+    """Complete behind `if` in first.py, which is open and whose line is no longer written."""
+    live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
+    domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER), live)
+    source = UNCOMMON.format(name="first").partition("frobnicator.is")[0]
+    file = repository / "first.py"
+    completer = Completer(network, tokens, domains, Settings())
+    return completer.complete(source, len(source), "python", file, name=file.as_uri(), forced=True)
+
+
+def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, repository):
+    write(repository, UNCOMMON)
+    teach(repository, registry, tokens)
+    best, *others = complete_in_first(network, tokens, registry, repository).completions
+    assert best.text == "frobnicator.is_tired(threshold=0.25, hours=17):"
+    assert best.is_copy
+    assert (best.match.count, best.match.places, best.match.files) == (3, 3, 3)
+    assert not any(other.is_copy for other in others)
+
+
+def test_what_stood_in_the_open_file_itself_is_not_copied(network, tokens, registry, repository):
+    (repository / "first.py").write_text(UNCOMMON.format(name="first"), encoding="utf-8")
+    teach(repository, registry, tokens)
+    completions = complete_in_first(network, tokens, registry, repository).completions
+    assert not any("threshold" in one.text for one in completions)

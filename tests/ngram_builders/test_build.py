@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 from ngram_builders.build import BuildSummary, build, default_name
 from ngram_builders.counting import external_merge, pipeline, tokenize
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
+from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import count_streams, stream
 from ngram_builders.preview import preview
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
 from tests.ngram_builders.small_tables import writer
 
@@ -105,9 +107,25 @@ def test_the_table_has_the_counts_of_the_texts_as_an_editor_sees_them(
     counted = count_streams([stream(list(text), END) for text in texts], orders=orders, vocab_size=257)
     expected = tmp_path / "expected"
     facts = {"tokens": sum(map(len, texts)) + 3, "files": 3, "sources": {"go": 1, "python": 2}}
+    ordered = [np.array(list(text)) for text in sorted(texts, key=text_digest)]
+    facts["texts"] = build_suffix_array(ordered, END, 257)
     write_table(expected, [counted], fingerprint="bytes", vocab_size=257, orders=orders, min_count={}, **facts)
     made = run(registry, repo).path
     assert made.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize("options", [{"min_count": 2}, {"min_files": 2}])
+def test_a_pruned_table_does_not_hold_the_texts(registry: Registry, repo: Path, options: dict[str, int]) -> None:
+    """What was left out of it must not be there after all."""
+    assert Table.open(run(registry, repo, **options).path).texts is None
+
+
+def test_a_table_of_an_earlier_version_is_given_its_texts(registry: Registry, repo: Path) -> None:
+    path = run(registry, repo).path
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(Table.open(path).parts_without_texts()))
+    assert Table.open(path).texts is None
+    assert run(registry, repo).path.read_bytes() == whole
 
 
 def test_perplexity_is_measured_alone_and_with_the_table_of_the_main_language(
@@ -353,7 +371,7 @@ def test_a_damaged_table_is_not_updated_but_rebuilt(
     (repo / "large.py").write_text("\n".join(f"name_{i} = {i * i}" for i in range(300)))
     path = run(registry, repo).path
     data = bytearray(path.read_bytes())
-    data[place - 64 if place < 0 else place] ^= 1
+    data[-64 if place < 0 else place] ^= 1  # the last section has few bytes and ends on a boundary
     path.write_bytes(data)
     for change in ("", "x = 2\n"):
         (repo / "bom.py").write_text(f"x = 1\n{change}")

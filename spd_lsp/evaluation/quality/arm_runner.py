@@ -145,8 +145,11 @@ class ArmRunner:
         if ARM_KINDS[arm.kind].is_text:
             drafts, ranked = DecodingResult([], passes=0, longest=0), _find_texts(arm, request, around, settings)
         else:
-            drafts = self._decode(arm, self._start(request, adjusted(mixture, settings)), settings)
+            start = self._start(request, adjusted(mixture, settings))
+            drafts = self._decode(arm, start, settings)
             ranked = request.texts.rank(drafts.scored(settings.ranking))[: 2 * settings.drafts]
+            if mixture and ARM_KINDS[arm.kind].copies:
+                ranked = request.texts.with_copies(ranked, mixture.places(start.history, settings.max_tokens))
         possible = can_be_code(ranked, request.source, request.cursor, request.language)
         completions = possible[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

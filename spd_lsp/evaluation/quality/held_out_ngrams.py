@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -28,6 +29,7 @@ from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import SearchedTexts, build_suffix_array
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
@@ -62,6 +64,7 @@ class PackageNgrams:
         encoded = tokens.encode_batch([file.text for file in package.files])
         self.streams = [stream(ids, tokens.end_of_text) for ids in encoded]
         self.columns = build_columns(self.count(self.streams), tokens.vocab_size)
+        self.texts = build_suffix_array([ids[1:-1] for ids in self.streams], tokens.end_of_text, tokens.vocab_size)
         self.identifiers = [identifiers(file.text) for file in package.files]
         self.lines = [_stripped_lines(file.text) for file in package.files]
         self.files_with_line = Counter(line for lines in self.lines for line in lines)
@@ -109,6 +112,7 @@ class HeldOutNgrams:
         self.package = package
         self.file = file
         self.removed = removed
+        self.texts = SearchedTexts(package.texts, frozenset(removed))
         self.order_weights = order_weights
         counts = package.count([package.streams[i] for i in removed])
         self.repository = [package.columns, build_columns(negate(counts), package.tokens.vocab_size)]
@@ -121,14 +125,15 @@ class HeldOutNgrams:
         built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
         streams = self._streams_around(example, right)
         file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)
+        texts = replace(self.texts, added=tuple(ids[::-1] for ids in streams))
         known = [("repository", [*self.repository, file], DEFAULT_WEIGHT), *built_in]
         packages = [("dependency", [columns], DEPENDENCY_WEIGHT) for columns in self.package.dependencies]
         return {
             "none": None,
             "built-in": self._mixture(built_in),
-            "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in]),
-            "repository+file": self._mixture(known),
-            DEPENDENCIES: self._mixture([*known, *packages]),
+            "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in], self.texts),
+            "repository+file": self._mixture(known, texts),
+            DEPENDENCIES: self._mixture([*known, *packages], texts),
         }
 
     def surroundings(self, example: Example) -> Surroundings:
@@ -144,12 +149,14 @@ class HeldOutNgrams:
             [file.text for file in known if PurePosixPath(file.name).parent == folder],
         )
 
-    def _mixture(self, pools: Sequence[tuple[str, Sequence[Columns], float]]) -> Mixture | None:
+    def _mixture(
+        self, pools: Sequence[tuple[str, Sequence[Columns], float]], *texts: SearchedTexts
+    ) -> Mixture | None:
         """Several pools of counts as one prior, or None without any."""
         if not pools:
             return None
         names, columns, weights = zip(*pools, strict=True)
-        mixture = Mixture(columns, weights, names)
+        mixture = Mixture(columns, weights, names, texts=texts)
         return mixture.with_order_weights(self.order_weights) if self.order_weights else mixture
 
     def _streams_around(self, example: Example, right: bool) -> list[Ints]:

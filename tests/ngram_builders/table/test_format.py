@@ -35,7 +35,7 @@ def with_header(data: bytes, changed: dict[str, object]) -> bytes:
     """A table with other facts, its checksum right."""
     length = struct.unpack_from("<I", data, 8)[0]
     header = msgpack.packb(msgpack.unpackb(data[FILE_PREFIX.size : FILE_PREFIX.size + length]) | changed)
-    prefix = FILE_PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
+    prefix = FILE_PREFIX.pack(b"SPDNGT\0", data[7], len(header), zlib.crc32(header))
     return (prefix + header).ljust(-(-(len(prefix) + len(header)) // 64) * 64, b"\0") + data[first_section(data) :]
 
 

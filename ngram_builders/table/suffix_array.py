@@ -1,0 +1,203 @@
+"""Where a run of tokens stands in some texts, however long it is: a suffix array of the texts read backwards.
+
+In: texts as ids, and the last tokens of a history. Out: every place where most of them stand, and what follows
+there. N-grams have a longest order; here a context is as long as its longest match, up to DEPTH tokens (Liu et
+al., "Infini-gram: Scaling Unbounded n-gram Language Models to a Trillion Tokens", COLM 2024, section 3: backoff to
+the longest suffix that occurs). Read backwards, the texts that share a context lie side by side, those that share
+a longer one within them: backing off widens an interval.
+
+Ids are stored big-endian, so that bytes compare as ids do. The arrays come from files and may hold anything: a
+damaged one gives wrong places, and no error.
+
+Dimensions: T tokens, D documents.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngram_builders.arrays import Ints
+from ngram_builders.ngrams import token_bits
+
+DEPTH = 32  # tokens of a match; of longer ones no more is known
+_MAX_PLACES = 48  # of one table, and of the texts that are being written
+_PLACES_PER_LENGTH = 16
+
+
+class Place(NamedTuple):
+    """A place where the end of a history stands, in some text."""
+
+    length: int  # tokens of the history's end that stand there
+    document: int
+    next: tuple[int, ...]  # the ids that follow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SuffixArray:
+    """Documents one after the other, each with an end-of-text before it and behind it, read backwards."""
+
+    text: Ints  # [T] their ids, big-endian
+    suffixes: Ints  # [T] every place in `text`, sorted by the DEPTH ids from there on
+    documents: Ints  # [D] where each begins in `text`: with the end-of-text behind it
+
+    def find(self, history: Sequence[int], n: int, follow: int, skipped: Container[int] = ()) -> Iterator[Place]:
+        """Yield places where the end of a history stands, the longest matches first, `n` of each length at most.
+
+        With the `follow` ids that come next there. Documents in `skipped` are left out.
+        """
+        place_of, width = self.suffixes.data, self.text.itemsize
+        data = self.text.view(np.uint8).data
+        needle = _backwards(history, self.text.dtype)
+
+        def read(place: int, length: int = len(needle)) -> bytes:
+            return bytes(data[place * width : place * width + length])
+
+        first = end = bisect_left(place_of, needle, key=read)
+        length = len(needle) // width + 1
+        while True:
+            neighbours = [place_of[at] for at in (first - 1, end) if 0 <= at < len(place_of)]
+            common = max((_common_prefix(read(place), needle) // width for place in neighbours), default=0)
+            length = min(common, length - 1)  # in an array that is not sorted it might not fall
+            if length < 1:
+                return
+            part = needle[: length * width]
+            key = partial(read, length=len(part))
+            widened = bisect_left(place_of, part, hi=first, key=key), bisect_right(place_of, part, lo=end, key=key)
+            left, right = range(widened[0], first), range(end, widened[1])
+            step = -(-(len(left) + len(right)) // n)
+            first, end = widened
+            for at in (*left[::step], *right[::step]):
+                if found := self._place(place_of[at], length, follow, skipped):
+                    yield found
+
+    def _place(self, place: int, length: int, follow: int, skipped: Container[int]) -> Place | None:
+        """What follows a place; None where nothing does."""
+        document = bisect_right(self.documents.data, place - 1) - 1
+        if document in skipped or not 0 < place <= len(self.text):
+            return None
+        following = self.text[max(place - follow, 0) : place]
+        return Place(length, document, tuple(following[::-1].tolist()))
+
+
+def _backwards(history: Sequence[int], dtype: np.dtype[Any]) -> bytes:
+    """The end of a history as it stands in a text that is read backwards."""
+    return np.array(history[-DEPTH:][::-1]).astype(dtype).tobytes()
+
+
+def _common_prefix(first: bytes, second: bytes) -> int:
+    """How many bytes two strings share at their start."""
+    return next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+
+
+def scan(text: Ints, history: Sequence[int], n: int, follow: int) -> list[Place]:
+    """Return places in one text, read backwards and not sorted: the `n` longest matches of two ids or more.
+
+    Of equally long ones the nearest to the end of the text.
+    """
+    wanted = np.asarray(history[-DEPTH:][::-1])
+    if len(wanted) < 2 or len(text) < 3:
+        return []
+    hits = (
+        np.flatnonzero((text[1:-1] == wanted[0]) & (text[2:] == wanted[1])) + 1
+    )  # place 0 is followed by nothing
+    columns = np.minimum(hits[:, None] + np.arange(len(wanted)), len(text) - 1)
+    same = (text[columns] == wanted) & (hits[:, None] + np.arange(len(wanted)) < len(text))
+    lengths = np.logical_and.accumulate(same, axis=1).sum(axis=1)
+    longest = np.argsort(-lengths, kind="stable")[:n]
+    return [
+        Place(int(lengths[i]), 0, tuple(text[max(int(hits[i]) - follow, 0) : hits[i]][::-1].tolist()))
+        for i in longest
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedTexts:
+    """Texts that a history is looked for in: of a table, less those that changed, and those that changed."""
+
+    table: SuffixArray | None = None
+    removed: frozenset[int] = frozenset()  # texts of the table that are out of date
+    added: tuple[Ints, ...] = ()  # read backwards
+
+    def find(self, history: Sequence[int], follow: int) -> list[Place]:
+        """Return places where the end of a history stands, with up to `follow` ids behind it there."""
+        found: list[Place] = []
+        if self.table is not None:
+            places = self.table.find(history, _PLACES_PER_LENGTH, follow, self.removed)
+            found += islice(places, _MAX_PLACES)
+        for number, text in enumerate(self.added, 1):  # no text of a table has a number below 0
+            found += (place._replace(document=-number) for place in scan(text, history, _MAX_PLACES, follow))
+        return found
+
+
+def find_places(texts: Sequence[SearchedTexts], history: Sequence[int], follow: int) -> list[Place]:
+    """Return places in several tables' texts, the longest matches first; documents are numbered apart."""
+    found = [
+        place._replace(document=place.document * len(texts) + number)
+        for number, one in enumerate(texts)
+        for place in one.find(history, follow)
+    ]
+    return sorted(found, key=lambda place: -place.length)
+
+
+def build_suffix_array(documents: Sequence[Ints], end_of_text: int, vocab_size: int) -> SuffixArray:
+    """Sort documents, given without their end-of-text."""
+    dtype = text_dtype(vocab_size)
+    boundary = np.array([end_of_text], dtype=dtype)
+    parts = [part for ids in documents for part in (boundary, np.asarray(ids)[::-1].astype(dtype))]
+    text = np.concatenate([*parts, boundary]).astype(dtype, copy=False)
+    starts = np.cumsum([0, *(len(ids) + 1 for ids in documents)])[:-1]
+    return SuffixArray(text, _sort_suffixes(text), starts.astype("<u4"))
+
+
+def text_dtype(vocab_size: int) -> str:
+    """The smallest big-endian type that holds every token."""
+    return ">u2" if token_bits(vocab_size) == 16 else ">u4"
+
+
+def _sort_suffixes(text: Ints) -> Ints:
+    """Sort all places by the ids from there on, at least DEPTH of them; equal ones in the order of their places.
+
+    Prefix doubling: what is sorted by h ids is sorted by 2 h ids by the ranks of a place and the one h further.
+    """
+    ranks, h = _first_keys(text)
+    order = np.argsort(ranks, kind="stable")
+    slots = np.arange(len(text))
+    places = order.copy()
+    keys = ranks[order]
+    ranks = np.zeros(len(text) + 2 * DEPTH, dtype=np.uint64)  # 0 beyond the end
+    while True:
+        first = np.empty(len(keys), dtype=bool)  # of its group
+        first[:1] = True
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        starts = np.flatnonzero(first)
+        sizes = np.diff(starts, append=len(keys))
+        ranks[places] = np.repeat(slots[starts] + 1, sizes)
+        open_ = np.repeat(sizes > 1, sizes)
+        slots, places = slots[open_], places[open_]
+        if h >= DEPTH or not len(places):
+            return order.astype("<u4")
+        keys = (ranks[places] << np.uint64(32)) | ranks[places + h]
+        sort = np.argsort(keys, kind="stable")
+        places, keys = places[sort], keys[sort]
+        order[slots] = places
+        h *= 2
+
+
+def _first_keys(text: Ints) -> tuple[Ints, int]:
+    """As many ids as 64 bits hold, from each place on, and how many; an id counts one more, so that 0 is no id."""
+    bits = 8 * text.dtype.itemsize
+    h = 64 // bits
+    padded = np.concatenate((text.astype(np.uint64) + np.uint64(1), np.zeros(h, dtype=np.uint64)))
+    keys = np.zeros(len(text), dtype=np.uint64)
+    for distance in range(h):
+        keys = (keys << np.uint64(bits)) | padded[distance : distance + len(text)]
+    return keys, h

@@ -26,8 +26,8 @@ from ngram_builders.counting.pipeline import (
     CountTask,
     MissingTokens,
     PreviousTable,
-    count_ngrams,
     load_streams,
+    write_counted_table,
 )
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
 from ngram_builders.counting.tokenize import (
@@ -48,7 +48,6 @@ from ngram_builders.table.format import TableSummary
 from ngram_builders.table.order_weights import measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
-from ngram_builders.table.writer import write_table
 
 DUPLICATE = "duplicate"
 _NO_TABLES: Mapping[str, Path] = MappingProxyType({})
@@ -267,24 +266,13 @@ class _TableUpdate:
 
     def _write(self, path: Path, previous: PreviousTable | None) -> TableSummary:
         """Write the table to a path, and record what it was made of."""
-        task, options = self.task, self.task.options
         try:
-            summary = write_table(
-                path,
-                count_ngrams(task, previous, self.cache, path.parent, self.report),
-                fingerprint=options.fingerprint,
-                vocab_size=options.vocab_size,
-                orders=options.orders,
-                min_count=options.min_count,
-                tokens=task.count_tokens(task.digests),
-                files=len(task.digests),
-                sources=count_languages(task.files),
-                texts=self._sort_texts() if self._keeps_texts else None,
-            )
+            texts = self._sort_texts() if self._keeps_texts else None
+            summary = write_counted_table(path, self.task, previous, self.cache, self.report, texts)
         except (OSError, UserError) as error:
-            raise _disk_full(error, path.parent, task) or error from error
+            raise _disk_full(error, path.parent, self.task) or error from error
         self._measure(path)
-        self.cache.record_files(table_name(path), task.files)
+        self.cache.record_files(table_name(path), self.task.files)
         return summary
 
     @property

@@ -1,4 +1,4 @@
-"""Cached ids of texts -> sorted runs of their n-grams: counted in full, or an earlier table plus what changed.
+"""Cached ids of texts -> sorted runs of their n-grams, and a table: counted in full, or from an earlier one.
 
 Knows ids and tables, not text. Both ways give the same runs.
 """
@@ -12,9 +12,12 @@ from pathlib import Path
 from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import NgramCounter, apply_change, drop_unshared
 from ngram_builders.counting.token_cache import IndexedFile, TokenCache
-from ngram_builders.counting.tokenize import ReportProgress
+from ngram_builders.counting.tokenize import ReportProgress, count_languages
 from ngram_builders.ngrams import Run, merge, negate, stream
+from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import SuffixArray
+from ngram_builders.table.writer import write_table
 
 _BATCH_TEXTS = 256  # read from the cache at once
 MAX_HELD_BYTES = 64 * 2**20  # of counts; merging takes several times as much, and more is not faster
@@ -63,6 +66,29 @@ class PreviousTable:
 
 class MissingTokens(Exception):
     """The cache no longer has the ids of these texts; the arguments are the digests."""
+
+
+def write_counted_table(
+    path: Path,
+    task: CountTask,
+    previous: PreviousTable | None,
+    cache: TokenCache,
+    report: ReportProgress,
+    texts: SuffixArray | None = None,
+) -> TableSummary:
+    """Count all texts and write their table; temporary files go beside it."""
+    return write_table(
+        path,
+        count_ngrams(task, previous, cache, path.parent, report),
+        fingerprint=task.options.fingerprint,
+        vocab_size=task.options.vocab_size,
+        orders=task.options.orders,
+        min_count=task.options.min_count,
+        tokens=task.count_tokens(task.digests),
+        files=len(task.digests),
+        sources=count_languages(task.files),
+        texts=texts,
+    )
 
 
 def count_ngrams(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngram_builders.counting.pipeline import CountOptions, CountTask, count_ngrams
+from ngram_builders.counting.pipeline import CountOptions, CountTask, write_counted_table
 from ngram_builders.counting.token_cache import TokenCache
-from ngram_builders.counting.tokenize import Encode, ReportProgress, count_languages, tokenize_files
+from ngram_builders.counting.tokenize import Encode, ReportProgress, tokenize_files
 from ngram_builders.dependencies.packages import Package
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
@@ -21,7 +21,6 @@ from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import check_status, read_source_text
 from ngram_builders.table.format import TableSummary
-from ngram_builders.table.writer import write_table
 
 DEPENDENCY_WEIGHT = 0.03  # against 0.7 for the project's own code; more raises perplexity
 _MAX_FILES = 5_000  # of a package
@@ -61,25 +60,14 @@ class PackageTables:
 
     def build(self, code: PackageCode, report: ReportProgress) -> Domain | None:
         """Build the table of a package; None for one without source code."""
-        options = self.options
-        with TokenCache(None, options.fingerprint) as cache:
+        with TokenCache(None, self.options.fingerprint) as cache:
             tokenized = tokenize_files(code.files, cache, self.encode, time.time_ns(), report)
-            task = CountTask(tokenized.files, cache.token_counts(), options)
+            task = CountTask(tokenized.files, cache.token_counts(), self.options)
             if not task.files:
                 return None
 
             def write(path: Path) -> TableSummary:
-                return write_table(
-                    path,
-                    count_ngrams(task, None, cache, path.parent, report),
-                    fingerprint=options.fingerprint,
-                    vocab_size=options.vocab_size,
-                    orders=options.orders,
-                    min_count=options.min_count,
-                    tokens=task.count_tokens(task.digests),
-                    files=len(task.digests),
-                    sources=count_languages(task.files),
-                )
+                return write_counted_table(path, task, None, cache, report)
 
             recipe = {"package": str(code.package), "code": code.digest, "model": self.model}
             return self.registry.install(self._name_for(code), write, weight=DEPENDENCY_WEIGHT, recipe=recipe)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from ngram_builders.errors import UserError
@@ -36,12 +36,13 @@ def hold_lock(file: Path, timeout: float = _LOCK_TIMEOUT) -> Iterator[None]:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process runs here. Outside POSIX there is no harmless way to ask: True."""
-    if os.name != "posix":
+    """Whether a process runs here; True where nobody can say: outside POSIX asking may harm it."""
+    if os.name != "posix" or process <= 0:
         return True
-    with suppress(PermissionError, OverflowError):  # it is another user's, or no process number
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # another user's, or not a process id
     return True

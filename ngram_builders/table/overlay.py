@@ -93,15 +93,15 @@ def _changed_windows(old: Ints, new: Ints, margin: int) -> tuple[Ints, Ints]:
 
     An n-gram of margin + 1 tokens or fewer that is not in the window of one array is in the other as well.
     """
-    before = _common_prefix(old, new)
-    after = _common_prefix(old[before:][::-1], new[before:][::-1])
+    before = common_prefix_length(old, new)
+    after = common_prefix_length(old[before:][::-1], new[before:][::-1])
     if before + after == len(old) == len(new):
         return old[:0], new[:0]
     start = max(0, before - margin)
     return tuple(ids[start : len(ids) - after + min(margin, after)] for ids in (old, new))  # type: ignore[return-value]
 
 
-def _common_prefix(first: Ints, second: Ints) -> int:
+def common_prefix_length(first: Ints, second: Ints) -> int:
     """How many values two arrays share at their start."""
     length = min(len(first), len(second))
     different = first[:length] != second[:length]

@@ -6,13 +6,13 @@ difference. Nothing is written: after a restart the files are scanned again. Kno
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Generator, Hashable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from ngram_builders.arrays import Ints
+from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
@@ -43,11 +43,6 @@ class TableContents(Protocol):
 
     def ids(self, digest: bytes) -> Ints | None:
         """The ids of the text with that digest, if they are still known."""
-
-
-def text_digest(text: bytes) -> bytes:
-    """Return the digest that identifies a text."""
-    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def real_path(file: Path) -> str:

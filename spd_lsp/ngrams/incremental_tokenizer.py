@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ngram_builders.arrays import I32, U8
+from ngram_builders.table.overlay import common_prefix_length
 
 MIN_AGREEING_TOKENS = 4  # tokens that must be the same beyond an anchor
 # Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair
@@ -101,9 +102,9 @@ class IncrementalTokenizer:
         if data == old.data:
             return old
         if old.ends is not None and len(old.ids):
-            before = _common_prefix(as_array(old.data), as_array(data))
+            before = common_prefix_length(as_array(old.data), as_array(data))
             rest = as_array(old.data)[before:], as_array(data)[before:]
-            after = _common_prefix(rest[0][::-1], rest[1][::-1])
+            after = common_prefix_length(rest[0][::-1], rest[1][::-1])
             for away, reach in _TRIES:
                 ids = self.patch(old, data, (before, after), away, reach)
                 if ids is not None:
@@ -169,14 +170,6 @@ class IncrementalTokenizer:
 def same(new: I32, old: I32, count: int) -> bool:
     """Whether the first so many ids are there in both and the same."""
     return len(new) >= count <= len(old) and bool(np.array_equal(new[:count], old[:count]))
-
-
-def _common_prefix(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> int:
-    """How many values two arrays share at their start."""
-    length = min(len(first), len(second))
-    different = first[:length] != second[:length]
-    at = int(different.argmax()) if length else 0
-    return at if length and different[at] else length
 
 
 def as_array(data: bytes) -> U8:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
+from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source
@@ -26,7 +27,7 @@ from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
-from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path, text_digest
+from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters

@@ -240,6 +240,7 @@ async def test_a_file_name_that_the_locale_cannot_encode_stops_no_completion(
         assert not editor.received("window/showMessage")
 
 
+@pytest.mark.slow
 async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that_is_there(tmp_path: Path):
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:], "-v") as (_, editor):
         await editor.start()
@@ -324,6 +325,7 @@ async def status_of(client: LanguageClient) -> Any:
 SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'
 
 
+@pytest.mark.slow
 async def test_the_shipped_model_completes(client: LanguageClient):
     uri = "file:///code/reader.py"
     item = types.TextDocumentItem(uri, "python", 1, SOURCE)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
 from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.filters import decode_source
@@ -23,7 +24,6 @@ from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import live_index as module
 from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
-from spd_lsp.ngrams.file_sync import text_digest
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.live_index import LiveIndex, line_around
 from tests.conftest import STARTER

@@ -6,23 +6,11 @@ The end of input tells that it has ended, too, unless another process holds the 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 
+from ngram_builders.registry.locks import is_running
+
 POLL_SECONDS = 3.0
-
-
-def is_running(process: int) -> bool:
-    """Whether a process is running; always True where checking would harm it (`os.kill` on Windows)."""
-    if os.name != "posix" or process <= 0:
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True  # another user's, or not a process id
-    return True
 
 
 def local_process(process: int | None) -> int | None:

@@ -12,19 +12,6 @@ import pytest
 from spd_lsp.lsp.transport import editor_process
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="on Windows os.kill may end the process")
-def test_a_process_runs_until_it_has_ended():
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert editor_process.is_running(child.pid)
-    child.communicate(b"\n")
-    assert not editor_process.is_running(child.pid)
-
-
-@pytest.mark.parametrize("number", [0, -1, 2**70, os.getpid(), 1], ids=["0", "-1", "2**70", "own", "1"])
-def test_an_invalid_process_id_counts_as_running(number: int):
-    assert editor_process.is_running(number)
-
-
 async def test_without_a_process_id_there_is_no_end_to_wait_for(monkeypatch):
     monkeypatch.setattr(editor_process, "POLL_SECONDS", 0.001)
     with pytest.raises(asyncio.TimeoutError):

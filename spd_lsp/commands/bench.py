@@ -48,6 +48,9 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
     show_default=True,
     help="Keys to type in each editor, with --typing: about four minutes.",
 )
+@click.option(
+    "--wait", is_flag=True, help="With --typing, wait for every answer: counts that no load changes, and no times."
+)
 @click.option("--memory/--no-memory", default=True, help="Measure memory, each contender in its own process.")
 @click.option(
     "--out",
@@ -70,6 +73,7 @@ def bench(
     editors: str,
     typing: tuple[Path, ...],
     keys: int,
+    wait: bool,
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
@@ -93,7 +97,7 @@ def bench(
         check_target(path)
     if typing:
         with progress() as report:
-            _write(record_typing(typing, keys, settings.data_dir, report), out)
+            _write(record_typing(typing, keys, settings.data_dir, report, waits=wait), out)
         return
     options = BenchOptions(
         folder=locate(STARTER if shape else model),

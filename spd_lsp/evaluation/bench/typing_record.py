@@ -21,6 +21,9 @@ Each file is open but for a part in its middle, which is typed in real time: a k
 second more before a new line and at one key in ten. A draft that is right for three characters or more is accepted
 with one key. VS Code asks 50 ms after a key, Neovim and Emacs after 200 ms without one, Emacs only behind a dot or
 three letters. Times are from the key to the answer, the editor's wait included."""
+_WAITING = """\
+Here nobody paused or typed before an answer was there: what is counted does not depend on how busy the machine is,
+times mean nothing, and nothing is computed ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,22 @@ class Session:
 
 
 def record_typing(
-    files: Sequence[Path], keys: int, data_dir: str, report: Callable[[str, int, int], None]
+    files: Sequence[Path],
+    keys: int,
+    data_dir: str,
+    report: Callable[[str, int, int], None],
+    *,
+    waits: bool = False,
 ) -> Report:
-    """Type so many keys in each editor, as many in each file."""
-    sessions = [asyncio.run(_type_files(editor, files, keys, data_dir, report)) for editor in EDITORS]
+    """Type so many keys in each editor, as many in each file; in real time, or waiting for every answer."""
+    sessions = [asyncio.run(_type_files(editor, files, keys, data_dir, report, waits)) for editor in EDITORS]
     columns = ["", *(session.editor.name for session in sessions)]
     cells = [_cells(session) for session in sessions]
     rows = [[name, *(cell[name] for cell in cells)] for name in cells[0]]
     facts = {"files": ", ".join(path.name for path in files), "load average": load_average()}
-    return Report(
-        "typing", "Typing, recorded", facts, [ReportTable(_CAPTION, columns, rows, 1)], {"sessions": cells}, []
-    )
+    caption = f"{_CAPTION} {_WAITING}" if waits else _CAPTION
+    table = ReportTable(caption, columns, rows, 1)
+    return Report("typing", "Typing, recorded", facts, [table], {"sessions": cells}, [])
 
 
 async def _type_files(
@@ -53,6 +61,7 @@ async def _type_files(
     keys: int,
     data_dir: str,
     report: Callable[[str, int, int], None],
+    waits: bool,
 ) -> Session:
     command = python("spd_lsp", *(["--data-dir", data_dir] if data_dir else []), "serve")
     record = TypingRecord()
@@ -61,7 +70,7 @@ async def _type_files(
         for number, path in enumerate(files):
             report(editor.name, number, len(files))
             document = path.absolute().as_uri(), language_of(path) or ""
-            typist = Typist(server, editor, document, record, seed=number)
+            typist = Typist(server, editor, document, record, seed=number, waits=waits)
             await typist.type(*_parts(path.read_text(encoding="utf-8")), keys=keys // len(files))
         return Session(editor, record, server.cpu_seconds - cpu_seconds, (memory, server.memory))
 

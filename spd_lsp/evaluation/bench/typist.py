@@ -76,12 +76,15 @@ class Typist:
         document: tuple[str, str],
         record: TypingRecord,
         seed: int,
+        *,
+        waits: bool = False,
     ) -> None:
-        """`document`: URI and language id."""
+        """`document`: URI and language id. `waits`: for every answer, and types without pauses."""
         self._server = server
         self._editor = editor
         self._uri, self._language = document
         self._record = record
+        self._waits = waits
         self._chance = random.Random(seed)
         self._before = ""  # the text left of the cursor
         self._version = 1
@@ -134,20 +137,21 @@ class Typist:
         pauses = self._chance.random() < _PAUSES or rest.startswith("\n")
         seconds = self._chance.uniform(*_KEY_SECONDS) + pauses * _PAUSE_SECONDS
         if seconds > self._editor.delay and self._editor.wants(self._before):
-            await asyncio.sleep(self._editor.delay)
+            await asyncio.sleep(0 if self._waits else self._editor.delay)
             lines = self._before.split("\n")
             position = {"line": len(lines) - 1, "character": len(lines[-1])}
             place = {"textDocument": {"uri": self._uri}, "position": position, "context": self._editor.context}
             number, answer = self._server.send_request(self._editor.method, place)
             self._record.asked += 1
-            await asyncio.wait([answer], timeout=pressed + seconds - time.monotonic())
+            left = None if self._waits else pressed + seconds - time.monotonic()
+            await asyncio.wait([answer], timeout=left)
             if answer.done():
                 self._record.seconds.append(time.monotonic() - pressed)
                 word = len(self._before) - len(_WORD.sub("", self._before))
                 await self._show(_texts(answer.result(), word), rest)
             else:
                 self._server.notify("$/cancelRequest", {"id": number})
-        await asyncio.sleep(pressed + seconds - time.monotonic())
+        await asyncio.sleep(0 if self._waits else pressed + seconds - time.monotonic())
 
     async def _show(self, drafts: list[str], rest: str) -> None:
         """Show an answer, and note what it is worth before `rest` is typed."""

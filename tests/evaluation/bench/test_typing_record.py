@@ -43,11 +43,13 @@ class FakeServer:
         return {"lastPasses": 0}
 
 
-async def typed(monkeypatch: pytest.MonkeyPatch, offered: int) -> TypingRecord:
-    monkeypatch.setattr(typist, "_KEY_SECONDS", (0.06, 0.06))
-    monkeypatch.setattr(typist, "_PAUSE_SECONDS", 0.0)
+async def typed(monkeypatch: pytest.MonkeyPatch, offered: int, *, waits: bool = False) -> TypingRecord:
+    if not waits:
+        monkeypatch.setattr(typist, "_KEY_SECONDS", (0.06, 0.06))
+        monkeypatch.setattr(typist, "_PAUSE_SECONDS", 0.0)
     server, record = FakeServer(TEXT, offered), TypingRecord()
-    someone = Typist(server, EDITORS[0], ("file:///a.py", "python"), record, seed=0)  # type: ignore[arg-type]
+    document = "file:///a.py", "python"
+    someone = Typist(server, EDITORS[0], document, record, seed=0, waits=waits)  # type: ignore[arg-type]
     await someone.type("", TEXT, "", 99)
     assert server.written == TEXT
     return record
@@ -84,6 +86,13 @@ def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
     assert "| VS Code | Neovim | Emacs |" in result.output
     assert "| keys | 12 | 12 | 12 |" in result.output
     assert "| something was shown, % of answers | 0.0 |" not in result.output
+
+
+async def test_whoever_waits_for_answers_counts_the_same_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_real_time = await typed(monkeypatch, offered=14)
+    waiting = await typed(monkeypatch, offered=14, waits=True)
+    for counted in ("keys", "saved", "asked", "shown", "usable", "wrong", "accepted"):
+        assert getattr(waiting, counted) == getattr(in_real_time, counted)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what a process holds")

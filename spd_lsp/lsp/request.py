@@ -6,6 +6,7 @@ In: open documents and positions. Out: requests that can be compared. Knows noth
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -160,7 +161,13 @@ def remaining(
         return None
     document = OpenDocument(request.uri, request.path, request.language, request.source)
     left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
-    offered = with_names(drafts, document.matching_names(request.cursor), left)
+    word = re.split(r"\W", left)[-1]
+    names = {
+        word + name.text[len(typed) :]: name.probability  # of other files, which only the worker knows
+        for name in result.completions
+        if name.is_name and name.text.startswith(typed) and name.text != typed
+    }
+    offered = with_names(drafts, {**names, **document.matching_names(request.cursor)}, left)
     return dataclasses.replace(result, completions=offered[: result.limit], passes=0)
 
 

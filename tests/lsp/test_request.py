@@ -111,6 +111,21 @@ def test_where_the_best_draft_is_typed_out_the_others_are_not_offered_and_no_mod
     assert remaining_texts(result_of("find", "found", "found.keys()"), after("found")) == []
 
 
+def test_names_of_other_files_stay_while_they_are_typed():
+    """They came from an imported module; the next letter was answered from this document alone, without them."""
+    drafts = [
+        Completion("mpute(y)", 0.5),
+        Completion("unt_petals", 0.2, is_name=True),
+        Completion("py", 0.1, is_name=True),
+    ]
+    began, typed = after("co"), after("cou")
+    left = remaining(began, CompletionResult(drafts), after("com"))
+    assert left is not None and [one.text for one in left.completions] == ["pute(y)"]
+    left = remaining(began, CompletionResult([Completion("unt(y)", 0.5), *drafts[1:]]), typed)
+    assert left is not None
+    assert [(one.text, one.is_name) for one in left.completions] == [("nt(y)", False), ("nt_petals", True)]
+
+
 def test_names_that_the_word_begins_take_the_places_of_drafts_that_were_not_typed_along_with():
     source = "count, column, copy = f()\nx = \n"
     previous = dataclasses.replace(PREVIOUS, source=source, cursor=source.index("x = ") + 4)

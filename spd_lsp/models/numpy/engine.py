@@ -13,7 +13,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.models.numpy.decoder import Decoder
-from spd_lsp.models.numpy.kv_cache import JoinedCache, KVCache
+from spd_lsp.models.numpy.kv_cache import INITIAL_CAPACITY, JoinedCache, KVCache
 
 
 class NumpyEngine(Engine):
@@ -28,7 +28,8 @@ class NumpyEngine(Engine):
     def new_cache(self) -> KVCache:
         """As in `Engine`."""
         config = self.decoder.config
-        return KVCache(len(self.decoder.layers), config.key_heads, config.head_width)
+        capacity = min(INITIAL_CAPACITY, config.max_positions)
+        return KVCache(len(self.decoder.layers), config.key_heads, config.head_width, capacity)
 
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`, in one pass over the positions of all."""

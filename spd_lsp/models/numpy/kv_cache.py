@@ -21,7 +21,7 @@ import numpy as np
 
 from ngram_builders.arrays import I64, Floats
 
-INITIAL_CAPACITY = 2048  # positions of a row; untouched memory costs nothing
+INITIAL_CAPACITY = 2048  # positions of a row at most; with huge pages untouched memory is held, too
 INITIAL_TAIL = 16  # positions of each row after a shared prefix
 NO_WINDOW = sys.maxsize  # longer than any text
 _MAX_SINGLE_ROWS = 3  # up to so many rows are faster one by one, which spares packing the matrix
@@ -86,7 +86,7 @@ class KVCache:
     def fork(self, length: int) -> KVCache:
         """A copy of the first positions."""
         layers, heads, _, width = self.keys.shape
-        forked = KVCache(layers, heads, width, max(INITIAL_CAPACITY, length))
+        forked = KVCache(layers, heads, width, max(self.keys.shape[2], length))
         forked.keys[:, :, :length] = self.keys[:, :, :length]
         forked.values[:, :, :length] = self.values[:, :, :length]
         forked.length = length

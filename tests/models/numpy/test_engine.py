@@ -72,7 +72,7 @@ def test_token_probabilities(engines):
 
 @pytest.mark.slow
 def test_more_positions_than_there_was_room_for(network, monkeypatch):
-    monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.INITIAL_CAPACITY", room := 64)
+    monkeypatch.setattr("spd_lsp.models.numpy.engine.INITIAL_CAPACITY", room := 64)
     engines = NumpyEngine(convert(network)), TransformersEngine(network)
 
     def work(engine):
@@ -83,6 +83,15 @@ def test_more_positions_than_there_was_room_for(network, monkeypatch):
         return [*steps, *rows, engine.prefill(ids_of(3 * room, 3))]
 
     both(engines, work)
+
+
+def test_a_cached_prompt_has_room_for_what_the_model_reads_and_no_more(network):
+    """Four files took 72 MiB of a model with 1,024 positions."""
+    engine = NumpyEngine(convert(network))
+    for seed in range(3):
+        engine.prefill(ids_of(9, seed))
+    assert len(engine.prompts) > 1
+    assert {prompt.cache.keys.shape[2] for prompt in engine.prompts} == {engine.max_positions}
 
 
 def test_the_networks_own_weights_are_views_of_the_decoders(network, engines):

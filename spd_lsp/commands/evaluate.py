@@ -49,7 +49,7 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     default="repository+file,none",
     show_default=True,
     metavar="P,Q,...",
-    help="N-grams of arms without @: none, built-in, repository, repository+file, dependencies.",
+    help="N-grams of arms without @: none, built-in, file, repository, repository+file, dependencies.",
 )
 @click.option(
     "--against",

@@ -78,8 +78,8 @@ class Arm:
 
     @property
     def types_lines(self) -> bool:
-        """Whether lines are typed with it: that takes many completions, so only with the full prior."""
-        return self.prior in (FULL, DEPENDENCIES)
+        """Whether lines are typed with it: that takes many completions, so only with what the product knows."""
+        return self.prior in ("file", FULL, DEPENDENCIES)
 
     @property
     def family(self) -> str:

@@ -39,8 +39,8 @@ from spd_lsp.evaluation.quality.text_baselines import Surroundings
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
 
-Prior = Literal["none", "built-in", "repository", "repository+file", "dependencies"]
-PRIORS: tuple[Prior, ...] = ("none", "built-in", "repository", "repository+file", "dependencies")
+Prior = Literal["none", "built-in", "file", "repository", "repository+file", "dependencies"]
+PRIORS: tuple[Prior, ...] = ("none", "built-in", "file", "repository", "repository+file", "dependencies")
 DEPENDENCIES: Prior = "dependencies"  # those of "repository+file", and the installed packages that it imports
 LINE_SEEN = ("in another file", "in the same file", "new")
 
@@ -131,6 +131,7 @@ class HeldOutNgrams:
         return {
             "none": None,
             "built-in": self._mixture(built_in),
+            "file": self._mixture([("file", [file], DEFAULT_WEIGHT), *built_in]),
             "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in], self.texts),
             "repository+file": self._mixture(known, texts),
             DEPENDENCIES: self._mixture([*known, *packages], texts),

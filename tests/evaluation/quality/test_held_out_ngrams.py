@@ -79,6 +79,7 @@ def test_built_in_tables_serve_their_language(repository, tokens):
     example = sample_examples([package])[0]
     found = prior.without(source_named(package, example.file)).mixtures(example)
     assert found["built-in"].names == ("built-in",)
+    assert found["file"].names == ("file", "built-in")
     assert found["repository+file"].names == ("repository", "built-in")
 
 

@@ -53,7 +53,7 @@ DUPLICATE = "duplicate"
 _NO_TABLES: Mapping[str, Path] = MappingProxyType({})
 _MAX_ATTEMPTS = 3  # at reading files again whose tokens the cache has lost
 _SAMPLE_BATCH = 16  # texts loaded at once, where few are needed
-_MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 60 bytes of memory for each
+_MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 75 bytes of memory for each
 _BYTES_PER_TOKEN = 70  # on disk while a table is made: spilled counts, sections, and the table
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

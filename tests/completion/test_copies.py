@@ -86,7 +86,7 @@ def test_a_line_that_is_masked_is_not_copied(ask):
 def test_what_is_said_of_a_copy():
     long, short = Match(12, 2, 2, 2), Match(3, 2, 2, 2)
     assert long.probability > short.probability > Match(3, 1, 9, 1).probability > 0
-    assert Match(8, 2, 2, 1).probability == pytest.approx(0.43, abs=0.01)
+    assert Match(8, 2, 2, 1).probability == pytest.approx(0.40, abs=0.01)
     copy = Completion("a", 0.7, is_copy=True, match=long)
     shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), 0.0, ngrams=True)
     assert shown[0].probability == 0.7

@@ -94,7 +94,7 @@ def test_other_modules_bring_no_names(offered, path, source):
 
 
 def test_an_ignored_module_and_a_line_with_a_secret_bring_no_names(offered):
-    secret = "zygomorphic_key = 'AKIAIOSFODNN7EXAMPLX'\n"
+    secret = "zygomorphic_key = 'AKIA" + "IOSFODNN7EXAMPLX'\n"  # in one piece, builds would mask this line
     files = {".gitignore": "util.py\n", "app/util.py": MODULE, "app/keys.py": "x = 1\n" * 9 + secret}
     found = offered(files, "app/main.py", "from . import keys, util\n\nprint(util.zygo")
     assert not any(text.startswith("morphic") for text in found)

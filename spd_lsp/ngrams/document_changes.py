@@ -7,6 +7,7 @@ ignored and generated files or lines with secrets, brings no names. Knows neithe
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from bisect import bisect_left
@@ -37,7 +38,12 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _MODULE = re.compile(r"[\w./:-]*\w|\.+")
-_INNER_FILES = ("", "/__init__", "/index", "/mod")  # of a module, or of a folder that is one
+_INNER_FILES = (
+    "",
+    f"{os.sep}__init__",
+    f"{os.sep}index",
+    f"{os.sep}mod",
+)  # of a module, or of a folder that is one
 _MAX_IMPORT_LINES = 100
 _MAX_MODULES = 32  # of a file
 _MAX_BYTES = 200_000  # of a module; longer ones are hardly written by hand
@@ -116,18 +122,18 @@ class ImportedModules:
         self._asked: tuple[object, ...] = ()
         self._paths: list[tuple[DomainSync, str]] = []
 
-    def find(self, document: OpenDocument, place: str, domains: Iterable[DomainSync]) -> list[OpenDocument]:
-        """Return the modules that a document at a place imports from the domains that its file belongs to."""
+    def find(self, document: OpenDocument, place: str, domains: Iterable[DomainSync]) -> Iterator[OpenDocument]:
+        """Yield the modules that a document at a place imports from the domains that its file belongs to."""
         lines = tuple(match[1] for match in islice(_IMPORT.finditer(document.text), _MAX_IMPORT_LINES))
-        owners = [one for one in domains if any(place.startswith(f"{root}/") for root in one.domain.roots)]
+        owners = [one for one in domains if any(place.startswith(f"{root}{os.sep}") for root in one.domain.roots)]
         asked = lines, place, *((owner, len(owner.states)) for owner in owners)
         if asked != self._asked:
             self._asked = asked
             stems = list(dict.fromkeys(stem for line in lines for stem in _stems(line)))
             paths = ((owner, path) for owner in owners for path in _resolve(owner, document, place, stems))
             self._paths = list(islice(paths, _MAX_MODULES))
-        texts = ((path, self._text(domain, path)) for domain, path in self._paths)
-        return [OpenDocument(path, None, document.language, text) for path, text in texts]
+        for domain, path in self._paths:
+            yield OpenDocument(path, None, document.language, self._text(domain, path))
 
     def _text(self, domain: DomainSync, path: str) -> str:
         """Return the text of a file that the domain counts."""
@@ -174,12 +180,12 @@ def _resolve(
     endings = [
         f"{inner}.{end}" for end, of in LANGUAGE_BY_EXTENSION.items() if of in kin for inner in _INNER_FILES
     ]
-    folders = place.split("/")[:-1]
+    folders = list(Path(place).parents)
     seen = {place}
     for up, stem in stems:
-        tops = range(len(folders), 0, -1) if up is None else [len(folders) - up]
+        tops = folders if up is None else folders[up : up + 1]
         parts = stem.split("/") if stem else []
-        names = ("/".join([*folders[:top], *parts[:n]]) for n in range(len(parts), 0, -1) for top in tops)
+        names = (str(top.joinpath(*parts[:n])) for n in range(len(parts), 0, -1) for top in tops)
         path = next((name + end for name in names for end in endings if name + end in domain.states), None)
         if path and path not in seen and domain.states[path][0] <= _MAX_BYTES:
             seen.add(path)

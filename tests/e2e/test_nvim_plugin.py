@@ -37,6 +37,22 @@ end
 vim.cmd("packloadall")
 require("spd_lsp").setup({ init_options = { drafts = 3, device = "cpu" } })
 """
+# As lazy.nvim loads `{ dir = ..., main = "spd_lsp", opts = {} }`: it replaces 'runtimepath' and 'packpath',
+# sources the plugin's own files, and sets up its module.
+LAZY = f"""
+vim.o.swapfile = false
+told = {{}}
+vim.go.loadplugins = false
+if vim.loader then vim.loader.enable() end
+vim.go.packpath = vim.env.VIMRUNTIME
+local function is_own(path) return path == vim.env.VIMRUNTIME or vim.endswith(path, "/lib/nvim") end
+vim.opt.runtimepath = vim.tbl_filter(is_own, vim.opt.runtimepath:get())
+vim.opt.runtimepath:prepend({str(ROOT)!r})
+for _, file in ipairs(vim.fn.glob({str(ROOT / "plugin")!r} .. "/**/*.{{vim,lua}}", false, true)) do
+  vim.cmd("source " .. file)
+end
+require("spd_lsp").setup({{}})
+"""
 SOURCE = "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json."
 
 Open = Callable[..., Neovim]
@@ -52,15 +68,17 @@ def open_neovim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
     package.mkdir(parents=True)
     (package / "spd-lsp").symlink_to(ROOT)
     (tmp_path / "reader.py").write_text(SOURCE)
-    (tmp_path / "init.lua").write_text(INIT)
     opened: list[Neovim] = []
 
-    def open_with(*, server: bool = True, file: str = "reader.py") -> Neovim:
+    def open_with(*, server: bool = True, file: str = "reader.py", init: str = INIT) -> Neovim:
+        (tmp_path / "init.lua").write_text(init)
         monkeypatch.setenv(
             "PATH", os.pathsep.join([str(program(tmp_path).parent)] * server + ["/usr/bin", "/bin"])
         )
         arguments = ["-u", str(tmp_path / "init.lua"), str(tmp_path / file)]
         opened.append(editor := Neovim(*arguments, program=request.param))
+        if init is LAZY and not editor.has("0.8"):
+            pytest.skip("lazy.nvim needs Neovim 0.8")
         if server:
             wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
         return editor
@@ -111,6 +129,18 @@ def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_pat
     assert message.startswith("spd-lsp: the model is ready (normal)")
     editor("command", "checkhealth spd_lsp")
     assert f"the server's program is {tmp_path}/bin/spd-lsp" in text(editor)
+    assert "the model is ready (normal)" in text(editor)
+
+
+def test_lazy_nvim_finds_all_parts_in_the_clone(open_neovim: Open):
+    editor = open_neovim(init=LAZY)
+    assert editor("call_function", "exists", [":SpdBuild"]) == 2
+    assert editor("call_function", "exists", [":SpdStatus"]) == 2
+    if editor.has("0.12"):
+        assert "spd-lsp" in editor.lua("return vim.fn.maparg('<Tab>', 'i', false, true).desc or ''")
+    editor("command", "help spd-lsp-keys")
+    assert text(editor).startswith("*spd-lsp.txt*")
+    editor("command", "checkhealth spd_lsp")
     assert "the model is ready (normal)" in text(editor)
 
 

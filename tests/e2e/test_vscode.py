@@ -71,12 +71,6 @@ EDITOR_ONLY = {
 Open = Callable[..., Window]
 
 
-@pytest.fixture(scope="module")
-def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("extensions")
-    return install(folder, package_ours(folder))
-
-
 @pytest.fixture
 def open_window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Open]:
     with vscode(browser, extensions, tmp_path) as open_window_with:

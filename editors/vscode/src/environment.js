@@ -12,8 +12,34 @@ const PYTHONS = ["python3.13", "python3.12", "python3.11", "python3.10", "python
 const IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))";
 const TESTED = "import sys; sys.exit(sys.version_info < (3, 11))"; // the Pythons that constraints.txt is for
 const FINISHED = "finished"; // a file that marks a complete environment
+const PAUSE = 500; // milliseconds between two looks at another window's installation
+
+function isFinished(folder) {
+  return fs.existsSync(path.join(folder, FINISHED));
+}
+
+/** Create a file with this process' id, unless another process that still runs has done so; whether it was created. */
+function takeLock(file) {
+  try {
+    fs.writeFileSync(file, String(process.pid), { flag: "wx" });
+    return true;
+  } catch (error) {
+    if (error.code !== "EEXIST") {
+      throw error;
+    }
+  }
+  try {
+    process.kill(Number(fs.readFileSync(file, "utf8")), 0); // an empty one is being written
+  } catch (error) {
+    if (error.code !== "EPERM" && error.code !== "ENOENT") {
+      fs.rmSync(file, { force: true }); // it ended before it was done
+    }
+  }
+  return false;
+}
 
 class OwnEnvironment {
+  /** folders(): the paths of the open folders. */
   constructor(context, folders, log) {
     this.storage = context.globalStorageUri.fsPath;
     this.packed = path.join(context.extensionPath, "server");
@@ -22,14 +48,19 @@ class OwnEnvironment {
     this.log = log;
   }
 
-  /** Where the server is, or would be, installed; an unfinished environment has none. */
+  /** Where the server is installed, that of another version of the extension until it is updated; or where it would be. */
   get location() {
-    return fs.existsSync(path.join(this.folder, FINISHED)) ? this.folder : path.join(this.folder, "unfinished");
+    return [this.folder, ...this.others()].find(isFinished) ?? path.join(this.folder, "unfinished");
   }
 
-  /** Whether the user installed the server of another version of the extension. */
+  /** Whether the user installed the server of another version of the extension only. */
   get isOutdated() {
-    return this.others().length > 0 && !fs.existsSync(path.join(this.folder, FINISHED));
+    return this.others().some(isFinished) && !isFinished(this.folder);
+  }
+
+  /** Whether a program is the server of another version. */
+  isOutdatedProgram(command) {
+    return this.isOutdated && this.others().some((folder) => command === programIn(folder));
   }
 
   /** The environments of other versions of the extension. */
@@ -39,13 +70,45 @@ class OwnEnvironment {
     return folders.filter((folder) => folder !== this.folder);
   }
 
+  /** Delete the environments of other versions, once no window runs their server any more. */
+  removeOthers() {
+    for (const folder of isFinished(this.folder) ? this.others() : []) {
+      fs.rm(folder, { recursive: true, force: true }, (error) => error && this.log.warn(error.message));
+    }
+  }
+
   /** Install the server; what it takes is shown, and can be cancelled. `all`: what other models than the bundled one need. */
   async install({ all }) {
     const options = { location: vscode.ProgressLocation.Notification, title: "Installing spd-lsp", cancellable: true };
     await vscode.window.withProgress(options, async (progress, token) => {
       const show = (message) => progress.report({ message });
-      fs.rmSync(this.folder, { recursive: true, force: true });
       fs.mkdirSync(this.storage, { recursive: true });
+      show("waiting for another window");
+      await this.alone(token, () => this.installAlone(all, show, token));
+    });
+  }
+
+  /** Run a task, unless another window does so; then wait until that has installed the server, or given up. */
+  async alone(token, task) {
+    const lock = path.join(this.storage, "installing");
+    for (let waited = false; ; waited = true) {
+      if (waited && isFinished(this.folder)) {
+        return;
+      }
+      if (token?.isCancellationRequested) {
+        throw new Error("spd-lsp was not installed: it was cancelled");
+      }
+      if (takeLock(lock)) {
+        await task().finally(() => fs.rmSync(lock, { force: true }));
+        return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    }
+  }
+
+  async installAlone(all, show, token) {
+    fs.rmSync(this.folder, { recursive: true, force: true });
+    try {
       show("creating an environment");
       await this.create(token);
       const pip = [path.join(this.folder, BIN, "python"), "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"];
@@ -54,8 +117,10 @@ class OwnEnvironment {
         await this.run([...pip, "--no-deps", this.archive()], show, token);
       }
       fs.writeFileSync(path.join(this.folder, FINISHED), "");
-      this.others().forEach((folder) => fs.rmSync(folder, { recursive: true, force: true }));
-    });
+    } catch (error) {
+      fs.rmSync(this.folder, { recursive: true, force: true });
+      throw error;
+    }
   }
 
   /** The tested versions of packages, for a Python that they are for. */
@@ -93,7 +158,7 @@ class OwnEnvironment {
   }
 
   find(command) {
-    return serverOf(command, { folders: this.folders, trusted: false });
+    return serverOf(command, { folders: this.folders(), trusted: false });
   }
 
   async succeeds(command) {

@@ -13,9 +13,14 @@ const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settin
 
 let session;
 
+/** Whether the user's model needs more than the bundled one. */
+function needsAll() {
+  return (userSetting("model") ?? "starter") !== "starter";
+}
+
 async function activate(context) {
   const log = vscode.window.createOutputChannel("spd-lsp", { log: true });
-  const environment = new OwnEnvironment(context, folderPaths(), log);
+  const environment = new OwnEnvironment(context, folderPaths, log);
   const isUpdate = (error) => error instanceof NotInstalled && environment.isOutdated; // the user agreed before
   const fail = (error) => (isUpdate(error) ? install() : offerHelp(error, install));
   session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
@@ -23,12 +28,22 @@ async function activate(context) {
 
   async function install() {
     try {
-      await environment.install({ all: (userSetting("model") ?? "starter") !== "starter" });
+      await environment.install({ all: needsAll() });
       await session.restart();
     } catch (error) {
       log.error(error.message);
       const choice = await vscode.window.showErrorMessage(`spd-lsp: ${error.message}`, "Show the log");
       choice && log.show();
+    }
+  }
+
+  /** Install the server of this version; the one of an earlier version runs until then, and without a network. */
+  async function update() {
+    try {
+      await environment.install({ all: needsAll() });
+      await session.restart();
+    } catch (error) {
+      log.warn(error.message);
     }
   }
 
@@ -41,7 +56,11 @@ async function activate(context) {
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
     vscode.window.onDidChangeActiveTextEditor(() => status.refresh()),
   );
+  environment.removeOthers();
   await session.restart();
+  if (environment.isOutdatedProgram(session.program?.command)) {
+    update(); // not awaited: it takes minutes
+  }
 }
 
 function applyConfiguration(event) {

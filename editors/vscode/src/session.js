@@ -17,6 +17,7 @@ class Session {
   constructor(settings, environment, log, fail) {
     Object.assign(this, { settings, environment, log, fail });
     this.client = undefined;
+    this.program = undefined; // that was found last
     this.state = { kind: "starting", message: "the server is starting" };
     this.pause = FIRST_PAUSE;
     this.timer = undefined;
@@ -47,6 +48,7 @@ class Session {
       const interpreters = await findInterpreters();
       this.settings.interpreter = interpreters[0];
       const program = await findServer(this.environment.location, interpreters, this.log);
+      this.program = program;
       const address = userSetting("serverAddress");
       if (address) {
         await checkConnection(program, address);

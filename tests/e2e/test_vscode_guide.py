@@ -1,0 +1,82 @@
+"""What a real VS Code offers to somebody new: a walkthrough whose buttons work, and keys for commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.installed import HOW
+from tests.e2e.vscode import EXTENSION, MISSING, RUNNING_ICON, Window, vscode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
+
+[WALKTHROUGH] = json.loads((EXTENSION / "package.json").read_text(encoding="utf-8"))["contributes"]["walkthroughs"]
+STEPS = {step["id"]: step for step in WALKTHROUGH["steps"]}
+EXPANDED = ".getting-started-step.expanded"
+
+
+@pytest.fixture
+def window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Window]:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    with vscode(browser, extensions, tmp_path, workspace, trusted=True) as open_window:
+        yield open_window("import json\n\n\njson.", {})
+
+
+def open_walkthrough(window: Window) -> None:
+    window.command("Welcome: Open Walkthrough...")
+    window.page.locator(".quick-input-list .monaco-list-row", has_text=WALKTHROUGH["title"]).click()
+    window.page.locator(".gettingStartedDetailsContent", has_text=WALKTHROUGH["title"]).wait_for()
+
+
+def expand(window: Window, step: str) -> Any:
+    """Open a step of the walkthrough; return it."""
+    row = window.page.locator(".getting-started-step", has_text=STEPS[step]["title"])
+    if not window.page.locator(EXPANDED, has_text=STEPS[step]["title"]).count():
+        row.click()
+    expanded = window.page.locator(EXPANDED, has_text=STEPS[step]["title"])
+    expanded.wait_for()
+    return expanded
+
+
+def test_each_step_of_the_walkthrough_is_shown_with_its_picture(window: Window):
+    open_walkthrough(window)
+    assert len(STEPS) == window.page.locator(".getting-started-step").count()
+    for step in STEPS.values():
+        text = expand(window, step["id"]).inner_text()
+        assert step["description"].split(".")[0].replace("``", "") in text and not re.search(r"[`*]|\]\(", text)
+        picture = window.page.locator(".getting-started-media img")
+        window.until(
+            "the picture is loaded", lambda picture=picture: picture.evaluate("it => it.naturalWidth") > 0
+        )
+
+
+def test_the_buttons_of_the_walkthrough_do_what_they_say(window: Window):
+    window.open_menu()
+    window.press("Escape")
+    open_walkthrough(window)
+    done = window.page.locator(".getting-started-step:has(.complete)", has_text=STEPS["install"]["title"])
+    done.wait_for()
+    expand(window, "menu").locator(".monaco-button", has_text="Open the menu").click()
+    window.page.locator(".quick-input-list .monaco-list-row", has_text="Restart the server").wait_for()
+    window.press("Escape")
+    expand(window, "index").locator(".monaco-button", has_text="Index the folder").click()
+    window.page.locator(".notification-toast", has_text="indexed work (1 files)").wait_for()
+
+
+def test_each_key_runs_its_command(window: Window):
+    window.open_menu()
+    window.press("Escape", "Control+k", ";")
+    window.page.locator(".quick-input-list .monaco-list-row", has_text="Restart the server").wait_for()
+    window.press("Escape", "Control+k", "Shift+Semicolon")
+    window.until("it is paused", lambda: window.status == "spd: paused")
+    window.press("Control+k", "'")
+    window.page.locator(".notification-toast", has_text="paused in this window").wait_for()
+    window.press("Control+k", "Shift+Semicolon")
+    window.until("it is on", lambda: window.shows_icon(RUNNING_ICON))
+    assert window.file.read_text() == "import json\n\n\njson."

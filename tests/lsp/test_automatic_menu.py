@@ -1,4 +1,4 @@
-"""Editors accept a menu's item with the Enter meant for a new line: with ghost text no menu opens by itself."""
+"""Enter accepts a menu's item in most editors, so where there is ghost text no menu opens by itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_an_editor_with_ghost_text_gets_no_menu_while_typing(kind: int):
         assert not fake.requests
 
 
-async def test_of_requests_that_say_invoked_the_first_after_an_edit_comes_from_typing():
+async def test_the_first_invoked_request_after_an_edit_counts_as_typing():
     """VS Code calls them so, too; the second is the user's own, such as Ctrl+Space right after a dot."""
     async with session(FakeCompleter("one")) as editor:
         await opened(editor, GHOST_TEXT)
@@ -48,7 +48,7 @@ async def test_an_explicit_request_gets_a_menu_that_does_not_follow_typing():
         assert menu["isIncomplete"] is False
 
 
-async def test_one_setting_brings_the_menu_back():
+async def test_one_setting_enables_the_menu_again():
     async with session(FakeCompleter("one", "two"), Settings(automatic_menu=True)) as editor:
         await opened(editor, GHOST_TEXT)
         menu = await editor.request(COMPLETION, at(0, 4, TRIGGER_CHARACTER))

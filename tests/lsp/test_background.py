@@ -1,4 +1,4 @@
-"""Idle work goes on until nothing is left, waits for requests, and misses no wake-up."""
+"""Idle work continues until nothing is left, waits for requests, and misses no wake-up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-async def test_work_goes_on_until_nothing_is_left(executor: ThreadPoolExecutor):
+async def test_work_continues_until_nothing_is_left(executor: ThreadPoolExecutor):
     left = [True, True, False]
     idle_worker = IdleWorker(executor, lambda: False, lambda seconds: left.pop(0))
     idle_worker.wake()

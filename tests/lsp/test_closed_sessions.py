@@ -1,4 +1,4 @@
-"""A session that has ended leaves nothing behind, in the process that goes on."""
+"""A closed session leaves nothing behind in the running process."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs a system that tells a process's memory")
-def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: Path):
+def test_consecutive_sessions_leak_neither_objects_nor_memory(tmp_path: Path):
     command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(SESSIONS), str(tmp_path / "data")]
     environment = isolated_environment(tmp_path)
     done = subprocess.run(
@@ -99,7 +99,7 @@ def test_sessions_one_after_another_leave_neither_objects_nor_memory(tmp_path: P
     assert grown < 8, f"MB a session, even without a collection: {found['sizes']}"
 
 
-async def test_the_last_editor_that_leaves_takes_all_with_it(tmp_path: Path):
+async def test_everything_is_freed_with_the_last_editor(tmp_path: Path):
     """Without waiting for the interpreter, which collects what refers to itself when it sees fit."""
     made: list[weakref.ref[SpdServer]] = []
 

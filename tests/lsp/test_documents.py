@@ -62,7 +62,7 @@ def test_lines_end_where_the_protocol_says(text: str):
 
 
 @given(TEXT, ENCODING)
-def test_units_are_what_the_encoding_says(text: str, encoding: str):
+def test_units_are_those_of_the_encoding(text: str, encoding: str):
     name, size = ENCODINGS[encoding]
     assert count_units(text, encoding) == len(text.encode(name)) // size
 
@@ -82,9 +82,7 @@ def test_offsets_are_those_of_a_walk_over_the_text(text: str, encoding: str, pos
 
 
 @given(TEXT, ENCODING, st.data())
-def test_every_offset_outside_a_line_end_survives_the_way_to_the_client_and_back(
-    text: str, encoding: str, data: st.DataObject
-):
+def test_every_offset_outside_a_line_end_survives_a_round_trip(text: str, encoding: str, data: st.DataObject):
     offset = data.draw(st.integers(0, len(text)))
     if text[offset - 1 : offset + 1] == "\r\n":
         offset -= 1
@@ -128,7 +126,7 @@ def test_a_character_typed_in_two_halves_becomes_one():
 
 
 @pytest.mark.parametrize(("typed", "asks"), [("self", True), ("self.", True), ("add(", False), ("x = ", False)])
-def test_editors_ask_by_themselves_once_after_an_edit_in_words_and_after_dots(typed: str, asks: bool):
+def test_editors_request_once_after_an_edit_in_words_and_after_dots(typed: str, asks: bool):
     doc = document("")
     assert not doc.is_requested_by_typing(0)
     doc.apply_change(types.TextDocumentContentChangeWholeDocument(typed))

@@ -1,4 +1,4 @@
-"""Secrets that stand in ordinary sources are not in tables, stores and exports, and no editor is offered one."""
+"""Secrets in ordinary sources get into no table, cache or export, and are never offered to an editor."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pieces() -> set[str]:
     return {secret[i : i + PIECE] for secret in whole for i in range(len(secret) - PIECE + 1)}
 
 
-def test_no_walk_through_an_exported_table_says_a_secret(data: Path) -> None:
+def test_no_walk_through_an_exported_table_yields_a_secret(data: Path) -> None:
     tokens = ModelTokenizer(STARTER)
     said = [tokens.bytes_of(ids).decode(errors="replace") for ids in walks(Table.open(data / "shop.ngt"), tokens)]
     assert any("return os.popen(url)" in text for text in said), "code can be read back"
@@ -91,7 +91,7 @@ def walks(table: Table, tokens: ModelTokenizer) -> Iterator[tuple[int, ...]]:
                 break
 
 
-def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
+def test_files_of_a_build_contain_no_secret(data: Path) -> None:
     tokens = ModelTokenizer(STARTER)
     home = Registry(data).find("shop").path.parent
     with TokenCache(home / CACHE_FILE, tokens.fingerprint) as cache:
@@ -102,7 +102,7 @@ def test_no_secret_lies_in_what_a_build_keeps(data: Path) -> None:
     assert not [piece for piece in pieces() if any(piece in text for text in texts)]
 
 
-def test_an_export_says_that_code_can_be_read_back_and_names_the_files(data: Path, shop: Path) -> None:
+def test_an_export_warns_that_code_can_be_read_back_and_names_the_files(data: Path, shop: Path) -> None:
     told = run(data, "ngrams", "export", "shop", str(data / "again.ngt"))
     assert told.endswith(
         "anyone who has it can reconstruct most of the code of 4 files; to list them, add --files\n"
@@ -118,7 +118,7 @@ def test_an_export_says_that_code_can_be_read_back_and_names_the_files(data: Pat
     assert told.endswith("most of the code of 4 files\nits files are not known here\n")
 
 
-def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back(tmp_path: Path) -> None:
+def test_a_table_of_shared_ngrams_reveals_nothing_of_a_single_file(tmp_path: Path) -> None:
     folder = tmp_path / "team"
     folder.mkdir()
     for number, own in enumerate(("the_only_mention = somewhere", "nobody(else).says()", "x = alone_here")):
@@ -136,7 +136,7 @@ def test_of_a_table_of_what_two_files_say_nothing_that_one_says_can_be_read_back
     assert "return os.popen(url)" in said[1]
 
 
-def test_what_an_older_build_kept_is_made_anew_with_a_sentence(data: Path, shop: Path, tmp_path: Path) -> None:
+def test_files_of_an_older_build_are_rebuilt_with_a_message(data: Path, shop: Path, tmp_path: Path) -> None:
     run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
     file = Registry(tmp_path).find("shop").path.parent / CACHE_FILE
     for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "masked by other rules")):

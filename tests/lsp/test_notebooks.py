@@ -54,7 +54,7 @@ async def test_a_cell_is_completed_after_the_cells_before_it():
         assert item["textEdit"] == {"range": span, "newText": "sorted(y)"}, "positions are the cell's"
 
 
-async def test_ghost_text_in_a_cell_goes_on_from_the_selected_item():
+async def test_ghost_text_in_a_cell_continues_the_selected_item():
     fake = FakeCompleter("(a)")
     async with session(fake) as editor:
         await opened_notebook(editor, FIRST, SECOND)

@@ -42,7 +42,7 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
-async def test_a_request_cancels_it():
+async def test_a_request_cancels_the_prefetch():
     completer = FakeCompleter()
     async with session(completer) as editor:
         await opened(editor)
@@ -62,7 +62,7 @@ async def test_an_excluded_document_is_not_prefetched():
         assert not completer.prefetched
 
 
-async def test_an_error_costs_no_completion(caplog):
+async def test_an_error_while_prefetching_costs_no_completion(caplog):
     completer = FakeCompleter()
     completer.error = RuntimeError("secret")
     async with session(completer) as editor:
@@ -134,7 +134,7 @@ async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: st
         assert texts(await result(reply))
 
 
-async def test_what_took_long_is_not_computed_for_nothing(at_once):
+async def test_slow_completions_are_not_computed_ahead(at_once):
     completer = FakeCompleter(seconds=5.0)
     async with session(completer) as editor:
         await opened(editor)

@@ -161,7 +161,7 @@ async def test_a_malformed_notification_is_dropped_without_its_content(caplog: A
         assert "secret" not in caplog.text
 
 
-async def test_a_malformed_reply_to_us_ends_the_wait():
+async def test_a_malformed_reply_ends_the_wait():
     async with session(FakeCompleter()) as editor:
         editor.replies["workspace/configuration"] = "not a list"
         await editor.start({"workspace": {"configuration": True}})
@@ -169,7 +169,7 @@ async def test_a_malformed_reply_to_us_ends_the_wait():
         assert (await editor.status())["kind"] == "normal"
 
 
-async def test_a_reply_to_nobody_is_dropped():
+async def test_a_reply_without_a_request_is_dropped():
     async with session(FakeCompleter()) as editor:
         await editor.start()
         editor.send({"jsonrpc": "2.0", "id": "nobody", "result": 1}, {"jsonrpc": "2.0", "id": 77})

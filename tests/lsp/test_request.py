@@ -58,7 +58,7 @@ def found_texts(recent: RecentResults, request: CompletionRequest) -> list[str]:
     return [draft.text for draft in result.completions] if result else []
 
 
-def test_the_result_that_was_typed_along_with_least_answers():
+def test_the_matching_result_with_the_least_typed_since_answers():
     recent = RecentResults()
     recent.add(PREVIOUS, result_of("compute(y)", "copy(y)"))
     recent.add(after("cop"), result_of("y(z)", "ies"))

@@ -113,7 +113,7 @@ async def test_a_run_is_cancelled_with_its_last_caller(scheduler: Scheduler):
     assert work.steps == 2
 
 
-async def test_after_a_cancel_an_equal_request_runs_again(scheduler: Scheduler):
+async def test_an_equal_request_after_a_cancel_runs_again(scheduler: Scheduler):
     work = Work()
     waiting = asyncio.ensure_future(scheduler.run("doc", "same", work))
     await until(lambda: work.steps == 1)
@@ -158,7 +158,7 @@ async def test_a_loop_that_ends_stops_the_worker(scheduler: Scheduler):
     assert work.steps == 1
 
 
-async def test_dropping_gives_the_reason(scheduler: Scheduler):
+async def test_dropping_a_request_reports_the_reason(scheduler: Scheduler):
     work = Work()
     waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
     await until(lambda: work.steps == 1)

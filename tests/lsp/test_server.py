@@ -151,7 +151,7 @@ async def test_a_burst_of_edits_costs_one_decode():
         assert len(fake.requests) == 1
 
 
-async def test_a_slow_model_is_spared_requests_that_typing_soon_replaces(monkeypatch: Any):
+async def test_a_slow_model_skips_requests_that_typing_soon_replaces(monkeypatch: Any):
     monkeypatch.setattr("spd_lsp.lsp.server.MAX_DEBOUNCE", 100.0)
     fake = FakeCompleter(seconds=400.0)
     async with session(fake) as editor:
@@ -326,7 +326,7 @@ async def test_a_request_right_after_an_edit_is_automatic():
         assert [forced for *_, forced in fake.requests] == [True, False]
 
 
-async def test_ghost_text_goes_on_from_the_selected_item_of_the_menu():
+async def test_ghost_text_continues_the_selected_menu_item():
     fake = FakeCompleter("(a)")
     async with session(fake) as editor:
         await opened(editor, "x = so\n")

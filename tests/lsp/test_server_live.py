@@ -195,7 +195,7 @@ SERVE = ("serve", "--device", "cpu", "-vv")
 
 
 @pytest.mark.parametrize("kind", [1, 3], ids=["explicit", "automatic"])
-async def test_what_only_another_unsaved_document_says_is_offered_until_it_is_deleted(tmp_path: Path, kind: int):
+async def test_text_of_another_unsaved_document_is_offered_until_it_is_deleted(tmp_path: Path, kind: int):
     asked, other = ((tmp_path / name).as_uri() for name in ("asked.py", "other.py"))
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (child, editor):
         await served(editor)
@@ -268,7 +268,9 @@ cli.main()
 CREATED, CHANGED, DELETED = 1, 2, 3
 
 
-async def test_what_another_program_writes_is_offered_as_soon_as_the_editor_tells(data: Path, repository: Path):
+async def test_files_written_by_other_programs_are_offered_once_the_editor_reports_them(
+    data: Path, repository: Path
+):
     asked, other = (repository / name for name in ("asked.py", "other.py"))
 
     def tell(kind: int, editor: Editor) -> None:
@@ -289,7 +291,7 @@ async def test_what_another_program_writes_is_offered_as_soon_as_the_editor_tell
         assert "Traceback" not in await leave(child, editor)
 
 
-async def test_clients_that_watch_files_are_asked_to():
+async def test_clients_that_can_watch_files_are_registered():
     watches = {"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}}}
     async with session(FakeCompleter()) as editor:
         await editor.start(watches)
@@ -299,7 +301,7 @@ async def test_clients_that_watch_files_are_asked_to():
         assert watcher["globPattern"].startswith("**/*.{py,")
 
 
-async def test_in_a_document_of_other_line_ends_offers_stand_where_the_cursor_is(tmp_path: Path):
+async def test_with_other_line_ends_completions_are_at_the_cursor(tmp_path: Path):
     """Edits before and at the cursor included; what is inserted has line feeds, which editors make their own."""
     text = f"{HABITS}class Élan:\n    pass\n\n\n{ASKED}\n    return zygote\n".replace("\n", "\r\n")
     line, start = text.split("\r\n").index("    zygote = frob"), len("    zygote = ")

@@ -101,7 +101,7 @@ async def test_loading_shows_its_progress():
         assert tokens == {params["token"] for params in editor.received("window/workDoneProgress/create")}
 
 
-async def test_the_status_says_how_far_loading_is():
+async def test_the_status_shows_loading_progress():
     release = threading.Event()
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
@@ -162,7 +162,7 @@ async def test_flags_win_over_the_configuration_and_it_over_the_initial_options(
         assert not editor.received("window/showMessage")
 
 
-async def test_wrong_options_are_named_once_and_keep_their_defaults():
+async def test_invalid_options_are_reported_once_and_keep_their_defaults():
     loads = Loads()
     async with session(loads) as editor:
         await editor.start(initializationOptions={"drafts": "many", "colour": 1})
@@ -270,7 +270,7 @@ async def test_the_editor_changes_its_initial_options():
         assert not editor.received("window/showMessage")
 
 
-async def test_where_completions_are_off_no_model_is_loaded_until_they_are_on():
+async def test_no_model_is_loaded_while_completions_are_off():
     loads = Loads()
     async with session(loads) as editor:
         await editor.start(initializationOptions={"enabled": False})
@@ -294,7 +294,7 @@ OTHER_SETTINGS = {
 }
 
 
-async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothing():
+async def test_settings_that_need_no_reload_apply_at_once():
     fake, loaded = FakeCompleter(held=True), []
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
@@ -314,7 +314,7 @@ async def test_what_the_model_is_not_opened_with_is_used_at_once_and_loads_nothi
         assert (fake.applied, loaded) == ([chosen], [Settings()])
 
 
-async def test_settings_that_change_while_the_model_loads_are_used_once_it_is_there():
+async def test_settings_changed_while_the_model_loads_apply_once_it_is_ready():
     fake = FakeCompleter()
     gate, load = gated(fake)
     async with session(load) as editor:
@@ -345,7 +345,7 @@ async def test_after_a_failure_any_change_tries_again():
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
-async def test_a_model_that_cannot_be_opened_leaves_the_one_before():
+async def test_a_model_that_cannot_be_opened_leaves_the_previous_one():
     tries: list[Settings] = []
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
@@ -376,7 +376,7 @@ async def test_switching_a_language_off_needs_no_new_model():
         assert len(loads.settings) == 1
 
 
-async def test_a_configuration_that_comes_late_is_applied_when_it_comes(monkeypatch: Any):
+async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):
     monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
     fake = FakeCompleter()
     async with session(fake) as editor:
@@ -389,7 +389,7 @@ async def test_a_configuration_that_comes_late_is_applied_when_it_comes(monkeypa
         assert fake.applied == [Settings(drafts=7)]
 
 
-async def test_answers_that_come_too_late_do_no_harm(monkeypatch: Any, caplog: Any):
+async def test_late_replies_are_harmless(monkeypatch: Any, caplog: Any):
     monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
     async with session(FakeCompleter()) as editor:
         editor.unanswered = {"workspace/configuration"}

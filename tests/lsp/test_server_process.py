@@ -1,4 +1,4 @@
-"""The server as a process of its own: what is on its stdout, how it ends, and the shipped model in two editors."""
+"""The server as a separate process: its stdout, how it exits, and the shipped model in two editors."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_the_end_of_input_ends_the_server_in_the_middle_of_a_decode():
         assert "Traceback" not in (await child.stderr.read()).decode()
 
 
-async def test_a_client_that_vanishes_leaves_no_noise_in_the_log():
+async def test_a_vanished_client_leaves_an_empty_log():
     async with process("-c", NOISY) as (child, editor):
         await decoding(child, editor)
         editor.listening.cancel()
@@ -144,7 +144,7 @@ async def test_an_interrupt_ends_the_server_at_once():
         assert await end(child) == -signal.SIGINT
 
 
-async def test_headers_in_lower_case_and_what_is_no_json_are_answered():
+async def test_headers_in_lower_case_and_invalid_json_are_answered():
     async with process("-c", NOISY) as (child, editor):
         await editor.start()
         assert child.stdin and child.stderr
@@ -179,7 +179,7 @@ async def test_notifications_leave_nothing_behind():
         assert await editor.request("test/futures") == before
 
 
-async def test_a_client_that_answers_no_request_gets_its_model_at_once():
+async def test_a_client_that_answers_no_request_still_gets_its_model():
     patient = NOISY.replace("made =", "from spd_lsp.lsp import protocol; protocol.REPLY_TIMEOUT = 1e6\nmade =")
     async with process("-c", patient) as (_, editor):
         wants = {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}
@@ -209,7 +209,7 @@ async def test_a_message_without_a_length_ends_the_server_with_the_reason(lost: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
-async def test_the_server_ends_with_its_editor_though_its_input_stays_open():
+async def test_the_server_exits_with_its_editor_while_its_input_is_still_open():
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
     async with process("-c", NOISY) as (child, editor):
         await editor.start(processId=parent.pid)
@@ -225,7 +225,7 @@ SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file names are Unicode there")
-async def test_a_file_name_that_the_locale_cannot_encode_stops_no_completion(
+async def test_a_file_name_the_locale_cannot_encode_does_not_prevent_completion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
@@ -241,7 +241,7 @@ async def test_a_file_name_that_the_locale_cannot_encode_stops_no_completion(
 
 
 @pytest.mark.slow
-async def test_another_number_of_drafts_is_offered_at_once_and_by_the_model_that_is_there(tmp_path: Path):
+async def test_another_number_of_drafts_applies_at_once_without_reloading_the_model(tmp_path: Path):
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:], "-v") as (_, editor):
         await editor.start()
         await editor.ready()

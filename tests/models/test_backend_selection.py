@@ -81,7 +81,7 @@ def test_what_it_does_not_compute_runs_in_transformers(config, why):
 
 
 @pytest.mark.parametrize("wrong", ["weights", "not a number"])
-def test_one_wrong_number_is_found(monkeypatch, wrong):
+def test_one_wrong_number_is_detected(monkeypatch, wrong):
     network = random_network(FAST["qwen2"])
     convert = choice.convert
 
@@ -106,7 +106,7 @@ def test_a_window_over_a_layer_that_has_none_is_found_and_the_networks_own_is_ke
     assert network.config.sliding_window == WINDOW
 
 
-def test_a_cache_that_is_not_cut_back_is_found(monkeypatch):
+def test_a_cache_that_is_not_cropped_is_detected(monkeypatch):
     network = random_network(FAST["llama"])
     monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.KVCache.crop", lambda self, length: None)
     reports = []
@@ -114,7 +114,7 @@ def test_a_cache_that_is_not_cut_back_is_found(monkeypatch):
     assert "a cropped cache differs" in reports[0]
 
 
-def test_rows_that_are_mixed_up_are_found(monkeypatch):
+def test_mixed_up_rows_are_detected(monkeypatch):
     network = random_network(FAST["llama"])
     monkeypatch.setattr("spd_lsp.models.numpy.kv_cache.SharedPrefixCache.select_rows", lambda self, parents: self)
     reports = []

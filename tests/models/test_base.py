@@ -1,4 +1,4 @@
-"""Prompts in memory: what is known of a prompt is not read again, whatever was read in between."""
+"""Cached prompts: no known prefix is read again, whatever was read in between."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def reads(engine, ids):
     return sum(engine.read_lengths)
 
 
-def test_typing_on_reads_what_is_new():
+def test_typing_on_reads_only_the_new_tokens():
     engine = Recorder()
     ids = ids_of(300)
     assert reads(engine, ids) == 300
@@ -92,7 +92,7 @@ def test_returning_to_another_file_takes_no_pass():
     assert [reads(engine, [*ids, 7]) for ids in files] == [1] * MAX_CACHED_PROMPTS
 
 
-def test_the_file_left_longest_ago_makes_room():
+def test_the_least_recently_used_prompt_is_evicted():
     engine = Recorder()
     files = [ids_of(200, seed) for seed in range(MAX_CACHED_PROMPTS + 1)]
     for ids in files[:-1]:
@@ -104,7 +104,7 @@ def test_the_file_left_longest_ago_makes_room():
     assert reads(engine, files[1]) == 200
 
 
-def test_another_place_of_a_file_begins_with_what_they_share_and_leaves_the_first_alone():
+def test_another_place_in_a_file_reuses_the_shared_prefix_and_keeps_the_first_prompt():
     engine = Recorder()
     ids = ids_of(300)
     engine.prefill(ids)
@@ -114,7 +114,7 @@ def test_another_place_of_a_file_begins_with_what_they_share_and_leaves_the_firs
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
-def test_a_prefill_stopped_between_chunks_goes_on_from_there(chunks):
+def test_a_prefill_stopped_between_chunks_resumes_there(chunks):
     engine = Recorder()
     ids = ids_of(3 * PREFILL_CHUNK)
     calls = iter([None] * chunks)
@@ -136,7 +136,7 @@ def test_any_order_of_prompts_gives_what_cold_runs_give():
         engine.step([1], np.ones(1))
 
 
-def test_the_logits_are_the_callers_own():
+def test_the_caller_owns_the_logits():
     engine = Recorder()
     ids = ids_of(5)
     engine.prefill(ids)[:] = 0
@@ -151,6 +151,6 @@ def test_a_common_prefix_is_counted(a, b, n):
     assert common_prefix_length(a, b) == n
 
 
-def test_log_p_is_that_of_a_softmax_and_leaves_further_rows_out():
+def test_token_log_probs_equal_a_softmax_and_ignore_surplus_rows():
     logits = np.log([[0.2, 0.8], [0.5, 0.5], [1, 1]]) + 300
     np.testing.assert_allclose(token_log_probs(logits, [1, 0]), np.log([0.8, 0.5]))

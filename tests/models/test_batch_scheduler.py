@@ -1,4 +1,4 @@
-"""Requests that share an engine get what each would get alone, in fewer passes; the fault of one is its own."""
+"""Requests that share an engine get what each would get alone, in fewer passes; errors stay with theirs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_engines_give_the_drafts_that_each_request_gets_alone(engine, editors):
             ]
 
 
-def test_what_waits_while_a_pass_runs_is_read_in_one(network):
+def test_requests_that_wait_during_a_pass_share_the_next_one(network):
     """Six requests whose passes cost one, and a seventh that comes later joins them."""
     engine = NumpyEngine(convert(network))
     begun, go_on, sizes = threading.Event(), threading.Event(), []

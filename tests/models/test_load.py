@@ -1,4 +1,4 @@
-"""Opening a model: what cannot be used is named, what does not fit goes to the CPU, and no foreign code runs."""
+"""Opening a model: unusable ones are named, large ones run on the CPU, and no foreign code runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def saved(tmp_path):
     return tmp_path
 
 
-def test_a_model_too_large_for_the_gpu_goes_to_the_cpu_and_says_so(monkeypatch, saved):
+def test_a_model_too_large_for_the_gpu_runs_on_the_cpu_and_reports_it(monkeypatch, saved):
     on_cuda(monkeypatch, free=1000)
     reports = []
     assert str(load(saved, "auto", reports.append).device) == "cpu"
@@ -90,13 +90,13 @@ def test_a_model_too_large_for_the_gpu_goes_to_the_cpu_and_says_so(monkeypatch, 
     assert reports[0].endswith("using the CPU")
 
 
-def test_a_gpu_that_was_asked_for_by_name_is_not_replaced(monkeypatch, saved):
+def test_a_gpu_chosen_by_name_is_not_replaced(monkeypatch, saved):
     on_cuda(monkeypatch, free=1000)
     with pytest.raises(UserError, match=r"cuda has 0\.0 GiB of free memory"):
         load(saved, "cuda")
 
 
-def test_memory_that_ends_while_loading_sends_the_model_to_the_cpu(monkeypatch, saved):
+def test_running_out_of_memory_while_loading_falls_back_to_the_cpu(monkeypatch, saved):
     on_cuda(monkeypatch, free=1 << 40)
     loads = Auto.from_pretrained
 
@@ -138,7 +138,7 @@ def test_steps_are_timed_to_choose_threads():
     assert len(seconds) == 1
 
 
-def test_a_model_that_needs_torch_says_so_where_it_is_not_installed(tmp_path, monkeypatch):
+def test_a_model_that_needs_torch_is_refused_without_it(tmp_path, monkeypatch):
     """As in the environment of the VS Code extension, which has what the starter model needs."""
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "spd_lsp.models.open_checkpoint", raising=False)

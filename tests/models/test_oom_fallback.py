@@ -89,7 +89,7 @@ def test_an_engine_whose_memory_suffices_stays(decoder):
     assert reports == []
 
 
-def test_where_memory_runs_out_as_well_there_is_nothing_else_to_try(decoder):
+def test_without_memory_for_the_fallback_the_error_is_raised(decoder):
     engine = runs_out(NumpyEngine(decoder), 3)
     with_fallback(engine, lambda: runs_out(NumpyEngine(decoder), 2), [])
     with pytest.raises(torch.OutOfMemoryError):
@@ -106,7 +106,7 @@ def test_other_errors_are_raised(decoder):
     assert engine.oom_fallback.engine is None
 
 
-def test_of_requests_that_share_an_engine_only_the_one_that_ran_out_falls_back(decoder):
+def test_only_the_request_that_ran_out_of_memory_falls_back(decoder):
     reports, plain = [], NumpyEngine(decoder)
     engine = runs_out(NumpyEngine(decoder), 9)
     scheduler = BatchScheduler(with_fallback(engine, lambda: NumpyEngine(decoder), reports))

@@ -1,4 +1,4 @@
-"""Weights are read once; what happens to their files afterwards is nothing to a model that runs."""
+"""Weights are read once; a running model does not depend on their files any more."""
 
 from __future__ import annotations
 

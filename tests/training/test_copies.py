@@ -1,4 +1,4 @@
-"""What was seen before is left out, even with a few lines changed; what only begins alike is not."""
+"""Copies of earlier files are skipped, even with a few lines changed; files that only begin alike are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_an_equal_file_is_a_duplicate_however_short() -> None:
     assert copies.skip_reason(b"x = 1\n") == "duplicate"
 
 
-def test_a_file_with_a_few_other_lines_is_a_near_copy() -> None:
+def test_a_file_with_a_few_different_lines_is_a_near_copy() -> None:
     copies = Copies()
     assert copies.skip_reason(content(TEXT)) == ""
     assert copies.skip_reason(content(["another_line = something_else()", *TEXT[2:]])) == "near duplicate"
@@ -32,15 +32,15 @@ def test_half_of_a_file_in_common_is_no_copy() -> None:
     )
 
 
-def test_lines_of_many_files_make_no_copy() -> None:
-    """Common lines stand everywhere; a copy is of one file."""
+def test_lines_that_many_files_share_do_not_make_a_copy() -> None:
+    """Common lines are in every file; a copy is of one file."""
     copies = Copies()
     for start in range(0, 40, 8):
         copies.skip_reason(content(TEXT[start : start + 8]))
     assert copies.skip_reason(content(TEXT)) == ""
 
 
-def test_short_files_are_compared_only_whole() -> None:
+def test_short_files_are_only_compared_as_a_whole() -> None:
     copies = Copies()
     copies.skip_reason(content(TEXT))
     assert copies.skip_reason(content(TEXT[:5])) == ""

@@ -1,4 +1,4 @@
-"""Only permissive packages, each once, and a manifest that says where each came from."""
+"""The corpus has only permissive packages, each once, and a manifest with the origin of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_gathering_keeps_permissive_packages_and_the_standard_library(tmp_path: 
     assert [source["sha256"] for source in manifest] == [kept.sha256, closed.sha256, library.sha256]
 
 
-def test_every_language_comes_from_where_its_packages_are(tmp_path: Path) -> None:
+def test_every_language_is_fetched_from_its_package_index(tmp_path: Path) -> None:
     archives = tmp_path / "archives"
     facts = '{"name": "@one/two", "version": "1.2.3", "license": "MIT"}'
     make_tar(
@@ -77,7 +77,7 @@ def test_every_language_comes_from_where_its_packages_are(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "corpus" / "c").rglob("*.*")] == ["a.c"]
 
 
-def test_lines_end_alike_whatever_they_ended_in(tmp_path: Path) -> None:
+def test_line_ends_are_normalized(tmp_path: Path) -> None:
     make_wheel(tmp_path, "kept", {"kept/a.py": "\ufeffx = 1\r\ny = 2\rz = 3\n"})
     (tmp_path / "listing.txt").write_text("[python]\nkept==1.0\n")
     list(gather(tmp_path / "listing.txt", tmp_path, tmp_path / "corpus", library=False))
@@ -94,7 +94,7 @@ def test_every_listed_package_is_pinned_and_listed_once() -> None:
     assert len(listing["python"]) == 48
 
 
-def test_what_is_kept_aside_for_judging_is_not_learnt_from() -> None:
+def test_evaluation_packages_are_not_trained_on() -> None:
     learnt, judged = read_listing(LISTING), read_listing(LISTING.with_name("judged.txt"))
     assert set(judged) == set(CORPUS_LANGUAGES) - {"python"}
     for language, requirements in judged.items():
@@ -116,18 +116,18 @@ def test_folders_are_named_for_packages(requirement: str, name: str) -> None:
     assert folder_name(requirement) == name
 
 
-def test_a_package_that_cannot_be_fetched_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_package_that_cannot_be_fetched_is_reported_in_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('ERROR: No matching distribution found for kept==1.0')"]
     with pytest.raises(UserError, match=r"No matching distribution found for kept==1\.0.*run this again"):
         package.fetch_archives(command, "kept==1.0", tmp_path, "*.whl", "pip")
 
 
-def test_a_program_that_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no archive of kept@1: npm exited with status 127 \(not installed\)"):
         package.fetch_archives(["no-such-program"], "kept@1", tmp_path, "*.tgz", "npm")
 
 
-def test_an_archive_that_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_downloaded_archive_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = make_wheel(tmp_path, "kept", {})
     monkeypatch.setattr(package.subprocess, "run", None)
     assert wheels.download_wheel("kept==1.0", tmp_path) == wheel

@@ -1,4 +1,4 @@
-"""Of a Debian package, the files of one language are read whose licence is known to be permissive."""
+"""Of a Debian package, only files of one language with a known permissive licence are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_last_licence_that_covers_a_file_holds() -> None:
     assert [is_permitted(name, grants) for name in names] == [True, False, False, False, True, False]
 
 
-def test_rights_in_another_form_permit_nothing() -> None:
+def test_a_copyright_file_in_another_format_permits_nothing() -> None:
     assert read_grants("This package was debianised by someone.\n\nLicense: MIT\n") == []
     assert not is_permitted("a.c", [])
 

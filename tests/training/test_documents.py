@@ -116,7 +116,7 @@ def test_a_plain_document_is_the_text_and_its_end(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "   \n\n"])
-def test_a_text_without_code_can_be_cut_too(tokenizer: Tokenizer, text: str) -> None:
+def test_a_text_without_code_can_be_cut(tokenizer: Tokenizer, text: str) -> None:
     for seed in range(50):
         gap = cut_gap(text, random.Random(seed))
         assert gap.before + gap.middle + gap.after == text
@@ -134,7 +134,7 @@ def test_a_text_without_code_can_be_cut_too(tokenizer: Tokenizer, text: str) -> 
         ("x = 1  # copyright\n", "x = 1  # copyright\n"),
     ],
 )
-def test_only_comments_about_rights_at_the_head_are_not_learnt(text: str, learnt: str) -> None:
+def test_only_copyright_comments_at_the_head_are_dropped(text: str, learnt: str) -> None:
     assert strip_copyright(text) == learnt
 
 

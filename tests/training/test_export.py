@@ -1,4 +1,4 @@
-"""What is exported loads in transformers, is small, and says what it was made from."""
+"""An exported model loads in transformers, is small, and names its sources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def exported(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> tup
     return tmp_path / "out", export(config, ExportedWeights(tmp_path / "run"), tokenizer_folder, tmp_path / "out")
 
 
-def test_transformers_loads_it_and_goes_on_from_a_prompt(exported: tuple[Path, dict[str, Any]]) -> None:
+def test_transformers_loads_the_export_and_continues_a_prompt(exported: tuple[Path, dict[str, Any]]) -> None:
     model = AutoModelForCausalLM.from_pretrained(exported[0])
     tokenizer = AutoTokenizer.from_pretrained(exported[0])
     prompt = tokenizer("<|suffix|>\n<|prefix|>def f(", return_tensors="pt").input_ids
@@ -53,7 +53,7 @@ def test_weights_are_half_precision_and_tied(exported: tuple[Path, dict[str, Any
     assert size < 2 * exported[1]["parameters"] + 8192
 
 
-def test_weights_are_averaged_with_those_before(
+def test_weights_are_averaged_with_the_starting_weights(
     exported: tuple[Path, dict[str, Any]], config: LlamaConfig, tmp_path: Path
 ) -> None:
     torch.manual_seed(1)
@@ -88,7 +88,7 @@ def test_the_stored_weights_are_measured(
     assert storage["int8, a scale a row"] == pytest.approx(storage["float32"], abs=0.01)
 
 
-def test_eight_bits_are_off_by_half_a_step_of_their_row_at_most() -> None:
+def test_eight_bit_weights_are_off_by_half_a_step_at_most() -> None:
     weight = torch.randn(7, 40) * torch.logspace(-3, 2, 7)[:, None]
     steps = weight.abs().amax(dim=1, keepdim=True) / 127
     assert ((round_to_int8(weight) - weight).abs() <= 0.5001 * steps).all()

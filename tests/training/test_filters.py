@@ -1,4 +1,4 @@
-"""Files are left out for a reason, and only for one."""
+"""Every skipped file has exactly one reason."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SCRIPT = "export function add(a, b) {\n  return a + b;\n}\n"
         ("a/b.js", ("f(a);" * 40 + "\n") * 5, "data"),
     ],
 )
-def test_files_are_left_out_for_a_reason(name: str, content: str, reason: str) -> None:
+def test_every_skipped_file_has_a_reason(name: str, content: str, reason: str) -> None:
     assert skip_reason(name, content.encode()) == reason
 
 
-def test_what_is_not_utf8_is_left_out() -> None:
+def test_files_that_are_not_utf8_are_skipped() -> None:
     assert skip_reason("a.py", b"# caf\xe9\n") == "not UTF-8"
 
 

@@ -34,7 +34,7 @@ def work(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> Path:
     return work
 
 
-def test_a_packed_run_goes_on_elsewhere(work: Path, config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_packed_run_can_be_resumed_elsewhere(work: Path, config: LlamaConfig, tmp_path: Path) -> None:
     size = pack_run(work, tmp_path / "run.tar.xz")
     assert size == (tmp_path / "run.tar.xz").stat().st_size < (work / "run" / checkpoint.FULL_FILE).stat().st_size
     unpack_run(tmp_path / "run.tar.xz", tmp_path / "there")
@@ -49,24 +49,24 @@ def test_a_packed_run_goes_on_elsewhere(work: Path, config: LlamaConfig, tmp_pat
     assert steps == [3, 4]
 
 
-def test_weights_travel_with_eight_significant_bits() -> None:
+def test_packed_weights_keep_eight_significant_bits() -> None:
     weights = torch.randn(1000) * torch.logspace(-3, 1, 1000)
     assert torch.allclose(checkpoint.round_weights(weights).float(), weights, rtol=2**-8 + 2**-11, atol=1e-6)
 
 
-def test_a_run_is_not_put_upon_another(work: Path, tmp_path: Path) -> None:
+def test_unpacking_never_overwrites_another_run(work: Path, tmp_path: Path) -> None:
     pack_run(work, tmp_path / "run.tar.xz")
     with pytest.raises(UserError, match="already has a run"):
         unpack_run(tmp_path / "run.tar.xz", work)
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no run/weights\.safetensors; .*training train --work"):
         pack_run(tmp_path, tmp_path / "run.tar.xz")
 
 
 @pytest.mark.parametrize("kind", ["cut", "other", "text"])
-def test_another_file_is_refused_in_one_sentence(work: Path, tmp_path: Path, kind: str) -> None:
+def test_any_other_file_is_refused_in_one_sentence(work: Path, tmp_path: Path, kind: str) -> None:
     archive = tmp_path / "run.tar.xz"
     pack_run(work, archive)
     if kind == "cut":

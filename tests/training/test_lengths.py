@@ -1,4 +1,4 @@
-"""Counts are those of the texts, and joined tokens keep out of reach what they do not begin."""
+"""Counts are those of the texts, and joined tokens make unreachable what they do not begin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_bytes_lines_and_tokens_are_counted(tokenizer_folder: Path) -> None:
     assert found == Lengths(16, 2, len(tokens.encode("x = 1\n\ny = 'é'\n")))
 
 
-def test_a_token_that_joins_words_keeps_others_out_of_reach(tmp_path: Path) -> None:
+def test_a_token_that_joins_words_makes_others_unreachable(tmp_path: Path) -> None:
     words, lines = (tokens_of(tmp_path, merges) for merges in ("words", "lines"))
     assert lines.count("value = self.size") < words.count("value = self.size")
     assert is_reachable("value = ", "other", words)
@@ -30,7 +30,7 @@ def test_a_token_that_joins_words_keeps_others_out_of_reach(tmp_path: Path) -> N
     assert not is_reachable("value = ", "other", lines)
 
 
-def test_what_was_learnt_is_in_reach(tmp_path: Path) -> None:
+def test_learnt_text_is_reachable(tmp_path: Path) -> None:
     for merges in ("words", "lines"):
         found = measure_reach([CODE], tokens_of(tmp_path, merges), 100)
         assert all(missed == 0 < places for missed, places in found.values())

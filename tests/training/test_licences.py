@@ -1,4 +1,4 @@
-"""Only permissive licences pass, and of several that are offered one is enough."""
+"""Only permissive licences pass; where several are offered, one is enough."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def test_only_permissive_licences_pass(licence: str, permissive: bool) -> None:
         ("GPL-2+ with Autoconf exception", False),
     ],
 )
-def test_of_a_file_every_part_of_the_licence_counts(licence: str, permissive: bool) -> None:
+def test_every_part_of_a_files_licence_counts(licence: str, permissive: bool) -> None:
     assert is_wholly_permissive(licence) is permissive

@@ -33,7 +33,7 @@ def random_rows(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(300, size=(6, LENGTH)).astype(np.uint16)
 
 
-def test_a_model_that_recites_is_found_out(config: LlamaConfig) -> None:
+def test_a_model_that_recites_its_training_text_is_detected(config: LlamaConfig) -> None:
     rows = random_rows(0)
     found = measure_memorization(Recites(config, rows), rows, 5, 0)
     assert found.prompts == found.continued == len(found.copies) == 5

@@ -82,7 +82,7 @@ def test_the_same_ids_give_the_same_bytes(tokens: ModelTokenizer, tmp_path: Path
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_a_table_holds_what_stands_most_often_within_its_size(tokens: ModelTokenizer, tmp_path: Path) -> None:
+def test_a_table_holds_the_most_frequent_ngrams_within_its_size(tokens: ModelTokenizer, tmp_path: Path) -> None:
     """What is dropped still counts: a probability is of all that followed a context."""
     once, often = (np.array([*ids, 0], dtype=np.uint16) for ids in (range(5, 300), [5, 6, 5, 7] * 4))
     packages = [[once, often]] * 2

@@ -1,4 +1,4 @@
-"""Of an npm package, what a person wrote is read, and not what a compiler made of it."""
+"""Of an npm package, handwritten files are read and build output is not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.training.archives import make_tar
         (["src/a.ts", "src/a.js"], ["src/a.ts"]),
     ],
 )
-def test_sources_are_told_from_builds_by_their_names(names: list[str], kept: list[str]) -> None:
+def test_sources_and_build_output_are_distinguished_by_name(names: list[str], kept: list[str]) -> None:
     assert select_sources(names) == kept
 
 
@@ -41,12 +41,12 @@ def test_sources_are_told_from_builds_by_their_names(names: list[str], kept: lis
         ('"main": "index.js"', ""),
     ],
 )
-def test_a_licence_is_read_in_every_form(tmp_path: Path, stated: str, licence: str) -> None:
+def test_every_form_of_a_licence_field_is_read(tmp_path: Path, stated: str, licence: str) -> None:
     facts = f'{{"name": "a", "version": "1", {stated}}}'
     assert describe_archive(make_tar(tmp_path / "a.tgz", {"package/package.json": facts})).licence == licence
 
 
-def test_files_come_sorted_and_without_the_archive_s_folder(tmp_path: Path) -> None:
+def test_files_are_sorted_and_without_the_archives_folder(tmp_path: Path) -> None:
     archive = make_tar(
         tmp_path / "a.tgz", {"package/src/b.ts": "b\n", "package/src/a.ts": "a\n", "package/a.md": "-"}
     )

@@ -1,4 +1,4 @@
-"""The steps follow each other, are done once, and say what is missing."""
+"""The steps run in order and once, and a missing input is named."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["superposed", "longer"])
-def test_a_phase_goes_on_from_an_exported_model_where_its_rows_end(encoded: Path, phase: str) -> None:
+def test_a_phase_continues_an_exported_model_from_its_next_row(encoded: Path, phase: str) -> None:
     make = recipe_in(encoded)
     plan = TrainingPlan(tokens=1200, rows_a_step=2, low="float32")
     make_weights(make, plan, ignore)
@@ -174,7 +174,7 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Pat
     assert Recipe(work=tmp_path / "there").config().num_hidden_layers == 3
 
 
-def test_a_run_that_has_begun_is_given_no_model(encoded: Path) -> None:
+def test_a_started_run_accepts_no_starting_model(encoded: Path) -> None:
     make = recipe_in(encoded)
     make_weights(make, TrainingPlan(tokens=600, rows_a_step=2, low="float32"), ignore)
     make_starter(make, encoded / "model", "run")
@@ -192,7 +192,7 @@ def test_the_tokenizer_decides_the_size_of_the_model(work: Path) -> None:
     assert Recipe(work=work).config().vocab_size == 500
 
 
-def test_lengths_are_told_of_what_lies_in_folders(work: Path, tmp_path: Path) -> None:
+def test_lengths_are_measured_on_the_files_of_folders(work: Path, tmp_path: Path) -> None:
     make_tokenizer(Recipe(work=work, vocabulary=300))
     (tmp_path / "unseen").mkdir()
     (tmp_path / "unseen" / "one.py").write_text("x = 1\n\ny = 'é'\n", encoding="utf-8")
@@ -202,13 +202,13 @@ def test_lengths_are_told_of_what_lies_in_folders(work: Path, tmp_path: Path) ->
     assert "out of reach after a blank: 0 of" in result.stderr
 
 
-def test_a_phase_begins_only_with_what_the_recipe_made(encoded: Path) -> None:
+def test_a_phase_starts_only_from_a_model_of_the_recipe(encoded: Path) -> None:
     make = recipe_in(encoded)
     with pytest.raises(UserError, match=r"training\.json"):
         make_phase(make, "superposed", encoded, TrainingPlan(tokens=1200), ignore)
 
 
-def test_a_step_that_is_done_is_not_done_again(work: Path) -> None:
+def test_a_finished_step_is_not_repeated(work: Path) -> None:
     make = recipe_in(work)
     for step in (make_tokenizer, make_rows):
         step(make)
@@ -227,14 +227,14 @@ def test_a_missing_step_is_named_in_one_line(tmp_path: Path, step: str, before: 
     assert "Traceback" not in result.stderr
 
 
-def test_a_run_is_not_gone_on_with_other_settings(tmp_path: Path) -> None:
+def test_a_run_cannot_be_resumed_with_other_settings(tmp_path: Path) -> None:
     record_plan(tmp_path, TrainingPlan(tokens=10))
     record_plan(tmp_path, TrainingPlan(tokens=10))
     with pytest.raises(UserError, match=r"plan\.json"):
         record_plan(tmp_path, TrainingPlan(tokens=10, matrix_rate=0.1))
 
 
-def test_a_run_whose_rate_stays_may_be_given_more_tokens(tmp_path: Path) -> None:
+def test_a_run_with_a_constant_rate_may_get_more_tokens(tmp_path: Path) -> None:
     record_plan(tmp_path, TrainingPlan(tokens=10))
     record_plan(tmp_path, TrainingPlan(tokens=20))
     assert json.loads((tmp_path / "plan.json").read_text())["tokens"] == 20
@@ -243,8 +243,8 @@ def test_a_run_whose_rate_stays_may_be_given_more_tokens(tmp_path: Path) -> None
         record_plan(tmp_path / "falling", TrainingPlan(tokens=20, decay=5))
 
 
-def test_a_decay_goes_on_beside_the_run_and_from_where_it_stopped(encoded: Path) -> None:
-    """The run can be gone on with as if there had been no decay."""
+def test_a_decay_leaves_the_run_as_it_is_and_can_be_resumed(encoded: Path) -> None:
+    """The run can be resumed as if there had been no decay."""
     make = recipe_in(encoded)
     make_weights(make, TrainingPlan(tokens=1200, rows_a_step=2, low="float32"), ignore)
     before = (encoded / "run" / checkpoint.FULL_FILE).read_bytes()

@@ -41,7 +41,7 @@ def test_no_document_is_broken_and_only_middles_are_measured(documents: list[Tra
     )
 
 
-def test_without_text_to_fill_up_with_rows_end() -> None:
+def test_rows_end_when_no_text_is_left_to_fill_them() -> None:
     assert list(gap_rows([TrainingDocument([7] * 5)], iter([]), 12)) == []
 
 
@@ -66,7 +66,7 @@ def test_the_same_texts_and_seed_give_the_same_bytes(
     assert np.load(paths[0], mmap_mode="r").dtype == np.uint16
 
 
-def test_held_out_rows_come_with_what_is_measured(
+def test_held_out_rows_have_a_mask_of_measured_tokens(
     tokenizer: Tokenizer, sources: list[str], tmp_path: Path
 ) -> None:
     write_held_out_rows(sources * 3, tokenizer, 1024, 0, tmp_path)
@@ -74,15 +74,15 @@ def test_held_out_rows_come_with_what_is_measured(
         assert np.load(tmp_path / f"{kind}.ids.npy").shape == np.load(tmp_path / f"{kind}.measured.npy").shape
 
 
-def test_gaps_of_a_row_are_of_neighbours(tokenizer: Tokenizer, sources: list[str]) -> None:
-    """Documents come in the order of the texts, so those of one text stand side by side."""
+def test_gaps_of_a_row_are_from_neighbouring_texts(tokenizer: Tokenizer, sources: list[str]) -> None:
+    """Documents are in the order of the texts, so those of one text are adjacent."""
     _, gaps = encode([f"x{number}\n" * 900 for number in range(9)], tokenizer, 1024, seed=1)
     numbers = [tokenizer.decode(document.ids).split("x")[-1].strip() for document in gaps]
     assert len(set(numbers)) > 2
     assert numbers == sorted(numbers)
 
 
-def test_comments_about_rights_are_not_learnt_again_with_every_file(tmp_path: Path) -> None:
+def test_copyright_comments_are_not_trained_on(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("# Copyright 2020 Someone\n# All rights reserved.\n\nx = 1\n")
     assert list(read_training_texts([tmp_path / "a.py"])) == ["x = 1\n"]
     assert next(read_texts([tmp_path / "a.py"])).startswith("# Copyright")

@@ -23,19 +23,19 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @given(sizes=st.lists(st.integers(1, 1000), min_size=1), budget=st.integers(1, 20_000))
-def test_the_cap_spends_the_budget_as_far_as_there_is_text(sizes: list[int], budget: int) -> None:
+def test_the_cap_spends_the_budget_while_there_is_text(sizes: list[int], budget: int) -> None:
     spent = sum(min(size, even_share(sizes, budget)) for size in sizes)
     assert spent <= budget
     assert spent > min(budget, sum(sizes)) - len(sizes)
 
 
-def test_a_giant_does_not_crowd_out_a_dwarf(corpus: Path) -> None:
+def test_a_large_package_does_not_crowd_out_a_small_one(corpus: Path) -> None:
     giant, dwarf = sorted(select_language_files(corpus / "python", 5_000, seed=0).learnt, key=len, reverse=True)
     assert len(dwarf) == 5
     assert 35 <= len(giant) <= 50
 
 
-def test_languages_give_their_shares_of_what_there_is(corpus: Path) -> None:
+def test_languages_share_the_budget_among_those_present(corpus: Path) -> None:
     chosen = select_files(corpus, 16_000, seed=0)
     sizes = {language: sum(map(len, files.learnt)) for language, files in chosen.items()}
     assert list(chosen) == ["python", "typescript", "go"]
@@ -44,7 +44,7 @@ def test_languages_give_their_shares_of_what_there_is(corpus: Path) -> None:
     assert sizes["go"] == pytest.approx(10, abs=3)
 
 
-def test_files_come_package_by_package_neighbours_side_by_side(corpus: Path) -> None:
+def test_files_are_grouped_by_package_and_sorted(corpus: Path) -> None:
     for package in select_language_files(corpus / "python", 10**9, seed=0).learnt:
         assert package == sorted(package)
         assert len({path.parent for path in package}) == 1
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_files(corpus: Path) -> None:
     assert select_files(corpus, 5_000, seed=1) != select_files(corpus, 5_000, seed=2)
 
 
-def test_no_run_learns_what_any_run_holds_out(corpus: Path) -> None:
+def test_no_run_trains_on_files_that_any_run_holds_out(corpus: Path) -> None:
     folder = corpus / "python"
     everything = select_language_files(folder, 10**9, seed=0)
     other = select_language_files(folder, 10**9, seed=7)
@@ -64,7 +64,7 @@ def test_no_run_learns_what_any_run_holds_out(corpus: Path) -> None:
     assert all(is_held_out(path, folder) for path in everything.held_out)
 
 
-def test_the_same_files_are_measured_on_whatever_is_learnt(corpus: Path) -> None:
+def test_the_held_out_files_do_not_depend_on_the_training_files(corpus: Path) -> None:
     little, much = (select_language_files(corpus / "python", budget, seed=0) for budget in (5_000, 10**9))
     assert little.held_out == much.held_out
     assert little.learnt != much.learnt

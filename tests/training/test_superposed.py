@@ -1,4 +1,4 @@
-"""What a mixture holds, what it sees, and that a model learns to read it."""
+"""Mixtures: their tokens, their attention mask, and that a model learns to read them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_mixture_holds_the_token_of_the_text_and_as_many_others_as_it_should()
 
 @pytest.mark.parametrize("concentration", [0.5, 4.0])
 def test_a_weight_is_the_probability_that_the_text_holds_the_token(concentration: float) -> None:
-    """Of many texts that follow p: what weighs gamma stands there so often."""
+    """Over many texts drawn from p, a token with weight gamma is the true one in a share gamma."""
     many, rng = 40_000, np.random.default_rng(0)
     logits = torch.tensor([1.0, 0.2, -0.5, -1.0])
     p = logits.softmax(-1).numpy()
@@ -120,7 +120,7 @@ def test_a_weight_is_the_probability_that_the_text_holds_the_token(concentration
         assert there[near].mean() == pytest.approx(weights.numpy()[near].mean(), abs=0.02)
 
 
-def test_the_same_step_gives_the_same_loss_and_another_step_another(model: LlamaForCausalLM) -> None:
+def test_the_loss_is_deterministic_per_step_and_differs_between_steps(model: LlamaForCausalLM) -> None:
     first, again, other = (superposed_loss(model, row(), PLAN, step).item() for step in (0, 0, 1))
     assert first == again != other
 
@@ -137,7 +137,7 @@ def test_gradients_reach_every_parameter_and_point_downhill(model: LlamaForCausa
     assert superposed_loss(model, row(), PLAN, 0).item() < loss.item()
 
 
-def test_what_superposed_positions_do_not_bear_is_the_plain_loss(
+def test_without_a_superposed_share_the_loss_is_the_plain_loss(
     model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spd_lsp.training.superposed.SUPERPOSED_SHARE", 0.0)
@@ -147,7 +147,7 @@ def test_what_superposed_positions_do_not_bear_is_the_plain_loss(
 
 
 @pytest.mark.slow
-def test_a_model_learns_to_read_mixtures_and_a_stopped_run_goes_on(config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_model_learns_to_read_mixtures_and_a_stopped_run_resumes(config: LlamaConfig, tmp_path: Path) -> None:
     losses: list[float] = []
     whole = train(
         config, ROWS[:2], PLAN, tmp_path / "whole", lambda _, loss: losses.append(loss), objective=superposed_loss

@@ -1,4 +1,4 @@
-"""Any text survives; special tokens are only what the recipe puts in; merges stop at the joints of code."""
+"""Any text survives encoding; only the recipe adds special tokens; merges respect the structure of code."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES).map("".join))
 
 
 @given(text=TEXTS)
-def test_any_text_comes_back_unchanged(tokenizer: Tokenizer, text: str) -> None:
+def test_any_text_survives_encoding_and_decoding(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
 
 
 @given(text=TEXTS)
-def test_no_text_makes_a_special_token(tokenizer: Tokenizer, text: str) -> None:
+def test_no_text_encodes_to_a_special_token(tokenizer: Tokenizer, text: str) -> None:
     assert min(tokenizer.encode(text).ids, default=len(SPECIAL)) >= len(SPECIAL)
 
 
@@ -65,7 +65,7 @@ def joining(sources: list[str]) -> Tokenizer:
 
 
 @given(text=TEXTS)
-def test_with_merges_across_blanks_any_text_comes_back_and_lines_end_at_their_ends(
+def test_with_merges_across_blanks_any_text_survives_and_no_token_spans_a_line_end(
     joining: Tokenizer, text: str
 ) -> None:
     encoding = joining.encode(text)
@@ -109,7 +109,7 @@ def wordlike(sign: str) -> bool:
 
 
 @pytest.mark.parametrize("merges", MERGES)
-def test_a_tokenizer_says_what_its_merges_stay_inside_of(sources: list[str], merges: str) -> None:
+def test_a_tokenizer_records_what_its_merges_stay_within(sources: list[str], merges: str) -> None:
     assert merges_kind(learn_tokenizer(sources, 400, merges)) == merges
     assert learn_tokenizer(sources, 400, merges).to_str() == learn_tokenizer(sources, 400, merges).to_str()
 

@@ -1,4 +1,4 @@
-"""A run can be stopped anywhere; it learns; its rate ends at nothing when the budget is spent."""
+"""A run can be stopped anywhere, learns, and ends its budget with a rate of zero."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(config: Lla
         assert torch.equal(parameter, parts.get_parameter(name)), name
 
 
-def test_a_finished_run_is_left_as_it_is(config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_finished_run_is_unchanged(config: LlamaConfig, tmp_path: Path) -> None:
     train(config, ROWS, PLAN, tmp_path)
     steps: list[int] = []
     train(config, ROWS, PLAN, tmp_path, lambda progress, loss: steps.append(progress.step))
@@ -65,7 +65,7 @@ def test_the_loss_falls_on_rows_seen_often(config: LlamaConfig, tmp_path: Path) 
     assert losses[-1] < losses[0] - 1
 
 
-def test_a_checkpoint_brings_back_weights_optimisers_and_progress(config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_checkpoint_restores_weights_optimisers_and_progress(config: LlamaConfig, tmp_path: Path) -> None:
     model = train(config, ROWS, PLAN, tmp_path, stop=after(2))
     fresh = create_model(config, seed=9)
     optimisers = create_optimisers(fresh, PLAN)
@@ -87,7 +87,7 @@ def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig
 @pytest.mark.parametrize(
     ("tokens", "factor"), [(0, 0.01), (49, 0.5), (99, 1.0), (700, 1.0), (800, 1.0), (900, 0.5), (1000, 0.0)]
 )
-def test_the_rate_warms_up_stays_and_falls_to_nothing(tokens: int, factor: float) -> None:
+def test_the_rate_warms_up_stays_constant_and_falls_to_zero(tokens: int, factor: float) -> None:
     plan = TrainingPlan(tokens=1000, warm_up=100, decay=200)
     assert rate(Progress(tokens=tokens), plan) == pytest.approx(factor)
 
@@ -96,13 +96,13 @@ def test_without_a_decay_the_rate_stays_however_long_the_run_is() -> None:
     assert rate(Progress(tokens=999), TrainingPlan(tokens=1000, warm_up=100)) == 1.0
 
 
-def test_a_run_without_its_optimisers_memory_begins_small_again() -> None:
+def test_a_run_without_optimiser_state_warms_up_again() -> None:
     plan = TrainingPlan(tokens=10**9, warm_up=100)
     steps = [Progress(tokens=10**6, step=step, resumed=50) for step in (50, 59, 69, 100)]
     assert [rate(progress, plan) for progress in steps] == pytest.approx([0.05, 0.5, 1.0, 1.0])
 
 
-def test_a_run_goes_on_from_weights_alone(config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_run_can_be_resumed_from_weights_alone(config: LlamaConfig, tmp_path: Path) -> None:
     """What another machine is sent: a fifth of the bytes, the same place in the rows."""
     there = train(config, ROWS, PLAN, tmp_path, stop=after(2))
     exact = tmp_path / checkpoint.FULL_FILE
@@ -118,7 +118,7 @@ def test_a_run_goes_on_from_weights_alone(config: LlamaConfig, tmp_path: Path) -
     assert seen == [3, 4, 5, 6]
 
 
-def test_time_that_a_run_is_stopped_for_changes_nothing(config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_pause_of_a_run_changes_nothing(config: LlamaConfig, tmp_path: Path) -> None:
     """Its schedule counts tokens, and what it notes of time is the processor's."""
     began = time.process_time()
     seen: list[float] = []
@@ -136,7 +136,7 @@ def test_rows_come_in_order_and_start_over() -> None:
     assert torch.equal(batch(ROWS, 2, 2)[1], torch.from_numpy(ROWS[0].astype(np.int64)))
 
 
-def test_only_the_ends_of_gaps_weigh_more() -> None:
+def test_only_the_ends_of_gaps_have_more_weight() -> None:
     """A plain end, then a gap: suffix, prefix, text, end; then an end that closes nothing."""
     ids = torch.tensor([[9, 0, 1, 8, 2, 8, 9, 0, 9, 0], [8, 9, 2, 0, 1, 2, 0, 0, 9, 9]])
     wanted = torch.ones(2, 10)

@@ -1,4 +1,4 @@
-"""A run may begin with a model of another tokenizer: its layers are kept, and those added change nothing."""
+"""A run may start from a model with another tokenizer: its layers are kept, added ones start as the identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loss counts exactly the tokens it is meant to, and bytes as they stand in the file."""
+"""A loss counts exactly the measured tokens, and bytes as they are in the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spd_lsp.training.validation import HeldOutLoss, bytes_per_token, measure_he
 
 
 @given(text=st.text())
-def test_the_widths_of_a_text_add_up_to_its_bytes(tokenizer: Tokenizer, text: str) -> None:
+def test_the_token_widths_of_a_text_add_up_to_its_bytes(tokenizer: Tokenizer, text: str) -> None:
     assert bytes_per_token(tokenizer)[tokenizer.encode(text).ids].sum() == len(text.encode())
 
 
@@ -45,7 +45,7 @@ def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenize
     assert measure_held_out(model, tmp_path, "gaps", tokenizer, max_rows=1).tokens == counted[0, 1:].sum()
 
 
-def test_losses_are_said_a_token_and_a_byte() -> None:
+def test_losses_are_reported_per_token_and_per_byte() -> None:
     loss = HeldOutLoss(nats=8 * math.log(2), tokens=4, bytes=16)
     assert loss.nats_per_token == pytest.approx(2 * math.log(2))
     assert loss.bits_per_byte == pytest.approx(0.5)

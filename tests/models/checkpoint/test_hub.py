@@ -21,7 +21,7 @@ def test_the_starter_brings_ngrams_of_its_languages():
     assert known_languages(STARTER) == languages
 
 
-def test_a_folder_is_taken_as_it_is(tmp_path):
+def test_a_folder_is_used_as_it_is(tmp_path):
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).touch()
     assert locate(str(tmp_path)) == tmp_path
@@ -45,7 +45,7 @@ def test_a_folder_of_the_working_folder_is_no_model_unless_it_is_written_as_a_pa
 
 
 @pytest.mark.parametrize("name", ["owner/..", "a--b/c", "-a/b", "a/b.git"])
-def test_what_is_no_id_for_the_hub_is_a_sentence(monkeypatch, name):
+def test_an_invalid_hub_id_is_reported_in_one_sentence(monkeypatch, name):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=f"model {name} is not stored here"):
         locate(name)
@@ -70,7 +70,7 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
         ("{", None),
     ],
 )
-def test_a_config_says_how_many_tokens_the_model_knows(tmp_path, described, expected):
+def test_the_vocabulary_size_is_read_from_the_config(tmp_path, described, expected):
     (tmp_path / "config.json").write_text(described)
     assert vocabulary(tmp_path) == expected
 

@@ -1,4 +1,4 @@
-"""Weights that are not whole, not numbers or not a causal model's are refused in a sentence that says which."""
+"""Incomplete or non-numeric weights, and those of models that are not causal, are refused with the reason."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_model_of_another_task_is_refused_by_its_config(network, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [BertForMaskedLM, BertLMHeadModel])
-def test_an_encoder_is_known_by_what_it_sees_whatever_its_config_says(kind, tmp_path):
+def test_an_encoder_is_recognized_by_its_attention_whatever_its_config_says(kind, tmp_path):
     kind(BertConfig(**BERT)).save_pretrained(tmp_path)
     amend(tmp_path, architectures=None)
     with pytest.raises(UserError, match=r"each token sees those that follow it.* choose a causal language model"):
@@ -163,7 +163,7 @@ def test_a_config_without_an_architecture_opens(config, save):
     load(folder, "cpu")
 
 
-def test_transformers_says_nothing_beside_the_answer(save):
+def test_transformers_logs_nothing(save):
     folder = save(random_network(GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4)))
     amend(folder, bos_token_id=50256, eos_token_id=50256)
     transformers_logging.set_verbosity_warning()

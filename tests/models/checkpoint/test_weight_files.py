@@ -29,7 +29,7 @@ def test_all_files_count(folder: Path) -> None:
     assert sorted(tensor_sizes(folder)) == [500, 10**6, 10**6]
 
 
-def test_weights_that_are_there_twice_count_once(folder: Path) -> None:
+def test_duplicate_weights_count_once(folder: Path) -> None:
     index = {"weight_map": {"a": "one.safetensors", "b": "one.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert sorted(tensor_sizes(folder)) == [500, 10**6]
@@ -45,7 +45,7 @@ def test_damaged_files_count_as_nothing_until_they_are_opened(tmp_path: Path, co
     assert tensor_sizes(tmp_path) == []
 
 
-def test_a_header_that_claims_more_than_any_has_is_not_read(tmp_path: Path) -> None:
+def test_an_oversized_header_is_not_read(tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(struct.pack("<Q", 9 << 30))
     os.truncate(weights, 10 << 30)

@@ -1,4 +1,4 @@
-"""8-bit weights: close to the floats, taken where they are faster, and only if predictions stay the same."""
+"""8-bit weights: close to the floats, used where they are faster, and only if predictions stay the same."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_products_are_close_to_those_of_floats(rows):
     assert found.dtype == np.float32
 
 
-def test_seven_bits_are_taken_where_eight_overflow(monkeypatch):
+def test_seven_bits_are_used_where_eight_overflow(monkeypatch):
     asked = []
     product = Int8.product
 
@@ -93,7 +93,7 @@ def test_all_of_a_shape_are_timed_as_one_and_only_what_is_faster_is_replaced(net
 
 
 @pytest.mark.parametrize(("floats", "narrow", "taken"), [(2.0, 1.0, 2), (1.0, 2.0, 0), (1.1, 1.0, 0)])
-def test_narrow_products_are_taken_where_they_are_clearly_faster(monkeypatch, floats, narrow, taken):
+def test_narrow_products_are_used_where_they_are_clearly_faster(monkeypatch, floats, narrow, taken):
     times = iter([floats, narrow])
     monkeypatch.setattr(int8, "shortest_time", lambda work: next(times))
     assert len(int8.faster_in_8_bits([dense(), dense()])) == taken
@@ -112,7 +112,7 @@ def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
     assert quantize(convert(network)) is None
 
 
-def test_what_is_faster_is_chosen_and_its_error_reported(network, always_faster):
+def test_the_faster_engine_is_chosen_and_its_error_reported(network, always_faster):
     reports = []
     engine = fastest_engine(TransformersEngine(network), network, reports.append)
     assert isinstance(engine.decoder.head, Int8)
@@ -144,7 +144,7 @@ def test_divergence_is_that_of_kullback_and_leibler():
     assert kl_divergence(np.log(q) + 3, np.log(p) - 5) == pytest.approx(expected)
 
 
-def test_no_warning_of_torch_reaches_anybody(recwarn):
+def test_warnings_from_torch_are_hidden(recwarn):
     Int8(dense())
     assert not recwarn.list
     assert torch.get_default_dtype() == torch.float32

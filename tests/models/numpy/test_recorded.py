@@ -1,4 +1,4 @@
-"""A recorded model opens without torch and answers as transformers does; a record that is wrong does not count."""
+"""A recorded model opens without torch and equals transformers; an invalid recording is ignored."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_steps_at_different_positions_are_one_pass(engine):
     assert sizes == [5]
 
 
-def test_one_wrong_id_leaves_every_text_as_it_was(engine, reference):
+def test_one_invalid_id_leaves_every_sequence_unchanged(engine, reference):
     """A GPU that is asked for a row beyond a table gives up for good: it must not come to that."""
     found, expected = ([one.prefill(ids_of(30)), one.step([4], ONE)] for one in (engine, reference))
     asked = [
@@ -95,7 +95,7 @@ def test_one_wrong_id_leaves_every_text_as_it_was(engine, reference):
     same(np.stack([*found, engine.step([6], ONE)]), np.stack([*expected, reference.step([6], ONE)]))
 
 
-def test_a_pass_that_breaks_off_leaves_every_text_as_it_was(engine, reference, monkeypatch):
+def test_a_failed_pass_leaves_every_sequence_unchanged(engine, reference, monkeypatch):
     """Of several passes that are made for one call, the first has been made already."""
     for one in (engine, reference):
         one.prefill(ids_of(30))
@@ -142,7 +142,7 @@ def test_requests_for_few_logits_are_read_together_and_beside_others(engine, ref
         )
 
 
-def test_requests_that_memory_does_not_suffice_for_are_read_a_few_at_a_time(engine, reference, monkeypatch):
+def test_requests_that_do_not_fit_in_memory_are_read_a_few_at_a_time(engine, reference, monkeypatch):
     grow, reports, asked = SlotPool.grow, [], []
 
     def small(self, rows, room):

@@ -81,7 +81,7 @@ def test_evicted_sequences_come_back_as_they_were():
     assert reports == []
 
 
-def test_owns_in_threads_change_files_while_steps_of_others_are_captured():
+def test_threads_change_files_while_steps_of_others_are_captured():
     engine, reference, reports = engines_of("qwen2", torch.float32)
     expected = {}
     for length in range(40, 90, 7):

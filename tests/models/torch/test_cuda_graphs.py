@@ -81,7 +81,7 @@ def test_work_is_warmed_up_and_captured_on_a_stream_of_its_own_and_then_replayed
     assert len(done) == WARM_UPS + 1
 
 
-def test_what_a_pass_found_is_waited_for_and_is_the_callers_own(calls, monkeypatch):
+def test_the_result_of_a_pass_is_awaited_and_owned_by_the_caller(calls, monkeypatch):
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda shape, dtype, pin_memory: empty(shape, dtype=dtype))
     batch = PaddedBatch(SHAPE, torch.device("cpu"))
@@ -93,7 +93,7 @@ def test_what_a_pass_found_is_waited_for_and_is_the_callers_own(calls, monkeypat
     np.testing.assert_array_equal(first + 1, second)
 
 
-def test_what_is_filled_in_is_what_a_pass_reads_without_moving():
+def test_inputs_are_filled_in_place():
     batch = PaddedBatch(SHAPE, torch.device("cpu"))
     before = [part.data_ptr() for part in batch.inputs if part is not None]
     for number in (1, 2):

@@ -122,7 +122,7 @@ def test_token_probabilities(engines):
     both(engines, lambda engine: [engine.token_probabilities(ids_of(200))])
 
 
-def test_numbers_are_the_numpy_engines(network):
+def test_results_equal_those_of_the_numpy_engine(network):
     """The two ways to run a model without transformers, compared directly."""
 
     def work(engine):
@@ -137,7 +137,7 @@ def small():
     return random_network(FAST["llama, tied"])
 
 
-def test_half_precision_says_what_transformers_says_in_it():
+def test_half_precision_equals_transformers_in_half_precision():
     network = random_network(FAST["qwen3"]).to(torch.bfloat16)
     for engine in (TorchEngine(convert(network)), TorchEngine(convert(network), Traced())):
         found, expected = (
@@ -150,7 +150,7 @@ def test_half_precision_says_what_transformers_says_in_it():
 
 @pytest.mark.parametrize("capture", [None, Traced()], ids=["eager", "captured"])
 @pytest.mark.parametrize("count", [1, 20])
-def test_a_step_gives_the_likeliest_tokens_and_those_asked_for(small, count, capture):
+def test_a_step_returns_the_top_tokens_and_the_requested_ones(small, count, capture):
     engine, reference = TorchEngine(convert(small), capture), TransformersEngine(small)
     engine.selects_on_device = True
     for one in (engine, reference):
@@ -258,7 +258,7 @@ def test_the_networks_own_weights_are_views_of_the_decoders(network):
 
 
 @pytest.mark.parametrize(("length", "expected"), [(1, 512), (512, 512), (513, 1024), (1500, 1536), (2049, 3072)])
-def test_texts_are_looked_at_up_to_rounded_lengths(length, expected):
+def test_attention_reads_up_to_rounded_lengths(length, expected):
     assert padded_length(length) == expected
 
 

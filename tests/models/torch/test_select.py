@@ -59,7 +59,7 @@ def test_what_the_decoder_computes_runs_in_it_in_half_precision(config, dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama, tied", "qwen3"])
-def test_usual_steps_are_captured_before_anybody_waits(name):
+def test_usual_steps_are_captured_before_the_first_request(name):
     reports = []
     engine, _ = chosen(random_network(FAST[name]).to(torch.bfloat16), reports)
     assert reports == []
@@ -77,7 +77,7 @@ def test_the_device_chooses_among_logits_where_that_takes_less_time(whole, few, 
     assert selecting_is_faster(engine, lambda: next(seconds)) is selects_on_device
 
 
-def test_a_device_that_chooses_wrongly_is_not_asked_to():
+def test_a_device_that_selects_wrongly_is_not_used_for_selection():
     class Wrong(TorchEngine):
         def forward_batch(self, inputs):
             return [logits + 0.01 * (inputs[0].top_k is not None) for logits in super().forward_batch(inputs)]
@@ -126,7 +126,7 @@ def test_the_self_test_leaves_the_seed_of_samples_alone():
     assert torch.equal(torch.rand(2), expected)
 
 
-def test_a_mistake_in_steps_alone_is_found(monkeypatch):
+def test_a_mistake_in_steps_alone_is_detected(monkeypatch):
     """A capture that replays what it saw the first time."""
 
     def frozen(work):
@@ -150,7 +150,7 @@ def test_a_gpu_without_memory_for_the_slots_runs_transformers(monkeypatch):
     assert reports == ["runs in transformers: CUDA out of memory. Tried to allocate 2 GiB"]
 
 
-def test_a_part_that_is_not_a_number_is_found():
+def test_a_part_that_is_not_a_number_is_detected():
     network = random_network(FAST["qwen2"]).to(torch.bfloat16)
 
     class Broken(Traced):
@@ -175,7 +175,7 @@ def test_without_captures_steps_run_eagerly_in_the_decoder():
     assert np.isfinite(engine.step([5], ONE)).all()
 
 
-def test_networks_on_cuda_are_chosen_for_by_this(monkeypatch):
+def test_networks_on_cuda_use_this_selection(monkeypatch):
     class OnCuda:
         device = torch.device("cuda", 0)
 

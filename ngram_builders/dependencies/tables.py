@@ -15,6 +15,7 @@ from ngram_builders.counting.pipeline import CountOptions, CountTask, write_coun
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import Encode, ReportProgress, tokenize_files
 from ngram_builders.dependencies.packages import Package
+from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
 from ngram_builders.registry.registry import Registry
@@ -59,7 +60,12 @@ class PackageTables:
     options: CountOptions
 
     def build(self, code: PackageCode, report: ReportProgress) -> Domain | None:
-        """Build the table of a package; None for one without source code."""
+        """Build the table of a package; None for one without source code.
+
+        If another process makes a table of that name meanwhile, it serves where it is of the same code.
+        """
+        name = self._name_for(code)
+        is_new = self._named(name) is None
         with TokenCache(None, self.options.fingerprint) as cache:
             tokenized = tokenize_files(code.files, cache, self.encode, time.time_ns(), report)
             task = CountTask(tokenized.files, cache.token_counts(), self.options)
@@ -70,7 +76,14 @@ class PackageTables:
                 return write_counted_table(path, task, None, cache, report)
 
             recipe = {"package": str(code.package), "code": code.digest, "model": self.model}
-            return self.registry.install(self._name_for(code), write, weight=DEPENDENCY_WEIGHT, recipe=recipe)
+            try:
+                return self.registry.install(
+                    name, write, weight=DEPENDENCY_WEIGHT, recipe=recipe, overwrite=not is_new
+                )
+            except UserError:
+                if is_new and self._named(name):
+                    return self.find(code)
+                raise
 
     def find(self, code: PackageCode) -> Domain | None:
         """Find the table of a package; None if there is none that can serve."""

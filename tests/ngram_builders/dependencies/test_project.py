@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ngram_builders.build import ignore_progress
 from ngram_builders.counting.pipeline import CountOptions
 from ngram_builders.dependencies.project import PACKAGES, build_dependencies, find_packages
-from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, PackageTables
+from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, PackageCode, PackageTables
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
@@ -72,6 +73,29 @@ def test_other_code_under_the_same_name_serves_no_other_project(registry: Regist
     assert index(registry, evil) == ["pypi-flask@1.0"]
     assert index(registry, make_project(tmp_path / "bank", "flask")) == [name]
     assert index(registry, shop, "owner/large", "other") == [f"{name}-large"]
+
+
+@pytest.mark.parametrize("text", ["flask = 1\n", "verify = False\n"])
+def test_a_table_that_another_process_made_meanwhile_stays_and_serves_the_same_code(
+    registry: Registry, tmp_path: Path, text: str
+):
+    shop, other = make_project(tmp_path / "shop", "flask"), make_project(tmp_path / "other", "flask")
+    for file in (other / ".venv").rglob("flask/*.py"):
+        file.write_text(text)
+
+    def encode_while_another_builds(texts: list[str]) -> Any:
+        if not registry.names():
+            index(registry, other)
+        return encode(texts)
+
+    tables = PackageTables(registry, "tiny", encode_while_another_builds, options())
+    made = build_dependencies(shop, find_packages(shop), tables, ignore_progress)
+    is_same = text == "flask = 1\n"
+    assert [domain.name for domain in made] == (["pypi-flask@1.0"] if is_same else [])
+    assert [name for name, _ in served(registry, other / "app.py")] == ["pypi-flask@1.0"]
+    assert registry.find("pypi-flask@1.0").recipe["code"] == PackageCode.of(find_packages(other)[0]).digest
+    (name,) = index(registry, shop)
+    assert (name == "pypi-flask@1.0") == is_same
 
 
 def test_packages_for_which_there_is_no_time_are_built_the_next_time(registry: Registry, tmp_path: Path):

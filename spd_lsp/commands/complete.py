@@ -141,7 +141,7 @@ def _as_table(answer: CompletionResult) -> str:
     for number, completion in enumerate(answer.completions, 1):
         first, *others = completion.text.split("\n")
         if completion.is_copy and completion.match:
-            first += f"  (stands in {completion.match.files} other file{'s' * (completion.match.files > 1)})"
+            first += f"  (copied from {completion.match.files} file{'s' * (completion.match.files > 1)})"
         rows += [f"{number:3} {completion.probability:6.1%}  {first}", *(f"{'':12}{line}" for line in others)]
     count = len(answer.completions)
     rows.append(

@@ -19,6 +19,7 @@ from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
 from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
+from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -77,11 +78,16 @@ def domain_of(root: Path, name: str = "mine", **recipe: str) -> Domain:
     return Domain(name=name, path=root / f"{name}.ngt", roots=(root,), orders=ORDERS, recipe=recipe)
 
 
-def count(texts: Iterable[str]) -> Run:
-    """What a table built from scratch counts: each text once, what is no source not at all."""
+def streams(texts: Iterable[str]) -> list[list[int]]:
+    """What a build reads: each text once, what is no source not at all."""
     known = {masked for text in texts for masked, fault in [decode_source(text.encode())] if fault is None}
-    streams = [stream(tokens().encode(text), tokens().end_of_text) for text in sorted(known)]
-    return count_streams(streams, orders=ORDERS, vocab_size=tokens().vocab_size)
+    return [stream(tokens().encode(text), tokens().end_of_text).tolist() for text in sorted(known)]
+
+
+def count(texts: Iterable[str]) -> Run:
+    """What a table built from scratch counts."""
+    known = [np.array(ids) for ids in streams(texts)]
+    return count_streams(known, orders=ORDERS, vocab_size=tokens().vocab_size)
 
 
 def held(live: LiveIndex, domain: str = "mine") -> Run:
@@ -220,7 +226,17 @@ def test_after_any_edits_table_and_overlay_count_what_is_there(
     rescan(desk.live)
     together = merge([count(desk.base.texts.values()), held(desk.live)])
     assert same(together, count(desk.now()))
+    assert searched(desk) == sorted(streams(desk.now()))
     assert not len(loose(desk.live))
+
+
+def searched(desk: Desk) -> list[list[int]]:
+    """Every text that a history is looked for in: the table's that are up to date, and those written since."""
+    known = [ids for _, ids in sorted(desk.base.known.items())]
+    array = build_suffix_array(known, tokens().end_of_text, tokens().vocab_size)
+    texts = desk.live.synced["mine"].ledger.searched_texts(array)
+    kept = [stream(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
+    return sorted(ids.tolist() for ids in (*kept, *(text[::-1] for text in texts.added)))
 
 
 @pytest.fixture

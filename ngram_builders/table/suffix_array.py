@@ -71,7 +71,7 @@ class SuffixArray:
             key = partial(read, length=len(part))
             widened = bisect_left(place_of, part, hi=first, key=key), bisect_right(place_of, part, lo=end, key=key)
             left, right = range(widened[0], first), range(end, widened[1])
-            step = -(-(len(left) + len(right)) // n)
+            step = max(1, -(-(len(left) + len(right)) // n))  # none if the file was cut meanwhile
             first, end = widened
             for at in (*left[::step], *right[::step]):
                 if found := self._place(place_of[at], length, follow, skipped):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.ngrams import ORDERS, Run, count_streams, hash_contexts, other, token_bits
 from ngram_builders.table.format import TableSummary
+from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.writer import write_table
 
 END = 0
@@ -83,6 +84,7 @@ def write_texts(
     least: int = 1,
     fingerprint: str = "a1b2",
     sources: dict[str, int] | None = None,
+    searched: SuffixArray | None = None,
     **options: int,
 ) -> TableSummary:
     """Write a table of these documents as a build does."""
@@ -98,4 +100,5 @@ def write_texts(
         tokens=counter.tokens,
         files=len(texts),
         sources={"python": len(texts)} if sources is None else sources,
+        texts=searched,
     )

@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table, import_table
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import build_suffix_array
+from tests.ngram_builders.reference import write_texts
 from tests.ngram_builders.small_tables import names, writer
 
 
@@ -42,6 +45,16 @@ def test_an_exported_file_names_no_folder_and_no_user(repo: Path, file: Path) ->
     data = file.read_bytes()
     for part in [*repo.parts[1:], "mine", "starter"]:
         assert part.encode() not in data
+
+
+def test_an_exported_table_does_not_hold_the_texts(registry: Registry, tmp_path: Path) -> None:
+    texts = build_suffix_array([np.array([5, 7])], 0, 100)
+    made = registry.install("mine", lambda path: write_texts(path, [[5, 7, 0]], 100, searched=texts))
+    assert Table.open(made.path).texts is not None
+    exported = Table.open(export_table(registry, "mine", tmp_path))
+    exported.verify()
+    assert exported.texts is None
+    assert exported.summary.ngrams == made.ngrams
 
 
 def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, repo: Path, file: Path) -> None:

@@ -87,6 +87,14 @@ def test_arrays_of_anything_end_the_search(data, suffixes, documents, history):
         assert len(place.next) <= 4
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=60), st.randoms(use_true_random=False))
+def test_suffixes_in_any_order_end_the_search(ids, chance):
+    suffixes = chance.sample(range(len(ids)), len(ids))
+    array = SuffixArray(np.array(ids, ">u2"), np.array(suffixes, "<u4"), np.array([0], "<u4"))
+    assert len(list(array.find(ids[::-1], 3, 4))) <= 4 * DEPTH
+
+
 # --- in a table ---
 
 DOCUMENTS = [[1, 2, 3, 1, 2, 4], [5, 1, 2, 3], [6]]

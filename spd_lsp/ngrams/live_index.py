@@ -117,9 +117,10 @@ class LiveIndex:
 
         Its lines end in "\\n", as tokens know them: `context.plain` makes them so and moves the cursor with them.
         """
-        if self.active != opened.name and self.active in self.buffers:
-            self.show(self.buffers[self.active].opened, None)
-        self.active = opened.name
+        last, self.active = self.active, opened.name
+        if last != opened.name and last in self.buffers:
+            self.show(self.buffers[last].opened, None)
+            self.assign_all()
         self.show(opened, line_around(opened.text, cursor))
 
     def update_files(self, files: Iterable[Path]) -> None:
@@ -244,18 +245,16 @@ class LiveIndex:
         return CountedText(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
 
     def assign(self, buffer: Buffer) -> None:
-        """Assign a buffer's counted text to the domains that include its file, or else to the open files."""
-        documents: dict[Hashable, CountedText | None] = {
-            line: line.document for line in self.accepted if line.name == buffer.opened.name
-        }
-        documents[buffer.place] = buffer.document
-        owners = [
-            sync.ledger for sync in self.synced.values() if buffer.opened.path and sync.includes(buffer.place)
-        ]
+        """Assign a buffer's counted text to the domains that include its file, or to the open files."""
+        documents: dict[Hashable, CountedText | None] = {buffer.place: buffer.document}
+        documents |= {line: line.document for line in self.accepted if line.name == buffer.opened.name}
+        owners = [one.ledger for one in self.synced.values() if buffer.opened.path and one.includes(buffer.place)]
+        # The repository's counts would drown those of the file that is being written.
+        is_apart = not owners or buffer.opened.name == self.active
         for place, document in documents.items():
             for ledger in owners:
-                ledger.put(place, document)
-            self.put_unassigned(buffer.opened, place, None if owners else document)
+                ledger.put(place, None if is_apart else document)
+            self.put_unassigned(buffer.opened, place, document if is_apart else None)
 
     def put_unassigned(self, opened: OpenDocument, place: Hashable, document: CountedText | None) -> None:
         """Add a document to the open files of its language, or remove it."""

@@ -264,6 +264,21 @@ def difference(now: Iterable[str], before: Iterable[str]) -> Run:
     return merge([count(now), Run(taken.records, -taken.counts)])
 
 
+def test_the_file_that_is_written_is_counted_apart_from_its_repository_until_another_is(
+    live: LiveIndex, repository: Path
+):
+    """Its few counts were lost in those of the repository: people type on in the way of the file."""
+    first, second = (repository / name for name in ("a.py", "b.py"))
+    text = first.read_text() + "y = unheard_of\n"
+    live.set_active(opened(first, text + "\n"), len(text))
+    assert len(loose(live))
+    assert same(held(live), difference([], [first.read_text()]))
+    live.set_active(opened(second, second.read_text()), len(second.read_text()))
+    assert not same(held(live), difference([], [first.read_text()]))
+    live.set_active(opened(repository.parent / "elsewhere.txt", "-", language=None), 0)
+    assert same(held(live), difference([text + "\n"], [first.read_text()])) and not len(loose(live))
+
+
 def test_an_unsaved_change_counts_and_is_forgotten_when_the_document_closes(live: LiveIndex, repository: Path):
     file = repository / "a.py"
     text = file.read_text()
@@ -403,7 +418,8 @@ def test_a_secret_that_is_typed_is_never_counted_and_what_is_around_it_is(
         start, end = line_around(masked, place if place < len(above) else len(above) + 4)
         assert spoken(live, file) == masked[:start] + masked[end:]
     show(live, file, above + line + below + "z = 1\n")
-    assert same(held(live), difference([above + MARK + below + "z = 1\n"], [file.read_text()]))
+    counted = merge([held(live), loose(live)])
+    assert same(counted, difference([above + MARK + below + "z = 1\n"], [file.read_text()]))
     assert not any(secret.encode() in buffer.encoded.data for buffer in live.buffers.values() if buffer.encoded)
 
 

@@ -126,12 +126,13 @@ class HeldOutNgrams:
         streams = self._streams_around(example, right)
         file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)
         texts = replace(self.texts, added=tuple(ids[::-1] for ids in streams))
-        known = [("repository", [*self.repository, file], DEFAULT_WEIGHT), *built_in]
+        own = ("file", [file], DEFAULT_WEIGHT)
+        known = [("repository", self.repository, DEFAULT_WEIGHT), own, *built_in]
         packages = [("dependency", [columns], DEPENDENCY_WEIGHT) for columns in self.package.dependencies]
         return {
             "none": None,
             "built-in": self._mixture(built_in),
-            "file": self._mixture([("file", [file], DEFAULT_WEIGHT), *built_in]),
+            "file": self._mixture([own, *built_in]),
             "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in], self.texts),
             "repository+file": self._mixture(known, texts),
             DEPENDENCIES: self._mixture([*known, *packages], texts),

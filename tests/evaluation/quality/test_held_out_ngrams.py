@@ -80,7 +80,7 @@ def test_built_in_tables_serve_their_language(repository, tokens):
     found = prior.without(source_named(package, example.file)).mixtures(example)
     assert found["built-in"].names == ("built-in",)
     assert found["file"].names == ("file", "built-in")
-    assert found["repository+file"].names == ("repository", "built-in")
+    assert found["repository+file"].names == ("repository", "file", "built-in")
 
 
 def test_installed_packages_that_are_imported_are_counted_where_asked_for(repository, tokens):
@@ -92,10 +92,10 @@ def test_installed_packages_that_are_imported_are_counted_where_asked_for(reposi
     example = sample_examples([package])[0]
     source = source_named(package, example.file)
     without = PackageNgrams(package, tokens, {}).without(source).mixtures(example)
-    assert without["dependencies"].names == without["repository+file"].names == ("repository",)
+    assert without["dependencies"].names == without["repository+file"].names == ("repository", "file")
     found = PackageNgrams(package, tokens, {}, dependencies=True).without(source).mixtures(example)
-    assert found["dependencies"].names == ("repository", "dependency")
-    assert found["repository+file"].names == ("repository",)
+    assert found["dependencies"].names == ("repository", "file", "dependency")
+    assert found["repository+file"].names == ("repository", "file")
     *history, token = tokens.encode("    return drawer.unlock")
     known, unknown = (
         found[name]([history], np.array([token]))[0, 0] for name in ("dependencies", "repository+file")

@@ -15,6 +15,7 @@ OTHERS = {
     "model": "owner/mine",
     "device": "cpu",
     "data_dir": "/data",
+    "python_interpreter": "/python",
     "indexing": "off",
     "decoder": "rescored",
     "streams": 2,

@@ -106,25 +106,31 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 
 
 @evaluate.command()
-@click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument(
+    "results",
+    metavar="RESULTS...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
 @click.option(
     "--arms",
     default="superposed@repository+file,superposed@none",
     show_default=True,
     metavar="A,B,...",
-    help="Arms whose drafts to calibrate.",
+    help="Arms whose candidates to fit.",
 )
-def confidence(results: Path, arms: str) -> None:
-    """Calibrate probabilities of drafts on the RESULTS of `eval quality`.
+def ranker(results: tuple[Path, ...], arms: str) -> None:
+    """Fit the weights that drafts are ranked by, on the RESULTS of `eval quality`.
 
-    Prints weights for completion/calibration.py, cross-validated by package.
+    Prints weights for completion/ranking.py, cross-validated by package.
     """
-    from spd_lsp.evaluation.calibration import describe_fit, shown_drafts
     from spd_lsp.evaluation.quality.store import read_results
+    from spd_lsp.evaluation.ranker import candidates_of, describe_fit
 
-    records = read_results(results)
+    records = [record for folder in results for record in read_results(folder)]
     for label in _split(arms):
-        click.echo(describe_fit(label, shown_drafts(records, label)))
+        click.echo(describe_fit(label, candidates_of(records, label)))
 
 
 def open_quality_run(

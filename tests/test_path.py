@@ -50,7 +50,7 @@ STAGES = {
     "spd_lsp/completion/postprocess.py": "postprocessing",
     "spd_lsp/completion/secret_filter.py": "postprocessing",
     "spd_lsp/ngrams/document_changes.py": "postprocessing",  # the names in open documents
-    "spd_lsp/completion/ranking.py": "postprocessing",
+    "spd_lsp/completion/calibration.py": "calibration",
 }
 
 

@@ -106,31 +106,25 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 
 
 @evaluate.command()
-@click.argument(
-    "results",
-    metavar="RESULTS...",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
+@click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--arms",
     default="superposed@repository+file,superposed@none",
     show_default=True,
     metavar="A,B,...",
-    help="Arms whose candidates to fit.",
+    help="Arms whose drafts to calibrate.",
 )
-def ranker(results: tuple[Path, ...], arms: str) -> None:
-    """Fit the weights that drafts are ranked by, on the RESULTS of `eval quality`.
+def confidence(results: Path, arms: str) -> None:
+    """Calibrate probabilities of drafts on the RESULTS of `eval quality`.
 
-    Prints weights for completion/ranking.py, cross-validated by package.
+    Prints weights for completion/calibration.py, cross-validated by package.
     """
+    from spd_lsp.evaluation.calibration import describe_fit, shown_drafts
     from spd_lsp.evaluation.quality.store import read_results
-    from spd_lsp.evaluation.ranker import candidates_of, describe_fit
 
-    records = [record for folder in results for record in read_results(folder)]
+    records = read_results(results)
     for label in _split(arms):
-        click.echo(describe_fit(label, candidates_of(records, label)))
+        click.echo(describe_fit(label, shown_drafts(records, label)))
 
 
 def open_quality_run(

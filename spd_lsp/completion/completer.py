@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
+from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code
-from spd_lsp.completion.ranking import Place, rank_by_odds
 from spd_lsp.completion.secret_filter import SECRET_REASON, without_secrets
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
@@ -134,14 +134,13 @@ class Completer:
         scored = drafts.scored(self.settings.ranking)
         if not forced and not context.needs_name and texts.is_empty(scored[0][0]):
             scored = []
-        found = texts.with_copies(texts.rank(scored), places if scored else [])
-        ranked = rank_by_odds(found, Place.at(source, cursor), self.settings, ngrams=mixture is not None)
-        ranked = can_be_code(ranked[: 2 * self.settings.drafts], source, cursor, language)
+        ranked = texts.with_copies(texts.rank(scored)[: 2 * self.settings.drafts], places if scored else [])
+        ranked = can_be_code(ranked, source, cursor, language)
         safe = without_secrets(ranked, context)
         names = self._matching_names(document, cursor) if scored else {}
         offered = texts.with_names(safe[: self.settings.drafts], names)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability
-        completions = offered if any(completion.probability >= floor for completion in offered) else []
+        completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
 
         self.offer = self.last_offer = document, cursor, [completion.text for completion in completions]
         withheld = len(ranked) - len(safe)

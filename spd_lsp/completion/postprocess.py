@@ -33,7 +33,7 @@ _REST_OF_STRING = {
 _LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
 _LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
 _NAME_WORTH = 0.1  # of a name against a draft as likely: that is the rest of the line, and more certain
-_MAX_COPIES = 1  # a second one, in the place of a draft, costs keystrokes
+_MAX_COPIES = 2
 _TRIES = 8  # overlaps of a draft with the rest of its line that are checked; ordinary code has one or two
 
 
@@ -62,7 +62,7 @@ class DraftText:
         return rank_completions([(self.text(ids), score) for ids, score in drafts], self.context)
 
     def with_copies(self, drafts: Sequence[Completion], places: Sequence[Place]) -> list[Completion]:
-        """Return drafts and then what stands behind the same text elsewhere."""
+        """Return drafts and what stands behind the same text elsewhere, best first."""
         lines = {ids: self.continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
         found = [(place, line) for place in places if (line := lines[place.next]) is not None]
         return with_copies(drafts, Continuations(found), self.context)
@@ -131,14 +131,18 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
 
 
 def with_copies(drafts: Sequence[Completion], elsewhere: Continuations, context: Context) -> list[Completion]:
-    """Return drafts, with how each stands elsewhere, and then the copies that are no drafts."""
+    """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
+
+    A draft that says the same gives way to it; other copies come last.
+    """
     matches = elsewhere.copies()
     possible = rank_completions([(text, 0.0) for text in matches], context)[:_MAX_COPIES]
     found = ((one.text, matches[one.text]) for one in possible)
     copies = [Completion(text, match.probability, is_copy=True, match=match) for text, match in found]
+    first = [copy for copy in copies[:1] if matches[copy.text].is_reliable]
     known = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
     by_text: dict[str, Completion] = {}
-    for completion in (*known, *copies):
+    for completion in (*first, *known, *copies):
         by_text.setdefault(completion.text, completion)
     return list(by_text.values())
 

@@ -18,6 +18,7 @@ from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.order_weights import OrderWeights
+from spd_lsp.completion.calibration import calibrate
 from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.coordinate_descent import Search, descend
@@ -166,9 +167,11 @@ def _gain(records: Sequence[Record], settings: Tuned, k: int) -> Interval:
 def _drafts_of(records: Sequence[Record], settings: Tuned, k: int) -> Drafts:
     label = arm_of(settings).label
     rows = [
-        (p, float(text == one["example"]["target"]), float(len(text)))
+        (calibrate(p, first=not rank, ngrams=True), float(text == one["example"]["target"]), float(len(text)))
         for one in records
-        for text, p in zip(one["arms"][label]["drafts"][:k], one["arms"][label]["probabilities"], strict=False)
+        for rank, (text, p) in enumerate(
+            zip(one["arms"][label]["drafts"][:k], one["arms"][label]["probabilities"], strict=False)
+        )
     ]
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
     return Drafts(table[:, 0], table[:, 1], table[:, 2], len(records))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ngram_builders.table.suffix_array import Place
+from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import Completion, DraftText
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.copies import Match
+from spd_lsp.settings import Settings
 from tests.conftest import STARTER
 
 SOURCE = "def read(path):\n    rows = path."
@@ -37,23 +39,36 @@ def texts(completions):
     return [one.text for one in completions]
 
 
-def test_the_best_copy_stands_behind_the_drafts_and_says_where_it_is_from(ask):
+def test_a_copy_of_a_long_match_on_which_most_agree_comes_first(ask):
     found = [(9, "read_text().split()\n", 1), (9, "read_text().split()\n    return 1", 2), (9, "exists()\n", 3)]
     offered = ask(found)
-    assert texts(offered) == ["read_bytes()", "name", "read_text().split()"]
-    assert [one.is_copy for one in offered] == [False, False, True]
-    assert offered[2].match == Match(length=9, count=2, places=3, files=2)
+    assert texts(offered) == ["read_text().split()", "read_bytes()", "name", "exists()"]
+    assert [one.is_copy for one in offered] == [True, False, False, True]
+    assert offered[0].match == Match(length=9, count=2, places=3, files=2)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [(4, "read_text()\n", 1)],  # too short
+        [(9, "read_text()\n", 1), (9, "exists()\n", 1), (9, "is_dir()\n", 2)],  # they do not agree
+    ],
+)
+def test_other_copies_come_last(ask, found):
+    assert texts(ask(found))[:3] == ["read_bytes()", "name", "read_text()"]
 
 
 def test_longer_matches_go_before_frequent_ones(ask):
     found = [(9, "read_text()\n", 1), *((8, "exists()\n", n) for n in range(5))]
-    assert texts(ask(found, drafts=())) == ["read_text()"]
+    assert texts(ask(found, drafts=()))[:2] == ["read_text()", "exists()"]
 
 
 def test_a_draft_that_is_a_copy_is_offered_once_and_says_where_it_stands(ask):
-    [best, other] = ask([(9, "name\n", 1)])
+    [first, second] = ask([(9, "name\n", 1)])
+    assert (first.text, first.is_copy, second.text) == ("name", True, "read_bytes()")
+    [best, other] = ask([(3, "name\n", 1)])
     assert (best.match, other.text, other.is_copy) == (None, "name", False)
-    assert other.match == Match(length=9, count=1, places=1, files=1)
+    assert other.match == Match(length=3, count=1, places=1, files=1)
 
 
 def test_a_copy_must_go_on_as_typed_and_end(ask):
@@ -72,3 +87,8 @@ def test_what_is_said_of_a_copy():
     long, short = Match(12, 2, 2, 2), Match(3, 2, 2, 2)
     assert long.probability > short.probability > Match(3, 1, 9, 1).probability > 0
     assert Match(8, 2, 2, 1).probability == pytest.approx(0.40, abs=0.01)
+    copy = Completion("a", 0.7, is_copy=True, match=long)
+    shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), 0.0, ngrams=True)
+    assert shown[0].probability == 0.7
+    assert sum(one.probability for one in shown) <= 1 + 1e-9
+    assert all(one.probability <= 0.7 for one in shown[1:])

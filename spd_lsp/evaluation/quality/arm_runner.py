@@ -17,7 +17,6 @@ from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code, rank_completions
-from spd_lsp.completion.ranking import Place, features_of, rank_by_odds
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
@@ -107,7 +106,6 @@ class ArmResult:
     tokens: int  # of the longest draft
     wall_ms: float
     cpu_ms: float
-    features: Sequence[tuple[str | float, ...]] = ()  # of each candidate of the product: its text, and FEATURES
 
 
 class ArmRunner:
@@ -149,15 +147,10 @@ class ArmRunner:
         else:
             start = self._start(request, adjusted(mixture, settings))
             drafts = self._decode(arm, start, settings)
-            ranked = request.texts.rank(drafts.scored(settings.ranking))
-        place = Place.at(request.source, request.cursor)
-        features: list[tuple[str | float, ...]] = []
-        if ARM_KINDS[arm.kind].as_product:
-            if mixture:
+            ranked = request.texts.rank(drafts.scored(settings.ranking))[: 2 * settings.drafts]
+            if mixture and ARM_KINDS[arm.kind].copies:
                 ranked = request.texts.with_copies(ranked, mixture.places(start.history, settings.max_tokens))
-            features = [(one.text, *known) for one, known in zip(ranked, features_of(ranked, place), strict=True)]
-            ranked = rank_by_odds(ranked, place, settings, ngrams=mixture is not None)
-        possible = can_be_code(ranked[: 2 * settings.drafts], request.source, request.cursor, request.language)
+        possible = can_be_code(ranked, request.source, request.cursor, request.language)
         completions = possible[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
@@ -168,7 +161,6 @@ class ArmRunner:
             drafts.longest,
             wall_ms=wall * 1000,
             cpu_ms=cpu * 1000,
-            features=features,
         )
 
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:

@@ -42,13 +42,13 @@ class ArmKind:
     without_model: bool = False  # n-grams alone
     unmixed: bool = False  # of several last tokens only the best draft's is read
     is_text: bool = False  # one of TEXT_BASELINES, which know neither model nor n-grams
-    as_product: bool = False  # whether lines of the repository are drafts too, and all are ranked by their odds
+    copies: bool = False  # whether lines of the repository are drafts too, as in the product
 
 
 ARM_KINDS: dict[str, ArmKind] = {
     **{name: ArmKind(name) for name in DECODERS},
-    "superposed": ArmKind("superposed", as_product=True),
-    "unranked": ArmKind("superposed"),  # its drafts alone, in its order
+    "superposed": ArmKind("superposed", copies=True),
+    "uncopied": ArmKind("superposed"),
     "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
     # The paper's decoder with its numbers for Llama-2-7B.
     "paper": ArmKind(

@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -206,6 +206,11 @@ def min_count_by_order(orders: Sequence[int], min_count: int | Mapping[int, int]
     return {order: min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders}
 
 
+def keeps_texts(tokens: int, min_count: Collection[int], min_files: int = 1) -> bool:
+    """Whether a table of so many tokens holds the texts themselves: not where rare n-grams are left out of it."""
+    return min_files == 1 and all(least == 1 for least in min_count) and tokens <= _MAX_SEARCHED_TOKENS
+
+
 @dataclass(frozen=True, slots=True)
 class _TableUpdate:
     """Counts a task's files, and writes and registers their table, as far as the domain does not have it yet."""
@@ -277,10 +282,8 @@ class _TableUpdate:
 
     @property
     def _keeps_texts(self) -> bool:
-        """Whether the table holds the texts themselves: not where rare n-grams are left out of it."""
-        options = self.task.options
-        is_whole = options.min_files == 1 and all(least == 1 for least in options.min_count.values())
-        return is_whole and self.task.count_tokens(self.task.digests) <= _MAX_SEARCHED_TOKENS
+        options, tokens = self.task.options, self.task.count_tokens(self.task.digests)
+        return keeps_texts(tokens, options.min_count.values(), options.min_files)
 
     def _sort_texts(self) -> SuffixArray:
         """The suffix array of all texts, in the order of their digests, by which servers know them."""

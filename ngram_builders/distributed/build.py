@@ -32,7 +32,7 @@ from ngram_builders.sources.discovery import survey
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-_FORMAT = 5  # of what lies in a shared folder
+_FORMAT = 6  # of what lies in a shared folder
 _SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fewer n-grams of each other
 MIN_SHARDS = 16  # small inputs too are spread over workers
 _PART_BYTES = 64_000_000  # of text whose n-grams of one order are merged in one task

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ngram_builders.arrays import Ints
-from ngram_builders.build import DUPLICATE
+from ngram_builders.build import DUPLICATE, keeps_texts
 from ngram_builders.counting.external_merge import (
     NgramCounter,
     check_token_count,
@@ -44,6 +44,7 @@ from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.format import replace_file
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.table.writer import write_table
 
 Digests = npt.NDArray[np.bytes_]
@@ -81,7 +82,7 @@ def write_plan(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
     The folder is its owner's alone, also where all machines reach it: n-grams can be read back as code.
     """
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in ("shards", "results", "samples", *STAGES):
+    for folder in ("shards", "results", "samples", "texts", *STAGES):
         (work / folder).mkdir(exist_ok=True)
     if (work / _PLAN).exists():
         return
@@ -177,6 +178,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str,
     languages: Counter[str] = Counter()
     files = masked = 0
     sample: dict[bytes, Ints] = {}
+    texts: dict[bytes, Ints] = {}
     counter = NgramCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size)
     unchanged = (
         document
@@ -186,14 +188,14 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str,
     for batch in _batch(unchanged):
         ids = [stream(ids, plan.end_of_text) for ids in encode([document.text for document in batch])]
         counter.add(ids)
-        sample = _take_sample(sample | dict(zip((document.digest for document in batch), ids, strict=True)))
+        streams = dict(zip((document.digest for document in batch), ids, strict=True))
+        sample = _take_sample(sample | streams)
+        texts = texts | streams if keeps_texts(counter.tokens, plan.min_count.values()) else {}
         files += len(batch)
         masked += sum(len(find_masked_lines(document.text)) for document in batch)
         languages.update(document.language for document in batch if document.language is not None)
-    _write_record(
-        work / "samples" / _file_name(rank),
-        [(digest, ids.astype("<u4").tobytes()) for digest, ids in sample.items()],
-    )
+    _write_streams(work / "samples" / _file_name(rank), sample)
+    _write_streams(work / "texts" / _file_name(rank), texts)
     write_run(work / "counts" / _file_name(rank), counter.runs())
     skipped = {DUPLICATE: duplicates, _CHANGED: len(new) - files}
     return {
@@ -228,6 +230,7 @@ def _select_range(run: Run, order: int, part: int, parts: int) -> Run:
 def _write_table(work: Path, plan: Plan) -> dict[str, Any]:
     """Last stage: write the table of all ranges."""
     counts = read_stage_results(work, "counts")
+    tokens = sum(result["tokens"] for result in counts)
     ranges = (read_run(work / "merge" / _file_name(rank)) for rank in range(plan.count_tasks("merge")))
     write_table(
         work / TABLE,
@@ -236,14 +239,21 @@ def _write_table(work: Path, plan: Plan) -> dict[str, Any]:
         vocab_size=plan.vocab_size,
         orders=plan.orders,
         min_count=plan.min_count,
-        tokens=sum(result["tokens"] for result in counts),
+        tokens=tokens,
         files=sum(result["files"] for result in counts),
         sources=sum((Counter(result["languages"]) for result in counts), Counter()),
+        texts=_sort_texts(work, plan) if keeps_texts(tokens, plan.min_count.values()) else None,
     )
-    samples = [msgpack.unpackb((work / "samples" / _file_name(rank)).read_bytes()) for rank in range(plan.shards)]
-    sample = {digest: np.frombuffer(data, "<u4").astype(np.int64) for shard in samples for digest, data in shard}
-    table = Table.open(work / TABLE).columns
-    return {"perplexity": measure_perplexity(table, _take_sample(sample).values(), plan.orders)}
+    sample = _take_sample(_read_streams(work, "samples", plan)).values()
+    return {"perplexity": measure_perplexity(Table.open(work / TABLE).columns, sample, plan.orders)}
+
+
+def _sort_texts(work: Path, plan: Plan) -> SuffixArray:
+    """Return the suffix array of all texts, in the order of their digests."""
+    streams = _read_streams(work, "texts", plan)
+    return build_suffix_array(
+        [streams[digest][1:-1] for digest in sorted(streams)], plan.end_of_text, plan.vocab_size
+    )
 
 
 def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
@@ -276,6 +286,17 @@ def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _write_streams(file: Path, streams: Mapping[bytes, Ints]) -> None:
+    """Store the ids of documents by their digests."""
+    _write_record(file, [(digest, ids.astype("<u4").tobytes()) for digest, ids in streams.items()])
+
+
+def _read_streams(work: Path, folder: str, plan: Plan) -> dict[bytes, Ints]:
+    """Read the ids of documents of all shards."""
+    shards = [msgpack.unpackb((work / folder / _file_name(rank)).read_bytes()) for rank in range(plan.shards)]
+    return {digest: np.frombuffer(data, "<u4").astype(np.int64) for shard in shards for digest, data in shard}
 
 
 def _write_record(file: Path, record: object) -> None:

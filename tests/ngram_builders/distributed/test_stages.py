@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from ngram_builders.counting.external_merge import NgramCounter, read_run, write_run
+from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, run_task, write_plan
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, stream
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode, make_encode
 
@@ -68,7 +70,9 @@ def counted_at_once(path: Path, paths: Sequence[str], orders: Sequence[int] = OR
         if text and "DO NOT EDIT" not in text:
             texts.setdefault(text, language_of(file) or "")
     counter = NgramCounter(path.parent, orders=orders, vocab_size=VOCABULARY)
-    counter.add(stream(ids, END) for ids in encode(list(texts)))
+    encoded = dict(zip((text_digest(text.encode()) for text in texts), encode(list(texts)), strict=True))
+    counter.add(stream(ids, END) for ids in encoded.values())
+    in_order = [encoded[digest] for digest in sorted(encoded)]
     write_table(
         path,
         counter.runs(),
@@ -79,6 +83,7 @@ def counted_at_once(path: Path, paths: Sequence[str], orders: Sequence[int] = OR
         tokens=counter.tokens,
         files=len(texts),
         sources=Counter(texts.values()),
+        texts=build_suffix_array(in_order, END, VOCABULARY) if least == 1 else None,
     )
     return path.read_bytes()
 

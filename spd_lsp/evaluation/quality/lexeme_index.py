@@ -19,7 +19,7 @@ _MAX_RUN = 64  # lexemes; longer matches are not told apart
 _MAX_PLACES = 1_000  # whose continuations are counted; more hardly change which is most frequent
 _REACH = 4_000  # characters before the cursor in which so many lexemes are looked for
 _LEXEME = re.compile(r"\w+|[^\w\s]|\n\s*")  # a word, a sign, or the end of a line with the blank lines after it
-_BEGUN_WORD = re.compile(r"\w*\Z")
+_BEGUN_WORD = re.compile(r"(?<!\w)\w*\Z")  # tried once a word, so in linear time
 _SEPARATOR, _LINE_END = -1, 0
 
 

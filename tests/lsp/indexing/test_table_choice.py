@@ -83,4 +83,4 @@ async def test_the_status_names_model_and_tables(editor: Editor, tmp_path: Path)
     assert (status["model"], status["tables"]) == ("starter", [])
     editor.open(SOURCE + "print(total(", uri=file.as_uri())
     await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
-    assert (await editor.status())["tables"] == ["shop", "python"]
+    assert (await editor.status())["tables"] == ["shop", "python", "open files"]

@@ -45,6 +45,8 @@ _INNER_FILES = (
     f"{os.sep}mod",
 )  # of a module, or of a folder that is one
 _MAX_IMPORT_LINES = 100
+_MAX_STEMS = 400  # of all import lines: a crafted one may name thousands
+_MAX_DEPTH = 12  # folders of a module's path, and above the file that imports it
 _MAX_MODULES = 32  # of a file
 _MAX_BYTES = 200_000  # of a module; longer ones are hardly written by hand
 _MAX_TEXTS = 64  # modules that are kept
@@ -129,7 +131,7 @@ class ImportedModules:
         asked = lines, place, *((owner, len(owner.states)) for owner in owners)
         if asked != self._asked:
             self._asked = asked
-            stems = list(dict.fromkeys(stem for line in lines for stem in _stems(line)))
+            stems = list(dict.fromkeys(islice((stem for line in lines for stem in _stems(line)), _MAX_STEMS)))
             paths = ((owner, path) for owner in owners for path in _resolve(owner, document, place, stems))
             self._paths = list(islice(paths, _MAX_MODULES))
         for domain, path in self._paths:
@@ -183,8 +185,8 @@ def _resolve(
     folders = list(Path(place).parents)
     seen = {place}
     for up, stem in stems:
-        tops = folders if up is None else folders[up : up + 1]
-        parts = stem.split("/") if stem else []
+        tops = folders[:_MAX_DEPTH] if up is None else folders[up : up + 1]
+        parts = stem.split("/")[:_MAX_DEPTH] if stem else []
         names = (str(top.joinpath(*parts[:n])) for n in range(len(parts), 0, -1) for top in tops)
         path = next((name + end for name in names for end in endings if name + end in domain.states), None)
         if path and path not in seen and domain.states[path][0] <= _MAX_BYTES:

@@ -109,9 +109,11 @@ def scan(text: Ints, history: Sequence[int], n: int, follow: int) -> list[Place]
     hits = (
         np.flatnonzero((text[1:-1] == wanted[0]) & (text[2:] == wanted[1])) + 1
     )  # place 0 is followed by nothing
-    columns = np.minimum(hits[:, None] + np.arange(len(wanted)), len(text) - 1)
-    same = (text[columns] == wanted) & (hits[:, None] + np.arange(len(wanted)) < len(text))
-    lengths = np.logical_and.accumulate(same, axis=1).sum(axis=1)
+    lengths, longer = np.full(len(hits), 2), np.arange(len(hits))
+    for length in range(2, len(wanted)):  # a table of numbers has nearly as many hits as tokens
+        ends = hits[longer] + length
+        longer = longer[(text[np.minimum(ends, len(text) - 1)] == wanted[length]) & (ends < len(text))]
+        lengths[longer] = length + 1
     longest = np.argsort(-lengths, kind="stable")[:n]
     return [
         Place(int(lengths[i]), 0, tuple(text[max(int(hits[i]) - follow, 0) : hits[i]][::-1].tolist()))

@@ -59,6 +59,12 @@ def test_a_text_that_is_being_written_is_searched_as_a_table_is(documents, histo
     assert sorted(scan(text, history, ALL, 5)) == sorted(wanted)
 
 
+def test_of_a_text_that_is_being_written_the_longest_matches_are_taken_and_of_these_the_last():
+    text = np.array([END, 7, 1, 2, 3, 7, 1, 2, 4, 1, 2, 5, 7, 1, 2, 6, END])[::-1]
+    assert [(place.length, place.next[0]) for place in scan(text, [7, 1, 2], 2, 1)] == [(3, 6), (3, 4)]
+    assert [place.next[0] for place in scan(text, [7, 1, 2], 4, 1)] == [6, 4, 3, 5]
+
+
 def test_few_places_of_many_are_taken_and_always_the_same():
     array = build_suffix_array([np.array([1, 2, 3] * 200)], END, 10)
     few = list(array.find([3, 1, 2], 4, 2))

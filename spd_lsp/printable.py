@@ -20,14 +20,9 @@ _INVISIBLE = (
 # Python decodes bytes that are not UTF-8 to U+DC80 to U+DCFF. Those up to 9F are C1 in single-byte terminals; the
 # others cannot be combined to a forbidden character.
 _SURROGATES, _BYTES = "\ud800-\udc9f\udd00-\udfff", "\udca0-\udcff"
-_HIDDEN = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}{_BYTES}\r]")
+HIDDEN_CHARACTERS = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}{_BYTES}\r]")
 _UNPRINTABLE = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}{_BYTES}]|\r(?!\n)")
 _UNPRINTABLE_BUT_BYTES = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}]|\r(?!\n)")
-
-
-def has_hidden_characters(text: str) -> bool:
-    """Whether a text has a character that would control a terminal, or that nobody would see."""
-    return _HIDDEN.search(text) is not None
 
 
 def printable(text: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table
-from spd_lsp.printable import has_hidden_characters, printable
+from spd_lsp.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.terminal import console
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
@@ -107,16 +107,16 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
         ghosts = await editor.request("textDocument/inlineCompletion", at(12, 6, 1))
         offered = [item["textEdit"]["newText"] for item in menu["items"]]
         offered += [item["insertText"] for item in ghosts["items"]]
-        assert not any(map(has_hidden_characters, offered))
+        assert not any(map(HIDDEN_CHARACTERS.search, offered))
         told = [message["message"] for message in editor.received("window/showMessage")]
-        assert told and not any(map(has_hidden_characters, told)), told
+        assert told and not any(map(HIDDEN_CHARACTERS.search, told)), told
     hostile = ("serve", "--device", "cpu", "--model", f"./{TITLE}\u202e")
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *hostile) as (_, editor):
         await editor.start()
         await editor.ready()
         status = await editor.status()
         assert status["kind"] == "error"
-        assert not has_hidden_characters(status["message"])
+        assert not HIDDEN_CHARACTERS.search(status["message"])
 
 
 def test_commands_write_utf_8_where_the_environment_says_nothing_better(tmp_path: Path) -> None:

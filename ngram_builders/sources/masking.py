@@ -1,7 +1,8 @@
-"""A text -> the same text with a mark in place of every line that holds a secret. Knows no files, ids or tables.
+"""The secrets of a text: masked before it is counted, and looked for in drafts. Knows no files, ids or tables.
 
-Line numbers stay as they are. The mark is a letter that no source has: no context of real code ends in it, and a
-draft that reaches it ends there. A text without secrets is returned as it is.
+A text -> the same text with a mark in place of every line that holds a secret. Line numbers stay as they are. The
+mark is a letter that no source has: no context of real code ends in it, and a draft that reaches it ends there. A
+text without secrets is returned as it is. A draft gives a secret away if it makes one up, or copies one.
 
 Cheap byte searches rule out most lines: they have no run of letters as long as a key, no word that names a secret,
 no URL. The rest goes through `secret_rules`.
@@ -10,11 +11,13 @@ no URL. The rest goes through `secret_rules`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ngram_builders.sources.secret_rules import (
+    BEGUN_KEY,
     HINT,
     KEY_PREFIXES,
+    MIN_DISTINCT_LETTERS,
     SECRET_PHRASES,
     SECRET_WORDS,
     Secret,
@@ -31,6 +34,7 @@ _TO_LOWER = bytes(range(256)).lower().replace(b"-", b"_")
 
 # A private key goes on over lines: nothing but letters of base 64 on each, or `Name: value` above them.
 _PRIVATE_KEY = "private key"
+_KEY_HEADER = "-----BEGIN "
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(
@@ -38,6 +42,11 @@ _KEY_LINE = re.compile(
 )
 _CERTAIN_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
 _MAX_KEY_LINES = 400  # the longest keys have about 100
+
+_FRAGMENT_LENGTH = 10  # characters of a secret that give it away
+_MIN_NEW_CHARACTERS = 3  # of a fragment that the draft itself must write: the rest was typed already
+_QUOTES = ("", '"', "'", "`")  # may close a draft that was cut off inside a literal
+_KEY_LAYOUT = re.compile(r"-----[A-Z ]{1,60}-----|\\[nr]|[\s\"'`]+")  # of a private key's text, no part of the key
 
 
 def mask(text: str) -> str:
@@ -127,7 +136,7 @@ def _lines_at(text: str, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def _find_private_keys(text: str) -> Iterator[Secret]:
     """Find private keys, from their first line to the one that ends them, or as far as lines look like a key."""
-    if "-----BEGIN " not in text:
+    if _KEY_HEADER not in text:
         return
     for begin in _KEY_BEGINS.finditer(text):
         yield Secret(begin.start(), _find_key_end(text, begin.end()), _PRIVATE_KEY)
@@ -152,3 +161,52 @@ def _find_key_end(text: str, offset: int) -> int:
         if end < 0:
             break
     return last_certain
+
+
+def secret_check(before: str, after: str) -> Callable[[str], bool]:
+    """Return a function that says whether a draft at this cursor would give a secret away."""
+    fragments = _secret_fragments(before + "\n" + after)
+    left = before if _KEY_HEADER in before else before.rpartition("\n")[2]
+    right = after.partition("\n")[0]
+
+    def gives_away(draft: str) -> bool:
+        return (
+            _copies_fragment(left, draft, fragments)
+            or _ends_inside_key(left + draft)
+            or _completes_secret(left, draft, right)
+        )
+
+    return gives_away
+
+
+def _secret_fragments(text: str) -> frozenset[str]:
+    """Every fragment of the text's secrets that would give it away."""
+    fragments: set[str] = set()
+    for secret in find_secrets(text):
+        for part in _KEY_LAYOUT.split(text[secret.start : secret.end]):
+            starts = range(max(1, len(part) - _FRAGMENT_LENGTH + 1))
+            fragments.update(part[start : start + _FRAGMENT_LENGTH] for start in starts)
+    return frozenset(fragment for fragment in fragments if len(fragment) > _MIN_NEW_CHARACTERS)
+
+
+def _copies_fragment(left: str, draft: str, fragments: frozenset[str]) -> bool:
+    """Whether a draft writes a known fragment, or enough of one that was begun left of the cursor."""
+    typed = left[-_FRAGMENT_LENGTH:]
+    text, first_end = typed + draft, len(typed) + _MIN_NEW_CHARACTERS
+    return any(text.find(fragment, max(0, first_end - len(fragment))) >= 0 for fragment in fragments)
+
+
+def _completes_secret(left: str, draft: str, right: str) -> bool:
+    """Whether a secret lies in a draft, or begins left of the cursor and ends in the draft."""
+    end = len(left) + len(draft)
+    return any(
+        secret.start < end and secret.end > len(left)
+        for suffix in (right, *_QUOTES)
+        for secret in find_secrets(left + draft + suffix)
+    )
+
+
+def _ends_inside_key(text: str) -> bool:
+    """Whether a text ends within a service's key."""
+    match = BEGUN_KEY.search(text)
+    return match is not None and len(set(match[0])) >= MIN_DISTINCT_LETTERS

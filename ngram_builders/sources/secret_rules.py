@@ -20,7 +20,7 @@ _ANCHORS = tuple(sorted({anchor for form in FORMATS for anchor in form.anchors})
 _ANCHOR = re.compile("|".join(map(re.escape, _ANCHORS)))
 _COMPILED = tuple((form.name, form.anchors, re.compile(_START + f"(?:{form.pattern})")) for form in FORMATS)
 # Anchors that no other text has, with enough after them: a key whose end is still missing.
-_BEGUN = re.compile(
+BEGUN_KEY = re.compile(
     rf"{_START}(?:{'|'.join(re.escape(anchor) for anchor in _ANCHORS if len(anchor) > 3)})[\w+/=.-]{{6,60}}$"
 )
 
@@ -78,7 +78,7 @@ _LETTER_KINDS = tuple(map(re.compile, ("[a-z]", "[A-Z]", "[0-9]", r"[^A-Za-z0-9_
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]*")
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _RUN_OF_A_KIND = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
-_MIN_DISTINCT_LETTERS = 8  # in a key of a service; one with fewer was written by hand
+MIN_DISTINCT_LETTERS = 8  # in a key of a service; one with fewer was written by hand
 
 _PATTERNS = [pattern.pattern for pattern in list(globals().values()) if isinstance(pattern, re.Pattern)]
 RULES = zlib.crc32(repr((FORMATS, _PATTERNS)).encode()) >> 1  # another number means that other lines were masked
@@ -137,15 +137,9 @@ def _secret_value(match: re.Match[str], kind: str) -> Secret:
     return Secret(*match.span("value"), kind)
 
 
-def ends_inside_key(text: str) -> bool:
-    """Whether a text ends within a service's key."""
-    match = _BEGUN.search(text)
-    return match is not None and len(set(match[0])) >= _MIN_DISTINCT_LETTERS
-
-
 def _is_real_key(key: str) -> bool:
     """Whether a match of a key's format is a key: not xxxx, not AWS's own EXAMPLE."""
-    return len(set(key)) >= _MIN_DISTINCT_LETTERS and "EXAMPLE" not in key and not re.search(r"(.)\1{5}", key)
+    return len(set(key)) >= MIN_DISTINCT_LETTERS and "EXAMPLE" not in key and not re.search(r"(.)\1{5}", key)
 
 
 def _looks_like_password(value: str) -> bool:

@@ -6,12 +6,13 @@ import dataclasses
 import json
 import re
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
+from ngram_builders.sources.language_ids import language_of
 from spd_lsp.commands.wiring import load_completer, model_options, print_status
 from spd_lsp.lsp.options import converted, field_name
 from spd_lsp.lsp.transport.addresses import is_integer
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
+# Language ids of files that are never indexed as source, by extension or by name.
+_NON_SOURCE_IDS = {
+    "md": "markdown",
+    "markdown": "markdown",
+    "txt": "plaintext",
+    "csv": "csv",
+    "tsv": "tsv",
+    "log": "log",
+    "commit_editmsg": "git-commit",
+    "merge_msg": "git-commit",
+    "git-rebase-todo": "git-rebase",
+}
 
 
 @click.command()
@@ -67,14 +80,14 @@ def complete(
     """
     from ngram_builders.sources.secret_files import is_secret
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.lsp.exclusions import exclusion_reason, language_id
+    from spd_lsp.lsp.request import exclusion_reason
 
     path, source, cursor = _read_position(position, stdin=text is not None)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     settings = dataclasses.replace(settings, min_probability=min_probability or 0.0)
     settings = dataclasses.replace(settings, **dict(_parse_change(change) for change in changes))
     language = language_id(path)
-    if reason := exclusion_reason(language, settings.disabled_languages, may_hold_secrets=is_secret(path)):
+    if reason := exclusion_reason(language, settings.disabled_languages, is_secret(path)):
         answer = CompletionResult([], reason=reason)
     else:
         completer = load_completer(settings, print_status, ngrams=ngrams)
@@ -84,6 +97,11 @@ def complete(
     for problem in answer.problems:
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
+
+
+def language_id(path: PurePath) -> str | None:
+    """The language id that an editor would send for a file. Example: `notes.md` -> "markdown"."""
+    return language_of(path) or _NON_SOURCE_IDS.get(path.suffix.lower()[1:] or path.name.lower())
 
 
 def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:

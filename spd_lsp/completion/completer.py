@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
+from ngram_builders.sources.masking import secret_check
 from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code
-from spd_lsp.completion.secret_filter import SECRET_REASON, without_secrets
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, Model
@@ -25,6 +25,7 @@ from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.settings import Settings
 
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
+SECRET_REASON = "every draft held what looks like a secret"
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
 _ShownCompletions = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
@@ -136,7 +137,8 @@ class Completer:
             scored = []
         ranked = texts.with_copies(texts.rank(scored)[: 2 * self.settings.drafts], places if scored else [])
         ranked = can_be_code(ranked, source, cursor, language)
-        safe = without_secrets(ranked, context)
+        gives_away = secret_check(context.before, context.after)
+        safe = [completion for completion in ranked if not gives_away(completion.text)]
         names = self._matching_names(document, cursor) if scored else {}
         offered = texts.with_names(safe[: self.settings.drafts], names)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability

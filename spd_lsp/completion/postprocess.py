@@ -20,7 +20,7 @@ from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.parsing import request_could_follow
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.copies import Continuations, Match
-from spd_lsp.printable import has_hidden_characters
+from spd_lsp.printable import HIDDEN_CHARACTERS
 
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
@@ -121,7 +121,7 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
     neighbours = context.neighbours
     for draft, score in drafts:
         text = visible_text(draft, context)
-        if not text.strip() or has_hidden_characters(text) or _is_endless(text):
+        if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
             continue
         is_new = text not in completions and not _repeats(neighbours, context, text)
         if is_new and not _splits_word(text, context.after):

@@ -23,7 +23,6 @@ from spd_lsp.lsp.client_requests import pull_configuration, register_capabilitie
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
-from spd_lsp.lsp.exclusions import exclusion_reason
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
@@ -31,6 +30,7 @@ from spd_lsp.lsp.request import (
     CompletionRequest,
     RecentResults,
     cursor_line,
+    exclusion_reason,
     indexable,
     request_at,
     with_selected,
@@ -141,7 +141,7 @@ class SpdServer(LanguageServer):
             return OFF
         language, disabled = document.language_id, self.settings.disabled_languages
         error = self.status.message if self.status.kind == "error" else ""
-        return exclusion_reason(language, disabled, may_hold_secrets=document.may_hold_secrets) or error
+        return exclusion_reason(language, disabled, document.may_hold_secrets) or error
 
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""

@@ -7,7 +7,8 @@ from pathlib import PurePath
 import pytest
 
 from ngram_builders.sources.secret_files import is_secret
-from spd_lsp.lsp.exclusions import exclusion_reason, language_id
+from spd_lsp.commands.complete import language_id
+from spd_lsp.lsp.request import exclusion_reason
 from spd_lsp.settings import Settings
 
 
@@ -30,11 +31,11 @@ from spd_lsp.settings import Settings
 )
 def test_languages_disabled_by_default_and_files_that_may_hold_secrets(name: str, why: str):
     path, disabled = PurePath(name), Settings().disabled_languages
-    assert exclusion_reason(language_id(path), disabled, may_hold_secrets=is_secret(path)) == why
+    assert exclusion_reason(language_id(path), disabled, is_secret(path)) == why
 
 
 def test_any_language_can_be_enabled_or_disabled_but_no_file_of_secrets():
-    assert exclusion_reason("markdown", (), may_hold_secrets=False) == ""
-    disabled = exclusion_reason("python", ("python",), may_hold_secrets=False)
+    assert exclusion_reason("markdown", (), False) == ""
+    disabled = exclusion_reason("python", ("python",), False)
     assert disabled == "completions are off for python"
-    assert exclusion_reason("dotenv", (), may_hold_secrets=True) == "this file may hold secrets"
+    assert exclusion_reason("dotenv", (), True) == "this file may hold secrets"

@@ -22,8 +22,7 @@ from transformers import (
 from spd_lsp.models import backend_selection as choice
 from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.decoder import Dense
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import Dense, NumpyEngine
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
 from tests.models.networks import FAST, SMALL, VOCABULARY, WINDOW, random_network

@@ -13,7 +13,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.torch.convert import convert as convert_for_torch
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.transformers_engine import TransformersEngine

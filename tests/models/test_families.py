@@ -33,7 +33,7 @@ from transformers import (
 
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.settings import Settings
 from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
 

@@ -12,7 +12,7 @@ from spd_lsp.models import open_checkpoint
 from spd_lsp.models.base import OomFallback
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.torch.convert import convert as convert_for_torch
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.transformers_engine import TransformersEngine

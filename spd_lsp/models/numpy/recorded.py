@@ -18,8 +18,7 @@ from safetensors.numpy import load_file
 
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import read_json
-from spd_lsp.models.numpy.decoder import Decoder, DecoderConfig
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import Decoder, DecoderConfig, NumpyEngine
 from spd_lsp.models.numpy.weights import NumpyWeights, UnsupportedModel, check_names
 from spd_lsp.models.self_test import Probe, find_mismatch, probe_reference
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.numpy.kv_cache import INITIAL_TAIL
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, VOCABULARY, random_network
@@ -72,7 +72,7 @@ def test_token_probabilities(engines):
 
 @pytest.mark.slow
 def test_more_positions_than_there_was_room_for(network, monkeypatch):
-    monkeypatch.setattr("spd_lsp.models.numpy.engine.INITIAL_CAPACITY", room := 64)
+    monkeypatch.setattr("spd_lsp.models.numpy.decoder.INITIAL_CAPACITY", room := 64)
     engines = NumpyEngine(convert(network)), TransformersEngine(network)
 
     def work(engine):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.numpy.recorded import RECORD, open_recorded
 from spd_lsp.models.open_checkpoint import open_model
 from spd_lsp.models.recording import record

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from spd_lsp.models.base import MAX_CACHED_PROMPTS
 from spd_lsp.models.numpy.convert import convert as convert_for_numpy
-from spd_lsp.models.numpy.engine import NumpyEngine
+from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.self_test import kl_divergence
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import MIN_MIXED, TorchEngine, padded_length

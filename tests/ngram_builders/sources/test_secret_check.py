@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spd_lsp.completion.secret_filter import secret_check
+from ngram_builders.sources.masking import secret_check
 from tests.planted import lines, private_key
 
 AFTER = "\nprint(x)\n"

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
@@ -118,16 +119,19 @@ def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> l
     that would become one word with what stands right of the cursor.
     """
     completions: dict[str, Completion] = {}
-    neighbours = context.neighbours
     for draft, score in drafts:
         text = visible_text(draft, context)
-        if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
-            continue
-        is_new = text not in completions and not _repeats(neighbours, context, text)
-        if is_new and not _splits_word(text, context.after):
+        if text not in completions and _can_be_offered(text, context):
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
+
+
+def _can_be_offered(text: str, context: Context) -> bool:
+    """Whether a text that is trimmed says something, and something new."""
+    if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
+        return False
+    return not _repeats(context.neighbours, context, text) and not _splits_word(text, context.after)
 
 
 def with_copies(drafts: Sequence[Completion], elsewhere: Continuations, context: Context) -> list[Completion]:
@@ -135,11 +139,10 @@ def with_copies(drafts: Sequence[Completion], elsewhere: Continuations, context:
 
     A draft that says the same gives way to it; other copies come last.
     """
-    matches = elsewhere.copies()
-    possible = rank_completions([(text, 0.0) for text in matches], context)[:_MAX_COPIES]
-    found = ((one.text, matches[one.text]) for one in possible)
+    possible = ((text, match) for text, match in elsewhere.copies().items() if _can_be_offered(text, context))
+    found = islice(possible, _MAX_COPIES)
     copies = [Completion(text, match.probability, is_copy=True, match=match) for text, match in found]
-    first = [copy for copy in copies[:1] if matches[copy.text].is_reliable]
+    first = [copy for copy in copies[:1] if copy.match and copy.match.is_reliable]
     known = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
     by_text: dict[str, Completion] = {}
     for completion in (*first, *known, *copies):

@@ -83,6 +83,12 @@ def test_a_line_that_is_masked_is_not_copied(ask):
     assert ask([(9, f"key = {MARK}\n", 1)], drafts=()) == []
 
 
+def test_a_block_is_copied_with_its_last_line(ask):
+    block = "rows = read(path)\n    return rows"
+    [copy] = ask([(9, f"{block}\n\n\ndef f():", 1)], drafts=(), source="def read_rows(path):\n    ")
+    assert (copy.text, copy.is_copy) == (block, True)
+
+
 def test_what_is_said_of_a_copy():
     long, short = Match(12, 2, 2, 2), Match(3, 2, 2, 2)
     assert long.probability > short.probability > Match(3, 1, 9, 1).probability > 0

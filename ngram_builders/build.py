@@ -41,6 +41,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.domains import Domain, check_name, resolve_roots, table_name
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
+from ngram_builders.registry.origin import record_revisions, without_revisions
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
 from ngram_builders.sources.language_ids import closest_language
@@ -141,7 +142,7 @@ def build(
         "language": language,
         "model": model,
     }
-    recipe |= {"min_files": min_files} if min_files > 1 else {}
+    recipe |= ({"min_files": min_files} if min_files > 1 else {}) | record_revisions(roots)
     with registry.lock_for_build(name) as home:
         if fresh:
             remove(home / CACHE_FILE)
@@ -233,7 +234,7 @@ class _TableUpdate:
         previous = self._open_previous(domain) if domain else None
         if domain and previous and self._is_up_to_date(domain, previous):
             self.cache.record_files(domain.path.name, self.task.files)  # paths and times may differ
-            return domain, False
+            return self.registry.record_recipe(domain, self.recipe), False
         made = self.registry.install(
             self.name, lambda path: self._write(path, previous), roots=self.roots, recipe=self.recipe
         )
@@ -266,7 +267,7 @@ class _TableUpdate:
             and previous.table.summary.sources == count_languages(self.task.files)
             and (previous.table.texts is not None) == self._keeps_texts
             and domain.roots == resolve_roots(self.roots)
-            and domain.recipe == self.recipe
+            and without_revisions(domain.recipe) == without_revisions(self.recipe)
         )
 
     def _write(self, path: Path, previous: PreviousTable | None) -> TableSummary:

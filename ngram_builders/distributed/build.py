@@ -27,6 +27,7 @@ from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_re
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.domains import check_name
+from ngram_builders.registry.origin import record_revisions
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import survey
 from ngram_builders.table.format import TableSummary
@@ -101,6 +102,7 @@ def build(
         "language": language,
         "model": model,
         "rows": [os.path.abspath(root) for root in roots if root not in folders],  # noqa: PTH100, patterns too
+        **record_revisions(folders),
     }
     size = sum(file.text_bytes for file in inputs)
     plan = Plan(

@@ -9,7 +9,8 @@ The rule, see `domains_for`:
 2. Any other file is served by what was built from folders around it, innermost first, with the domains' weights,
    by the packages that the innermost project around it depends on, and by what is assigned to its language. The
    last of these decides the weight.
-3. A domain with a fault, or without code in a language like the file's, serves nothing.
+3. Either is joined by what was added to folders around the file; by 1, only to that folder and those in it.
+4. A domain with a fault, or without code in a language like the file's, serves nothing.
 
 An assignment to a language adds and does not replace: no shared table knows as much of a repository as its own.
 """
@@ -37,11 +38,12 @@ class Assignments:
     workspaces: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
     languages: Mapping[str, Assignment] = field(default_factory=dict)
     dependencies: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the project
+    additions: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
 
     def names(self) -> frozenset[str]:
         """Every domain that is assigned anywhere."""
-        assigned = [*self.workspaces.values(), *self.languages.values(), *self.dependencies.values()]
-        return frozenset(name for assignment in assigned for name, _ in assignment)
+        kinds = (self.workspaces, self.languages, self.dependencies, self.additions)
+        return frozenset(name for kind in kinds for assignment in kind.values() for name, _ in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
         """The same without any other domains."""
@@ -50,9 +52,13 @@ class Assignments:
 
     def only_existing(self) -> Assignments:
         """The same without folders that are gone."""
-        workspaces = {folder: given for folder, given in self.workspaces.items() if Path(folder).is_dir()}
-        dependencies = {folder: given for folder, given in self.dependencies.items() if Path(folder).is_dir()}
-        return Assignments(workspaces, self.languages, dependencies)
+
+        def existing(assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
+            return {folder: given for folder, given in assignments.items() if Path(folder).is_dir()}
+
+        folders = (existing(kind) for kind in (self.workspaces, self.dependencies, self.additions))
+        workspaces, dependencies, additions = folders
+        return Assignments(workspaces, self.languages, dependencies, additions)
 
     def with_alias(self, name: str, alias: str) -> Assignments:
         """The same with a second name for a domain; whichever exists serves."""
@@ -67,7 +73,8 @@ class Assignments:
                 for user, assignment in assignments.items()
             }
 
-        return Assignments(renamed(self.workspaces), renamed(self.languages), renamed(self.dependencies))
+        kinds = (self.workspaces, self.languages, self.dependencies, self.additions)
+        return Assignments(*map(renamed, kinds))
 
     def to_record(self) -> dict[str, Any]:
         """The values to store."""
@@ -76,6 +83,7 @@ class Assignments:
             "workspaces": _as_lists(self.workspaces),
             "languages": _as_lists(self.languages),
             "dependencies": _as_lists(self.dependencies),
+            "additions": _as_lists(self.additions),
         }
 
 
@@ -94,8 +102,8 @@ def read_assignments(file: Path) -> Assignments:
         return Assignments(_parse(record))
     if record["format"] != _FORMAT:
         raise ValueError(record["format"])
-    dependencies = record.get("dependencies", {})  # which earlier versions did not record
-    return Assignments(_parse(record["workspaces"]), _parse(record["languages"]), _parse(dependencies))
+    later = (record.get(kind, {}) for kind in ("dependencies", "additions"))  # earlier versions recorded none
+    return Assignments(_parse(record["workspaces"]), _parse(record["languages"]), *map(_parse, later))
 
 
 def _parse(record: Mapping[str, Any]) -> dict[str, Assignment]:
@@ -124,11 +132,22 @@ def domains_for(
             **dict(assignments.dependencies[project] if project is not None else ()),
             **dict(_assigned_to(assignments.languages, language)),
         }
+    weights = {**weights, **_added_around(assignments.additions, file, workspace)}
     return [
         (domains[name], weight)
         for name, weight in weights.items()
         if name in domains and _can_serve(domains[name], language)
     ]
+
+
+def _added_around(additions: Mapping[str, Assignment], file: Path | None, within: str | None) -> dict[str, float]:
+    """What was added to folders around a file, inside of one folder if there is a choice for that one."""
+    if file is None:
+        return {}
+    around = [
+        f for f in additions if file.is_relative_to(f) and (within is None or Path(f).is_relative_to(within))
+    ]
+    return {name: w for folder in sorted(around, key=len) for name, w in additions[folder]}
 
 
 def _innermost(workspaces: Iterable[str], file: Path) -> str | None:

@@ -83,6 +83,11 @@ def is_weight(weight: float) -> bool:
     return 0 < weight <= 1
 
 
+def is_time(seconds: float) -> bool:
+    """Whether a number, which may be NaN, is a time that can be shown as a date."""
+    return 0 <= seconds < _MAX_TIME
+
+
 def check_weight(weight: float) -> float:
     """Return the weight if a domain can have it."""
     if not is_weight(weight):
@@ -179,7 +184,7 @@ def _read_once(home: Path) -> Domain | None:
 def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
     """An index as a domain; raises one of PARSE_ERRORS if it is invalid."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
-    if not (is_name(table) and is_weight(weight) and 0 <= built < _MAX_TIME):
+    if not (is_name(table) and is_weight(weight) and is_time(built)):
         raise ValueError(table, weight, built)
     return Domain(
         name=home.name,

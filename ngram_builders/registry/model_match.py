@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.origin import read_origin
 
 _MAX_NAME_LENGTH = 62  # of a name that is made up here
 
@@ -28,7 +29,8 @@ def _short_name(model: str) -> str:
 
 def model_label(domain: Domain) -> str:
     """The model or at least the tokenizer that a table was built for."""
-    return _short_name(_recorded_model(domain)) or f"tokenizer {domain.fingerprint}"
+    model = _recorded_model(domain) or read_origin(domain.recipe).model
+    return _short_name(model) or f"tokenizer {domain.fingerprint}"
 
 
 def is_for_another_model(domain: Domain, model: str, fingerprint: str) -> bool:

@@ -46,6 +46,7 @@ from ngram_builders.registry.domains import (
     make_index,
     move_table,
     read_domain,
+    read_record,
     table_name,
     write_record,
 )
@@ -115,6 +116,15 @@ class Registry:
             with suppress(OSError):
                 scratch.unlink()
         return self.find(name)
+
+    def record_recipe(self, domain: Domain, recipe: Mapping[str, Any]) -> Domain:
+        """Replace what is recorded of how a domain's table was built; the table stays."""
+        if domain.recipe == recipe:
+            return domain
+        index = self.folder / domain.name / INDEX_FILE
+        with self._writing():
+            write_record(index, {**read_record(index), "recipe": dict(recipe)})
+        return self.find(domain.name)
 
     def domain_folder(self, name: str) -> Path:
         """A domain's folder, created if it is missing: its table, its index, and what builds keep beside them."""
@@ -191,28 +201,36 @@ class Registry:
 
     def assign_workspace(self, workspace: Path, weights: Sequence[tuple[str, float]]) -> None:
         """Serve the files below a folder from these domains only; an empty assignment undoes it."""
-        assignment = self._check_assignment(weights)
-        with self._writing():
-            before = self.assignments()
-            workspaces = {**before.workspaces, str(workspace.resolve()): assignment}
-            self._write_assignments(replace(before, workspaces=workspaces))
+        self._assign("workspaces", str(workspace.resolve()), weights)
+
+    def add_to_folder(self, folder: Path, weights: Sequence[tuple[str, float]]) -> None:
+        """Serve the files below a folder from these domains as well; an empty assignment undoes it."""
+        self._assign("additions", str(folder.resolve()), weights)
 
     def assign_language(self, language: str, weights: Sequence[tuple[str, float]]) -> None:
         """Serve a language's files from these domains as well, anywhere; an empty assignment undoes it."""
-        assignment = self._check_assignment(weights)
-        if assignment and language not in KNOWN_LANGUAGES:
+        if weights and language not in KNOWN_LANGUAGES:
             raise UserError(f"unknown language {language!r}; choose one of: {', '.join(sorted(KNOWN_LANGUAGES))}")
-        with self._writing():
-            before = self.assignments()
-            self._write_assignments(replace(before, languages={**before.languages, language: assignment}))
+        self._assign("languages", language, weights)
 
     def assign_dependencies(self, project: Path, weights: Sequence[tuple[str, float]]) -> None:
         """Serve a project's files from the tables of these packages as well; an empty assignment undoes it."""
+        self._assign("dependencies", str(project.resolve()), weights)
+
+    def assign_like(self, name: str, model_name: str) -> None:
+        """Have a domain of another model serve wherever this one was chosen to."""
+        with self._writing():
+            self._write_assignments(self.assignments().with_alias(name, self.find(model_name).name))
+
+    def _assign(self, kind: str, user: str, weights: Sequence[tuple[str, float]]) -> None:
+        """Record what serves a workspace, project or language. A folder has a choice or additions, not both."""
         assignment = self._check_assignment(weights)
         with self._writing():
             before = self.assignments()
-            dependencies = {**before.dependencies, str(project.resolve()): assignment}
-            self._write_assignments(replace(before, dependencies=dependencies))
+            changed = {kind: {**getattr(before, kind), user: assignment}}
+            if kind == "workspaces":
+                changed["additions"] = {**before.additions, user: ()}
+            self._write_assignments(replace(before, **changed))
 
     def _check_assignment(self, weights: Sequence[tuple[str, float]]) -> Assignment:
         """The assignment if its domains exist and its weights are valid."""

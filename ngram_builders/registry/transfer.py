@@ -7,11 +7,13 @@ registry's index. Knows no text and no models.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain, check_name
+from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableError, TableSummary, replace_file
 from ngram_builders.table.reader import Table
@@ -30,7 +32,7 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
         raise UserError(f"{target} exists; choose another file or add --replace")
     table = Table.open(domain.path)
     table.verify()
-    replace_file(target, table.parts_without_texts() if table.texts else _read_chunks(domain.path))
+    replace_file(target, table.parts_without_texts(to_fields(origin_of(domain))))
     return target
 
 
@@ -57,18 +59,20 @@ def import_table(
     name = check_name(file.stem if name is None else name)
     if not replace:
         registry.check_free(name, "choose another name with --domain, or replace it with --replace")
-    _verify(file, fingerprint)
+    table = _verify(file, fingerprint)
 
     def copy(scratch: Path) -> TableSummary:
         replace_file(scratch, _read_chunks(file))
         return Table.open(scratch).summary
 
-    recorded = {**(recipe or {}), "imported": str(file.resolve())}
+    origin = read_origin(table.file.fields)
+    told = {"origin": asdict(origin)} if origin != Origin() else {}
+    recorded = {**(recipe or {}), "imported": str(file.resolve()), **told}
     return registry.install(name, copy, weight=_IMPORTED_WEIGHT, recipe=recorded, overwrite=replace)
 
 
-def _verify(file: Path, fingerprint: str | None) -> None:
-    """Refuse a file that is no valid table, or a table for another tokenizer."""
+def _verify(file: Path, fingerprint: str | None) -> Table:
+    """Open a table, and refuse a file that is no valid table, or a table for another tokenizer."""
     try:
         table = Table.open(file)
         table.verify()
@@ -78,3 +82,4 @@ def _verify(file: Path, fingerprint: str | None) -> None:
     if fingerprint is not None and table.summary.fingerprint != fingerprint:
         cause = f"its tokenizer is {table.summary.fingerprint}, the model's is {fingerprint}"
         raise TableError(file, cause, "name its model with --model, or ask for a table built with yours")
+    return table

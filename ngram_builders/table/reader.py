@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.validation import find_invalid_section, find_invalid_text
 
 _CHUNK_ROWS = 1 << 20
+_NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Table:
@@ -71,13 +74,13 @@ class Table:
         ):
             raise TableError(self.path, f"invalid data in section {section}")
 
-    def parts_without_texts(self) -> Iterator[bytes | memoryview]:
-        """The bytes of the same table without its texts."""
+    def parts_without_texts(self, extra: Mapping[str, Any] = _NO_FIELDS) -> Iterator[bytes | memoryview]:
+        """The bytes of the same table without its texts, with extra fields in its header."""
         names = [name for name in self.file.crcs if name not in TEXT_SECTIONS]
         columns = {name: self.file.section(name) for name in names}
         sections = {name: (one.nbytes, one.dtype.str, self.file.crcs[name]) for name, one in columns.items()}
         fields = {name: value for name, value in self.file.fields.items() if name != "sections"}
-        yield pack_header(fields, sections)[0]
+        yield pack_header({**fields, **extra}, sections)[0]
         for column in columns.values():
             yield as_bytes(column)
             yield b"\0" * (align(column.nbytes) - column.nbytes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
@@ -43,6 +44,7 @@ _PATH = click.Path(path_type=Path)
     "--dependencies", is_flag=True, help="Count the installed packages that REPO imports or declares instead."
 )
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds.")
+@click.option("--replace", is_flag=True, help="Replace another repository's table of that name.")
 @click.option("--dry-run", is_flag=True, help="Show what would be counted and skipped; write nothing.")
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why a file is counted or skipped.")
 @cluster_options
@@ -53,6 +55,7 @@ def build_ngrams(
     repos: tuple[Path, ...],
     language: str | None,
     dependencies: bool,
+    replace: bool,
     dry_run: bool,
     why: Path | None,
     orders: str,
@@ -63,6 +66,8 @@ def build_ngrams(
     if why is not None:
         click.echo(_explain(why, repos, language))
         return
+    if options["domain"] and not (dry_run or dependencies or replace):
+        _check_domain(context.obj, options["domain"], repos)
     try:
         with progress() as report:
             if dry_run:
@@ -126,6 +131,20 @@ def _check_language(language: str | None) -> None:
 
     if language is not None and language not in KNOWN_LANGUAGES:
         raise UserError(f"unknown language {language!r}; choose one of {', '.join(sorted(KNOWN_LANGUAGES))}")
+
+
+def _check_domain(settings: Settings, name: str, repos: Sequence[Path]) -> None:
+    """Ask before a table is lost that was not built from these repositories, nor from one that has moved."""
+    domain = next((one for one in open_registry(settings).domains() if one.name == name), None)
+    if domain is None or (domain.fault and not domain.roots):
+        return
+    roots = [*domain.roots, *map(Path, domain.recipe.get("rows", ()))]
+    named = {path for repo in repos for path in (repo.resolve(), repo.absolute())}
+    if any(root in named or not root.exists() for root in roots):
+        return
+    source = ", ".join(map(str, roots)) or domain.recipe.get("imported") or domain.recipe.get("package")
+    loss = f"the table {name} is from {source or 'elsewhere'} and would be replaced"
+    ask(loss, "Replace it?", "choose another name with --domain, or add --replace")
 
 
 def _explain(file: Path, repos: Sequence[Path], language: str | None) -> str:

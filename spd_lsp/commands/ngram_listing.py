@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ngram_builders.registry.origin import read_origin, read_revisions, with_revision
+
 if TYPE_CHECKING:
     from ngram_builders.registry.assignments import Assignment, Assignments
     from ngram_builders.registry.domains import Domain
@@ -45,6 +47,7 @@ def assignment_lines(assignments: Assignments) -> list[str]:
             for project, packages in assignments.dependencies.items()
         ),
         *(workspace_line(workspace, assignment) for workspace, assignment in assignments.workspaces.items()),
+        *(addition_line(folder, assignment) for folder, assignment in assignments.additions.items()),
         *(language_line(language, assignment) for language, assignment in assignments.languages.items()),
     ]
 
@@ -60,6 +63,11 @@ def workspace_line(workspace: str | Path, assignment: Assignment) -> str:
     return f"{workspace} is served by {_weights(assignment) or 'the tables built from it'}"
 
 
+def addition_line(folder: str | Path, assignment: Assignment) -> str:
+    """Which tables serve a folder besides its own."""
+    return f"{folder} is also served by {_weights(assignment)}" if assignment else workspace_line(folder, ())
+
+
 def language_line(language: str, assignment: Assignment) -> str:
     """Which tables serve a language."""
     if not assignment:
@@ -73,18 +81,21 @@ def _weights(assignment: Assignment) -> str:
 
 
 def _built(domain: Domain) -> str:
-    """When, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(domain.built))
+    """When, in local time; of an imported table as its file says."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(read_origin(domain.recipe).built or domain.built))
 
 
 def _origin(domain: Domain) -> str:
     """Where a domain's counts come from."""
     if "imported" in domain.recipe:
-        return f"imported from {domain.recipe['imported']}"
+        source = read_origin(domain.recipe).describe()
+        return f"imported from {domain.recipe['imported']}" + (f": {source}" if source else "")
     if "package" in domain.recipe:
         return str(domain.recipe["package"])
     missing = missing_sources(domain)
-    return ", ".join(f"{root} (gone)" if root in missing else str(root) for root in domain.roots) or "no sources"
+    roots = [f"{root} (gone)" if root in missing else str(root) for root in domain.roots]
+    revisions = read_revisions(domain.recipe, len(roots))
+    return ", ".join(with_revision(*one) for one in zip(roots, revisions, strict=True)) or "no sources"
 
 
 def missing_sources(domain: Domain) -> list[Path]:
@@ -97,7 +108,9 @@ def domain_as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
     return {
         "name": domain.name,
         "sources": [str(root) for root in domain.roots],
+        "revisions": list(read_revisions(domain.recipe, len(domain.roots))),
         "imported": domain.recipe.get("imported"),
+        "origin": domain.recipe.get("origin"),
         "languages": list(domain.languages),
         "files": domain.files,
         "tokens": domain.tokens,
@@ -114,6 +127,7 @@ def domain_as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
         "fitted_for": _fitted_models(domain),
         "used_by": {
             "workspaces": _users(domain, assignments.workspaces),
+            "folders": _users(domain, assignments.additions),
             "projects": _users(domain, assignments.dependencies),
             "languages": _users(domain, assignments.languages),
         },
@@ -153,8 +167,8 @@ def details(domain: Domain, assignments: Assignments) -> str:
     facts: dict[str, object] = {
         "name": domain.name,
         "sources": _origin(domain),
-        "built": f"not recorded, imported {_built(domain)}" if "imported" in domain.recipe else _built(domain),
-        "model": domain.recipe.get("model", "not recorded"),
+        "built": _describe_built(domain),
+        "model": domain.recipe.get("model") or read_origin(domain.recipe).model or "not recorded",
         "tokenizer": domain.fingerprint,
         "languages": ", ".join(domain.languages),
         "files": f"{domain.files:,}",
@@ -172,9 +186,21 @@ def details(domain: Domain, assignments: Assignments) -> str:
     return "\n".join(f"{fact:10} {value}" for fact, value in facts.items())
 
 
+def _describe_built(domain: Domain) -> str:
+    """When a table was built, and when it was imported."""
+    if "imported" not in domain.recipe:
+        return _built(domain)
+    imported = time.strftime("%Y-%m-%d %H:%M", time.localtime(domain.built))
+    return f"{_built(domain) if read_origin(domain.recipe).built else 'not recorded'}, imported {imported}"
+
+
 def _describe_users(domain: Domain, assignments: Assignments) -> str:
     """Which files a domain serves, or how to make it serve some."""
     users = [f"files in {path} ({weight:g})" for path, weight in _users(domain, assignments.workspaces).items()]
+    users += [
+        f"files in {path} besides their own ({weight:g})"
+        for path, weight in _users(domain, assignments.additions).items()
+    ]
     users += [
         f"files in {path}, which depends on it ({weight:g})"
         for path, weight in _users(domain, assignments.dependencies).items()

@@ -32,7 +32,8 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
     """Build tables again from their repositories, with the options that they were built with.
 
     Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer and
-    without a table of the same sources that can. One that serves another model is kept beside a new one.
+    without a table of the same sources that can. One that serves another model is kept beside a new one, which
+    is chosen wherever the first is: each model uses its own.
     """
     from ngram_builders.registry.model_match import covering_domains
 
@@ -62,6 +63,8 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
         try:
             summary = _rebuild(settings, domain, model, fresh, beside=beside)
             rebuilt.append(registry.find(summary.domain))
+            if beside:
+                registry.assign_like(domain.name, summary.domain)
             click.echo(describe_build(summary))
         except UserError as error:
             failed += 1

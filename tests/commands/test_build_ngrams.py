@@ -55,6 +55,33 @@ def test_a_second_build_reports_that_nothing_has_changed(run, shop):
     assert run(shop, "--fresh").splitlines()[1].startswith("tokenized: ")
 
 
+def test_another_repositorys_table_is_replaced_only_if_asked_for(run, shop, tmp_path, registry):
+    run(shop, "--domain", "mine")
+    bank = tmp_path / "bank"
+    bank.mkdir()
+    (bank / "bank.py").write_text("balance = 1\n", encoding="utf-8")
+    refused = run(bank, "--domain", "mine", status=1)
+    assert f"the table mine is from {shop} and would be replaced; choose another name with --domain" in refused
+    assert registry.find("mine").roots == (shop,)
+    run(bank, shop, "--domain", "mine")  # one more repository
+    run(shop, "--domain", "mine")  # and one less
+    run(bank, "--domain", "mine", "--replace")
+    assert registry.find("mine").roots == (bank,)
+    bank.rename(tmp_path / "moved")
+    run(tmp_path / "moved", "--domain", "mine")
+    assert registry.find("mine").roots == (tmp_path / "moved",)
+
+
+def test_the_commit_is_recorded_and_a_new_one_alone_rebuilds_nothing(run, invoke, shop, registry):
+    for commit in ("ab" * 20, "cd" * 20):
+        (shop / ".git").mkdir(exist_ok=True)
+        (shop / ".git" / "HEAD").write_text(f"{commit}\n")
+        output = run(shop)
+        assert registry.find("shop").recipe["revisions"] == [commit]
+        assert f"{shop} at {commit[:9]}" in invoke("ngrams", "list").output
+    assert "nothing has changed since the last build" in output
+
+
 def test_a_dry_run_reports_what_would_be_counted_and_writes_nothing(run, shop, data):
     output, skipped = run(shop, "--dry-run").splitlines()
     assert output == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"

@@ -106,9 +106,11 @@ def test_json_output_has_the_same_facts(run, install, repository, data):
         "workspaces": {str(repository): {"till": 0.5}},
         "languages": {"python": {"till": 0.2}},
         "projects": {},
+        "folders": {},
         "problem": None,
     }
-    assert shown["used_by"] == {"workspaces": {str(repository): 0.5}, "projects": {}, "languages": {"python": 0.2}}
+    used = {"workspaces": {str(repository): 0.5}, "folders": {}, "projects": {}, "languages": {"python": 0.2}}
+    assert shown["used_by"] == used
     assert (shown["bytes"], shown["ngrams"], shown["min_counts"]) == (domain.size, domain.ngrams, [1] * 5)
     assert (shown["sources"], shown["imported"], shown["fault"]) == ([str(repository)], None, None)
     (data / "till" / "domain.msgpack").write_bytes(b"??")
@@ -180,13 +182,23 @@ def test_export_and_import_move_a_table_in_one_file_and_say_how_to_use_it(run, i
     run("ngrams", "export", "shop", file, "--replace")
     output = run("ngrams", "import", file, "--model", "starter")
     assert f"imported from {file}" in output
-    assert re.search(r"^built +not recorded, imported \d{4}-", output, flags=re.MULTILINE)
+    assert re.search(r"^built +\d{4}-.*, imported \d{4}-", output, flags=re.MULTILINE)
     command = re.search(r"nothing; run: spd-lsp (.*)", output)[1]
     assert command == "ngrams use team=0.3 --language python"
     assert "python files are also served by team (0.3)" in run(*shlex.split(command))
     assert "named team exists already" in run("ngrams", "import", file, status=1)
     run("ngrams", "import", file, "--replace")
     assert "python files (0.3)" in run("ngrams", "show", "team")
+
+
+def test_several_tables_are_exported_to_a_folder(run, install, tmp_path):
+    install("shop")
+    install("till")
+    assert "a.ngt is no folder; several tables" in run(
+        "ngrams", "export", "shop", "till", tmp_path / "a.ngt", status=1
+    )
+    assert run("ngrams", "export", "shop", "till", tmp_path).count("exported") == 2
+    assert {file.name for file in tmp_path.glob("*.ngt")} == {"shop.ngt", "till.ngt"}
 
 
 def test_an_imported_table_of_another_tokenizer_is_refused_or_reported(run, install, tmp_path):

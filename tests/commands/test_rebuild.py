@@ -63,6 +63,16 @@ def test_tables_of_other_models_are_kept_next_to_one_new_table(registry, run, sh
     assert registry.find("shop-two").fingerprint == FINGERPRINT
 
 
+def test_a_table_built_beside_another_serves_where_that_one_was_chosen(registry, run, shop, tmp_path):
+    install_foreign(registry, shop, recipe={"model": "/models/one"})
+    run("ngrams", "use", "shop=0.4", "--workspace", tmp_path)
+    run("ngrams", "use", "shop=0.2", "--language", "python")
+    run("ngrams", "rebuild", "--model", "starter")
+    serving = registry.domains_for(tmp_path / "x.py", "python")
+    assert [(domain.name, weight) for domain, weight in serving] == [("shop", 0.4), ("shop-starter", 0.4)]
+    assert dict(registry.assignments().languages["python"]) == {"shop": 0.2, "shop-starter": 0.2}
+
+
 def test_a_table_is_rebuilt_with_its_original_options(registry, run, shop):
     run("build-ngrams", shop, "--language", "go", "--orders", "2-3")
     before = registry.find("shop")

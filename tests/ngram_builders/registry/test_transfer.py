@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.origin import Origin, read_origin
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table, import_table
 from ngram_builders.table.reader import Table
@@ -34,17 +35,34 @@ def other(tmp_path: Path) -> Registry:
 def test_an_exported_table_can_be_imported(registry: Registry, other: Registry, file: Path) -> None:
     domain = import_table(other, file)
     assert (domain.name, domain.fault) == ("team", None)
-    assert domain.path.read_bytes() == registry.find("mine").path.read_bytes()
+    assert domain.path.read_bytes() == file.read_bytes()
     mine = registry.find("mine")
+    sections = [list(Table.open(one.path).file.crcs.items()) for one in (domain, mine)]
+    assert sections[0] == sections[1]
     assert (domain.tokens, domain.ngrams, domain.languages) == (mine.tokens, mine.ngrams, mine.languages)
     if os.name == "posix":
         assert domain.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_exported_file_names_no_folder_and_no_user(repo: Path, file: Path) -> None:
+def test_an_exported_file_names_its_repository_and_not_where_that_lies(repo: Path, file: Path) -> None:
     data = file.read_bytes()
-    for part in [*repo.parts[1:], "mine", "starter"]:
+    assert repo.name.encode() in data
+    for part in [*repo.parts[1:-1], "mine"]:
         assert part.encode() not in data
+
+
+def test_an_exported_file_says_what_it_is_from(
+    registry: Registry, other: Registry, repo: Path, tmp_path: Path
+) -> None:
+    recipe = {"model": "/home/me/models/Tiny", "revisions": ["ab" * 20]}
+    made = registry.install("mine", writer(5), roots=[repo], recipe=recipe)
+    file = export_table(registry, "mine", tmp_path)
+    assert b"/home/me" not in file.read_bytes()
+    origin = read_origin(import_table(other, file).recipe)
+    assert origin == Origin(model="Tiny", built=made.built, sources="repo", revision="ab" * 20)
+    again = import_table(registry, export_table(other, "mine", tmp_path / "again.ngt"), "again")
+    assert read_origin(again.recipe) == origin
+    assert export_table(registry, "mine", tmp_path, replace=True).read_bytes() == again.path.read_bytes()
 
 
 def test_an_exported_table_does_not_hold_the_texts(registry: Registry, tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""The commands `ngrams export` and `import`: tables as files to give away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ngram_builders.errors import UserError
+from spd_lsp.commands.ngram_listing import details, megabytes
+from spd_lsp.commands.ngrams import help_example, open_registry
+from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from ngram_builders.registry.domains import Domain
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("export", epilog=help_example("export my-repo team.ngt"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("target", metavar="FILE | DIR", type=_PATH)
+@click.option("--replace", is_flag=True, help="Overwrite existing files.")
+@click.option("--files", "list_files", is_flag=True, help="List the files whose code it counts.")
+@click.pass_obj
+def export_domains(
+    settings: Settings, names: tuple[str, ...], target: Path, replace: bool, list_files: bool
+) -> None:
+    """Write tables to files, to give away; in a folder each is called NAME.ngt.
+
+    A file counts the tokens of the code. It says which model, folders (by name) and commit it is from. It contains
+    no paths and no lines with secrets, but the code can be reconstructed from it: give it only to people who may
+    read that code.
+    """
+    from ngram_builders.registry.transfer import export_table
+
+    if len(names) > 1 and not target.is_dir():
+        raise UserError(
+            f"{target} is no folder; several tables are exported to a folder: make it, or name another"
+        )
+    registry = open_registry(settings)
+    domains = [registry.find(name) for name in dict.fromkeys(names)]
+    for domain in domains:
+        file = export_table(registry, domain.name, target, replace=replace)
+        click.echo(f"exported {domain.name} to {file} ({megabytes(file.stat().st_size)})")
+        for line in _describe_exposure(domain, list_files):
+            click.echo(line)
+
+
+def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
+    """What can be read from an exported table."""
+    from ngram_builders.counting.token_cache import read_indexed_files
+    from ngram_builders.sources.discovery import display_path
+
+    contents = read_indexed_files(domain.path.parent, domain.path.name, domain.fingerprint)
+    least = domain.recipe.get("min_files") or 1
+    files = "1 file" if domain.files == 1 else f"{domain.files:,} files"
+    code = f"what at least {least} of {files} have in common" if least > 1 else f"most of the code of {files}"
+    hint = "" if list_files or contents is None else "; to list them, add --files"
+    yield f"anyone who has it can reconstruct {code}{hint}"
+    if contents is not None and contents.is_old:
+        yield f"it was built before secrets were masked as now; first run: spd-lsp ngrams rebuild {domain.name}"
+    if list_files:
+        yield from (sorted(map(display_path, contents.files)) if contents else ["its files are not known here"])
+
+
+@click.command("import", epilog=help_example("import team.ngt --domain team"))
+@click.argument("file", type=_PATH)
+@click.option("--domain", metavar="NAME", help="Name of the table (default: the file's name).")
+@click.option("--model", metavar="M", help="Refuse a table that was not built with this model's tokenizer.")
+@click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
+@click.pass_obj
+def import_domain(settings: Settings, file: Path, domain: str | None, model: str | None, replace: bool) -> None:
+    """Install a table from a file that `export` wrote; its data is verified."""
+    from ngram_builders.registry.transfer import import_table
+
+    fingerprint, recipe = (_fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
+    registry = open_registry(settings)
+    imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
+    click.echo(details(imported, registry.assignments()))
+    if not model and imported.fingerprint != _fingerprint_of(settings.model):
+        click.echo(f"{settings.model} cannot use it: it was built with another model's tokenizer", err=True)
+
+
+def _fingerprint_of(model: str) -> str:
+    """What identifies a model's tokenizer."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import locate
+
+    return ModelTokenizer(locate(model)).fingerprint

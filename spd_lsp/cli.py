@@ -24,6 +24,7 @@ from spd_lsp.commands.serve import serve
 from spd_lsp.commands.transfer import export_domains, import_domain
 from spd_lsp.commands.tune import tune
 from spd_lsp.commands.use import use
+from spd_lsp.commands.why import why
 from spd_lsp.commands.wiring import print_status
 from spd_lsp.settings import Settings, expand_home
 from spd_lsp.terminal import guard_output
@@ -79,5 +80,5 @@ def main(ctx: click.Context, data_dir: str) -> None:
 
 for command in (serve, complete, doctor, bench, connect, build_ngrams, ngrams, evaluate):
     main.add_command(command)
-for command in (use, tune, rebuild, export_domains, import_domain):
+for command in (use, tune, rebuild, export_domains, import_domain, why):
     ngrams.add_command(command)

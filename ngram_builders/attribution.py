@@ -1,0 +1,196 @@
+"""Where a text stands in what tables were counted from: the longest passages of it, with files and lines.
+
+In: a text and its ids, tables. Out: passages with their places, or for a table that keeps no texts how many of the
+ids its n-grams hold. Ids find the documents, bytes the places in them: a text may begin or end inside a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice, takewhile
+from pathlib import Path
+
+import numpy as np
+
+from ngram_builders.counting.token_cache import IndexedFiles, read_indexed_files
+from ngram_builders.ngrams import HIGHEST_ORDER
+from ngram_builders.registry.domains import Domain
+from ngram_builders.table.query import open_query
+from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import DEPTH, SuffixArray
+
+LEAST_TOKENS = 3  # of a passage, and of an n-gram: everybody writes shorter ones
+_MAX_DOCUMENTS = 256  # that are read for one passage
+_MAX_PLACES = 1000  # that are kept of one passage
+
+Decode = Callable[[Sequence[int]], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in a file, as editors show it."""
+
+    file: str
+    line: int
+    column: int
+    source: str  # the line itself, as it was counted
+    changed: bool  # whether the file is another one by now
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a text that stands elsewhere word for word."""
+
+    start: int  # in bytes
+    end: int
+    spots: tuple[Spot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What one table knows of a text."""
+
+    passages: tuple[Passage, ...] | None  # None: it keeps no texts, or its files are not known here
+    held: int  # of the text's tokens: those that end an n-gram of LEAST_TOKENS or more in the table
+    longest: int  # of these n-grams
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A text as bytes and ids."""
+
+    text: bytes
+    ids: Sequence[int]
+    ends: Sequence[int]  # where each id ends in the text, after a 0
+
+    @classmethod
+    def of(cls, ids: Sequence[int], decode: Decode) -> Query:
+        """The query of some ids."""
+        pieces = [decode([one]) for one in ids]
+        return cls(b"".join(pieces), ids, [0, *accumulate(map(len, pieces))])
+
+
+def attribute(query: Query, table: Table, domain: Domain | None, decode: Decode) -> Attribution:
+    """Find what a table knows of a text."""
+    orders = _highest_orders(query.ids, table)
+    held = [order for order in orders if order >= LEAST_TOKENS]
+    passages = None
+    if table.texts is not None and domain is not None:
+        contents = read_indexed_files(domain.path.parent, domain.path.name, domain.fingerprint)
+        if contents is not None:
+            passages = tuple(_find_passages(query, table.texts, _Documents(contents, decode)))[::-1]
+    return Attribution(passages, len(held), max(held, default=0))
+
+
+def _highest_orders(ids: Sequence[int], table: Table) -> list[int]:
+    """For each id, the length of the longest n-gram of the table that it ends, 0 for none."""
+    query, reach = open_query([[table.columns]], [1.0]), HIGHEST_ORDER - 1
+    padded = np.array([*[-1] * reach, *ids])
+    orders = []
+    for at in range(len(ids)):
+        p, _ = query.probabilities(padded[None, at : at + reach], padded[at + reach : at + reach + 1])
+        orders.append(max((order for order, found in enumerate(p[0, :, 0], 2) if found > 0), default=0))
+    return orders
+
+
+class _Documents:
+    """The documents of a table, by the number that its suffix array gives them."""
+
+    def __init__(self, contents: IndexedFiles, decode: Decode) -> None:
+        self.contents = contents
+        self.decode = decode
+        paths: dict[bytes, list[str]] = {}
+        for path, (_, _, digest) in contents.files.items():
+            paths.setdefault(digest, []).append(path)
+        self.paths = dict(sorted(paths.items()))
+        self.digests = list(self.paths)
+        self.read: dict[int, bytes] = {}
+
+    def text(self, number: int) -> bytes:
+        """A document's bytes, empty if they are no longer known."""
+        if number not in self.read:
+            ids = self.contents.ids(self.digests[number]) if number < len(self.digests) else None
+            self.read[number] = b"" if ids is None else self.decode(ids.tolist())
+        return self.read[number]
+
+    def spots(self, number: int, at: int) -> Iterator[Spot]:
+        """A place in a document, in every file with that text."""
+        text = self.text(number)
+        start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        source = text[start : end if end >= 0 else len(text)].decode("utf-8", "replace")
+        column = len(text[start:at].decode("utf-8", "replace")) + 1
+        for path in self.paths[self.digests[number]]:
+            yield Spot(path, text.count(b"\n", 0, at) + 1, column, source, self._has_changed(path))
+
+    def _has_changed(self, path: str) -> bool:
+        """Whether a file is not the one that was counted."""
+        try:
+            status = Path(path).stat()
+        except OSError:
+            return True
+        return (status.st_size, status.st_mtime_ns) != self.contents.files[path][:2]
+
+
+def _find_passages(query: Query, texts: SuffixArray, documents: _Documents) -> Iterator[Passage]:
+    """Cover a text from its end with the longest passages that stand in documents; what is in none is left out."""
+    last, limit = len(query.ids), len(query.text)
+    while last > 0:
+        length, numbers = _documents_with_end(query.ids[max(0, last - DEPTH) : last], texts)
+        part = query.ends[last - length], min(query.ends[last], limit)
+        found = _grow(query, part, limit, numbers, documents) if part[0] < part[1] else None
+        if not found:
+            last -= 1
+            continue
+        (start, end), places = found
+        first = next(i for i in reversed(range(last)) if query.ends[i] <= start)
+        if last - first >= LEAST_TOKENS or (start, end) == (0, len(query.text)):
+            blank = end - start - len(query.text[start:end].lstrip())
+            spots = (spot for number, at in places for spot in documents.spots(number, at + blank))
+            yield Passage(start + blank, end, tuple(sorted(islice(spots, _MAX_PLACES), key=_by_place)))
+        last, limit = first, start
+
+
+def _by_place(spot: Spot) -> tuple[bool, str, int, int]:
+    """Files that are still as they were come first."""
+    return spot.changed, spot.file, spot.line, spot.column
+
+
+def _documents_with_end(ids: Sequence[int], texts: SuffixArray) -> tuple[int, list[int]]:
+    """Most of the last ids that stand in any document, and the documents with them."""
+    places = texts.find(ids, _MAX_DOCUMENTS, 0)
+    if (first := next(places, None)) is None:
+        return 0, []
+    alike = takewhile(lambda place: place.length == first.length, places)
+    return first.length, sorted({first.document, *(place.document for place in alike)})
+
+
+def _grow(
+    query: Query, part: tuple[int, int], limit: int, numbers: Sequence[int], documents: _Documents
+) -> tuple[tuple[int, int], list[tuple[int, int]]] | None:
+    """The longest passages around a part of the text in some documents: where in the text, and where in which."""
+    grown: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for number in numbers:
+        document = documents.text(number)
+        at = document.find(query.text[slice(*part)])
+        while at >= 0:
+            left = _shared_end(query.text[: part[0]], document[max(0, at - part[0]) : at])
+            after = at + part[1] - part[0]
+            right = _shared_start(query.text[part[1] : limit], document[after : after + limit - part[1]])
+            grown.setdefault((part[0] - left, part[1] + right), []).append((number, at - left))
+            at = document.find(query.text[slice(*part)], after)
+    if not grown:
+        return None
+    longest = max(grown, key=lambda span: (span[1] - span[0], -span[0]))
+    return longest, grown[longest]
+
+
+def _shared_start(first: bytes, second: bytes) -> int:
+    """How many bytes two texts begin with alike."""
+    shared = (a == b for a, b in zip(first, second, strict=False))
+    return sum(takewhile(bool, shared))
+
+
+def _shared_end(first: bytes, second: bytes) -> int:
+    """How many bytes two texts end with alike."""
+    return _shared_start(first[::-1], second[::-1])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
-from ngram_builders.sources.discovery import NOT_SOURCE, OTHER_LANGUAGE
+from ngram_builders.sources.discovery import OTHER_LANGUAGE
 from ngram_builders.sources.filters import (
     MAX_SOURCE_BYTES,
     TOO_LARGE,
@@ -21,6 +21,7 @@ from ngram_builders.sources.filters import (
     read_file,
 )
 from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.sources.name_rules import NOT_SOURCE
 
 # File name ending -> about how many bytes of text a byte holds; only used to cut even shards.
 EXPANSION = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}

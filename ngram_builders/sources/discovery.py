@@ -8,40 +8,33 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.filters import GENERATED, MINIFIED, SECRET, UNREADABLE, check_status, read_source_text
-from ngram_builders.sources.globs import NameMatcher
-from ngram_builders.sources.ignores import GIT, IGNORE_FILES, Ignores, git_folder, outer_ignores
+from ngram_builders.sources.filters import SECRET, UNREADABLE, check_status, read_source_text
+from ngram_builders.sources.git_repository import GIT, git_folder
+from ngram_builders.sources.ignores import IGNORE_FILES, Exclusion, Ignores, outer_ignores
 from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.sources.secret_files import is_secret
+from ngram_builders.sources.name_rules import (
+    ENVIRONMENT,
+    INTERNAL,
+    PACKAGE,
+    check_file_name,
+    check_folder_content,
+    check_folder_name,
+)
 
 _SYMLINK = "symbolic link"
-_FOLDER = "version control, dependency or build folder"
 _WORKTREE = "another worktree of a repository"
-NOT_SOURCE = "not source code"
 OTHER_LANGUAGE = "other language"
+_UNCOUNTED = "folder with too many files to count"
 
-_FOLDERS = """
-    .git .hg .svn .bzr .jj CVS node_modules bower_components jspm_packages .yarn .pnpm-store
-    .venv venv virtualenv __pycache__ site-packages .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache
-    .ipynb_checkpoints dist build _build target vendor vendored _vendor _vendored third_party third-party
-    thirdparty Pods .gradle .next .nuxt .svelte-kit .terraform .cache .idea DerivedData
-"""
-_GENERATED_NAMES = """
-    *_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart
-    *.freezed.dart *.g.cs *.designer.cs *.generated.* *_generated.*
-    *.lock *-lock.json *-lock.yaml go.sum npm-shrinkwrap.json
-"""
-_SKIPPED_FOLDERS = frozenset(_FOLDERS.split())
-_SKIPPED_FOLDER_ENDS = (".egg-info", ".dist-info", ".xcodeproj")
-_is_generated_name = NameMatcher(_GENERATED_NAMES.split())
-_is_minified_name = NameMatcher(("*.min.*", "*-min.js", "*.bundle.js"))
-_MARKERS = (GIT, *IGNORE_FILES, "pyvenv.cfg")  # names that say something of the folder they are in
+_MARKERS = (GIT, *IGNORE_FILES, ENVIRONMENT, PACKAGE)  # names that say something of the folder they are in
+_MAX_COUNTED = 20_000  # files in skipped folders; about 50 ms
 
 
 class SourceFile(NamedTuple):
@@ -72,8 +65,18 @@ class Survey:
         return [Path(file.path) for file in self.files]
 
     def count_skipped(self) -> Counter[str]:
-        """Count the skipped entries by reason."""
-        return Counter(self.skipped.values())
+        """Count the skipped files by reason: in folders those that are source by name; none of git's own."""
+        counts: Counter[str] = Counter()
+        left = _MAX_COUNTED
+        for path, reason in self.skipped.items():
+            if reason == UNREADABLE or not _is_folder(path):
+                counts[reason] += 1
+            elif reason != INTERNAL:
+                names = list(_list_files(path, left))
+                left -= len(names)
+                counts[reason] += sum(language_of(name) is not None for name in names)
+                counts[_UNCOUNTED] += not left
+        return +counts
 
 
 def survey(*roots: Path, language: str | None = None) -> Survey:
@@ -112,17 +115,17 @@ def walk_sources(
             yield folder, UNREADABLE
             continue
         names = {entry.name for entry in entries}
-        if folder != top and (reason := _check_folder_content(folder, names, top)) is not None:
+        if folder != top and (reason := _check_folder_content(folder, names, outer, top)) is not None:
             yield folder, reason
             continue
         ignores = outer.enter(folder, names)
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 yield entry.path, _inspect_file(entry, ignores, languages)
-            elif (reason := _check_folder_name(entry.path, entry.name, ignores)[0]) is not None:
-                yield entry.path, reason
+            elif isinstance(inner := _enter_named(entry.path, entry.name, ignores), Exclusion):
+                yield entry.path, inner.reason
             else:
-                pending.append((entry.path, ignores))
+                pending.append((entry.path, inner))
 
 
 def skip_reason(path: Path, root: Path) -> str | None:
@@ -142,30 +145,32 @@ def explain_skipped(path: Path, root: Path) -> tuple[str | None, str | None]:
     folder, ignores = str(top), outer_ignores(str(top), _MARKERS)
     for part in (*file.relative_to(top).parts[:-1], ""):
         names = [name for name in _MARKERS if os.path.lexists(Path(folder, name))]
-        if folder != str(top) and (reason := _check_folder_content(folder, names, str(top))) is not None:
+        if folder != str(top) and (reason := _check_folder_content(folder, names, ignores, str(top))) is not None:
             return reason, None
         ignores = ignores.enter(folder, names)
         if part:
             folder = str(Path(folder, part))
-            skipped = _check_folder_name(folder, part, ignores)
-            if skipped[0] is not None:
-                return skipped
-    if (reason := _check_name(str(file), file.name.lower(), file.is_symlink())) is not None:
+            inner = _enter_named(folder, part, ignores)
+            if isinstance(inner, Exclusion):
+                return inner
+            ignores = inner
+    if (reason := _check_name(str(file), file.name, file.is_symlink())) is not None:
         return reason, None
     return ignores.find(str(file), file.name) or (read_source_text(str(file))[1], None)
 
 
-def _check_folder_name(path: str, name: str, ignores: Ignores) -> tuple[str | None, str | None]:
-    """Return why nothing below a folder of this name counts, or None; and the ignore rule, if one says so."""
-    if name in _SKIPPED_FOLDERS or name.endswith(_SKIPPED_FOLDER_ENDS):
-        return _FOLDER, None
-    return ignores.find(path, name, is_folder=True) or (None, None)
+def _enter_named(path: str, name: str, ignores: Ignores) -> Ignores | Exclusion:
+    """Return the rules for a folder of this name, or why nothing in it counts."""
+    if (reason := check_folder_name(name)) is not None:
+        return Exclusion(reason, None)
+    return ignores.enter_named(path, name)
 
 
-def _check_folder_content(folder: str, names: Iterable[str], top: str) -> str | None:
-    """Return why nothing below a folder that holds these names counts, or None."""
-    if "pyvenv.cfg" in names:  # a virtual environment under any name
-        return _FOLDER
+def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores, top: str) -> str | None:
+    """Return why nothing in a folder that holds these names counts, or None."""
+    is_tracked = ignores.tracks(folder, is_folder=True)
+    if (reason := check_folder_content(os.path.basename(folder), names, is_tracked=is_tracked)) is not None:  # noqa: PTH119
+        return reason
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
         main = git_folder(folder).resolve()
@@ -175,7 +180,7 @@ def _check_folder_content(folder: str, names: Iterable[str], top: str) -> str | 
 
 def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None) -> SourceFile | str:
     """Return a source file's state, or why it is skipped; its name decides first, its content is not read."""
-    if (reason := _check_name(entry.path, entry.name.lower(), entry.is_symlink())) is not None:
+    if (reason := _check_name(entry.path, entry.name, entry.is_symlink())) is not None:
         return reason
     if (ignored := ignores.find(entry.path, entry.name)) is not None:
         return ignored.reason
@@ -189,16 +194,20 @@ def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozense
 
 
 def _check_name(path: str, name: str, is_link: bool) -> str | None:
-    """Return why a file at this path, of this lower-case name, is skipped, or None."""
-    if is_secret(path):
-        return SECRET
-    if is_link:
-        return _SYMLINK
-    if _is_minified_name(name):
-        return MINIFIED
-    if _is_generated_name(name):
-        return GENERATED
-    return NOT_SOURCE if language_of(name) is None else None
+    """Return why a file at this path, of this name, is skipped, or None."""
+    reason = check_file_name(path, name)
+    return _SYMLINK if is_link and reason != SECRET else reason
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a skipped path is a folder, and no link to one."""
+    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114
+
+
+def _list_files(folder: str, limit: int) -> Iterator[str]:
+    """Yield the names of the files below a folder, up to a limit."""
+    names = (name for _, _, names in os.walk(folder) for name in names)
+    return islice(names, limit)
 
 
 def display_path(path: str | PurePath) -> str:

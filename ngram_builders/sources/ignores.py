@@ -8,17 +8,16 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from ngram_builders.sources.git_repository import GIT, WorkTree, git_folder, read_regular_file
 from ngram_builders.sources.globs import NameMatcher, match_parts, split_glob
 
-GIT = ".git"
 IGNORE_FILES = (".gitignore", ".spdignore")
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _MAX_FILE_BYTES = 1 << 20
 _MAX_RULES = 10_000  # of a file
 _MAX_RULE_CHARACTERS = 4_096
@@ -71,79 +70,78 @@ class IgnoreFile:
 
 
 class Exclusion(NamedTuple):
-    """Why a path is ignored."""
+    """Why a path does not count."""
 
     reason: str
-    rule: str  # as file:line: text
+    rule: str | None  # as file:line: text
 
 
 @dataclass(frozen=True, slots=True)
 class Ignores:
-    """The ignore files in force in one folder, by kind, innermost first; the first that has a rule decides."""
+    """The ignore files in force in one folder, by kind, innermost first; the first that has a rule decides.
+
+    As in git, `.gitignore` says nothing about what is tracked.
+    """
 
     files: tuple[tuple[IgnoreFile, ...], ...] = ((),) * len(IGNORE_FILES)
+    work_tree: WorkTree | None = None
+    untracked: Exclusion | None = None  # why only what git tracks counts here
 
     def enter(self, folder: str, names: Collection[str]) -> Ignores:
         """Return the rules in force inside a folder that holds these names."""
-        inner = list(self.files)
+        inner, work_tree, untracked = list(self.files), self.work_tree, self.untracked
         if GIT in names:
             exclude = _read_ignore_file(str(git_folder(folder) / "info" / "exclude"), folder)
             inner[0] = (exclude,) if exclude else ()
+            work_tree, untracked = WorkTree(folder), None
         for kind, name in enumerate(IGNORE_FILES):
-            if name in names and (file := _read_ignore_file(os.path.join(folder, name), folder)):  # noqa: PTH118
+            if name in names and (file := _read_ignore_file(os.path.join(folder, name), folder, _NO_FOLLOW)):  # noqa: PTH118
                 inner[kind] = (file, *inner[kind])
-        return self if inner == list(self.files) else Ignores(tuple(inner))
+        if inner == list(self.files) and work_tree is self.work_tree:
+            return self
+        return Ignores(tuple(inner), work_tree, untracked)
 
-    def find(self, path: str, name: str, *, is_folder: bool = False) -> Exclusion | None:
-        """Find what excludes a path; `.spdignore` cannot bring back what git ignores."""
-        for kind, files in zip(IGNORE_FILES, self.files, strict=True):
-            matches = ((file, file.last_match(path, name, is_folder)) for file in files)
-            file, rule = next(((file, rule) for file, rule in matches if rule), (None, None))
-            if file and rule and not rule.negated:
-                return Exclusion(f"ignored by {kind}", f"{file.path}:{rule.line}: {rule.text}")
+    def tracks(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether git tracks a file, or anything in a folder."""
+        return self.work_tree is not None and self.work_tree.tracks(path, is_folder=is_folder)
+
+    def find(self, path: str, name: str) -> Exclusion | None:
+        """Find what excludes a file."""
+        if self.untracked is not None and not self.tracks(path):
+            return self.untracked
+        is_free = not any(file.may_match(name) for file in self.files[0]) or self.tracks(path)
+        by_git = None if is_free else self._find_rule(0, path, name, is_folder=False)
+        return by_git or self._find_rule(1, path, name, is_folder=False)
+
+    def enter_named(self, path: str, name: str) -> Ignores | Exclusion:
+        """Return the rules for a folder of this name, or what excludes all of it."""
+        by_git, by_user = (self._find_rule(kind, path, name, is_folder=True) for kind in range(len(IGNORE_FILES)))
+        by_git = self.untracked or by_git
+        if by_git is not None and not self.tracks(path, is_folder=True):
+            return by_git
+        return by_user or (self if by_git is self.untracked else Ignores(self.files, self.work_tree, by_git))
+
+    def _find_rule(self, kind: int, path: str, name: str, *, is_folder: bool) -> Exclusion | None:
+        """Find the rule of one kind of file that excludes a path."""
+        for file in self.files[kind]:
+            if rule := file.last_match(path, name, is_folder):
+                text = f"{file.path}:{rule.line}: {rule.text}"
+                return None if rule.negated else Exclusion(f"ignored by {IGNORE_FILES[kind]}", text)
         return None
 
 
-def _read_ignore_file(path: str, folder: str) -> IgnoreFile | None:
-    """Read the rules of an ignore file for the paths below a folder; None if there are none."""
-    lines = _read_start(path).decode("utf-8-sig", errors="replace").splitlines()
+def _read_ignore_file(path: str, folder: str, flags: int = 0) -> IgnoreFile | None:
+    """Read the rules of an ignore file for the paths below a folder; None if there are none.
+
+    What is in the repository is not read through a link.
+    """
+    lines = read_regular_file(path, _MAX_FILE_BYTES, flags).decode("utf-8-sig", errors="replace").splitlines()
     parsed = (rule for number, line in enumerate(lines, 1) if (rule := IgnoreRule.parse(number, line)))
     rules = tuple(itertools.islice(parsed, _MAX_RULES))
     if not rules:
         return None
     base = folder if folder.endswith(os.sep) else folder + os.sep
     return IgnoreFile(path, base, rules, NameMatcher(rule.parts[-1] for rule in rules))
-
-
-def _read_start(path: str) -> bytes:
-    """Read the start of a regular file; nothing of a pipe or device, nor through an ignore file that is a link."""
-    no_follow = getattr(os, "O_NOFOLLOW", 0) if Path(path).name in IGNORE_FILES else 0
-    try:
-        descriptor = os.open(path, _OPEN_FLAGS | no_follow)
-        with os.fdopen(descriptor, "rb") as file:
-            is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return file.read(_MAX_FILE_BYTES) if is_regular else b""
-    except OSError:
-        return b""
-
-
-def git_folder(repository: str) -> Path:
-    """Return where git keeps a repository's data: `.git`, or the folder that a file of this name points to."""
-    path = Path(repository, GIT)
-    try:
-        if path.is_file():
-            path = Path(repository, _read_path(path).partition("gitdir:")[2].strip())
-            common = _read_path(path / "commondir").strip()  # of a worktree: the repository that it belongs to
-            return path / common if common else path
-    except OSError:
-        pass
-    return path
-
-
-def _read_path(file: Path) -> str:
-    """Read a path from a small file; empty if there is none."""
-    text = _read_start(str(file))[:_MAX_RULE_CHARACTERS].decode("utf-8", errors="surrogateescape")
-    return "" if "\0" in text else text
 
 
 def outer_ignores(top: str, markers: Sequence[str]) -> Ignores:

@@ -109,23 +109,22 @@ def test_a_file_about_generated_files_is_not_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder",
+    ("folder", "skipped_for"),
     [
-        ".git",
-        "node_modules",
-        ".venv",
-        "__pycache__",
-        "dist",
-        "build",
-        "target",
-        "vendor",
-        "third_party",
-        "x/_vendor",
+        (".git", "version control or cache"),
+        ("__pycache__", "version control or cache"),
+        ("node_modules", "vendored or installed"),
+        ("vendor", "vendored or installed"),
+        ("third_party", "vendored or installed"),
+        ("x/_vendor", "vendored or installed"),
+        (".venv", "build output"),
+        ("dist", "build output"),
+        ("build", "build output"),
+        ("target", "build output"),
     ],
 )
-def test_foreign_folders_are_skipped_as_one_entry(tmp_path: Path, folder: str) -> None:
+def test_foreign_folders_are_skipped_as_one_entry(tmp_path: Path, folder: str, skipped_for: str) -> None:
     write_files(tmp_path, {f"{folder}/a.py": CODE, f"{folder}/deep/b.py": CODE, "kept.py": CODE})
-    skipped_for = "version control, dependency or build folder"
     assert skipped(tmp_path) == {skipped_for: [folder]}
     assert skip_reason(tmp_path / folder / "deep" / "b.py", tmp_path) == skipped_for
 
@@ -133,6 +132,22 @@ def test_foreign_folders_are_skipped_as_one_entry(tmp_path: Path, folder: str) -
 def test_a_virtual_environment_is_recognized_under_any_name(tmp_path: Path) -> None:
     write_files(tmp_path, {"my-env/pyvenv.cfg": "home = /usr", "my-env/lib/a.py": CODE, "kept.py": CODE})
     assert sources(tmp_path) == ["kept.py"]
+
+
+def test_skipped_folders_count_by_their_source_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vendored = [f"vendor/lib/{number}.py" for number in range(5)]
+    write_files(tmp_path, dict.fromkeys([*vendored, "vendor/notes.txt", ".git/hook.py", "a.py", "b.txt"], CODE))
+    write_files(tmp_path, {".gitignore": "old/\n", "old/c.py": CODE})
+    counted = {"vendored or installed": 5, "ignored by .gitignore": 1, "not source code": 2}
+    assert survey(tmp_path).count_skipped() == counted
+    monkeypatch.setattr("ngram_builders.sources.discovery._MAX_COUNTED", 3)
+    assert survey(tmp_path).count_skipped()["folder with too many files to count"]
+
+
+def test_a_package_called_build_is_no_build_output(tmp_path: Path) -> None:
+    write_files(tmp_path, {"src/build/__init__.py": CODE, "src/build/env.py": CODE, "build/lib/env.py": CODE})
+    assert sources(tmp_path) == ["src/build/__init__.py", "src/build/env.py"]
+    assert skip_reason(tmp_path / "src" / "build" / "env.py", tmp_path) is None
 
 
 def test_a_repository_inside_such_a_folder_can_be_counted(tmp_path: Path) -> None:
@@ -245,7 +260,7 @@ def test_overlapping_roots_in_any_order_give_each_file_once(tmp_path: Path) -> N
     surveyed = survey(*roots)
     assert surveyed == survey(*reversed(roots))
     assert [path.name for path in surveyed.paths] == ["a.py", "b.py", "c.py"]
-    assert surveyed.count_skipped() == {"version control, dependency or build folder": 1}
+    assert surveyed.count_skipped() == {"vendored or installed": 1}
 
 
 def test_a_language_includes_related_ones(tmp_path: Path) -> None:

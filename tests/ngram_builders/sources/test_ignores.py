@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.sources.discovery import explain_skipped, survey
-from ngram_builders.sources.ignores import git_folder
+from ngram_builders.sources.git_repository import git_folder
 
 CODE = "x = 1\n"
 ALPHABET = "a b c.py d.py *.py c* ? [ab] [!a] [^a] ** * c.p[xy] \\b *.*p*y"
@@ -103,7 +103,7 @@ def test_worktrees_and_submodules_are_distinguished(tmp_path: Path) -> None:
     exclude.write_text("hidden.py\n")
     write_files(tmp_path, {"main/hidden.py": CODE, "main/trees/other/hidden.py": CODE})
     assert sources(tmp_path / "main") == ["main.py", "parts/library/library.py"]
-    assert survey(tmp_path / "main").count_skipped()["another worktree of a repository"] == 1
+    assert survey(tmp_path / "main").count_skipped()["another worktree of a repository"] == 2
     assert sources(tmp_path / "main" / "trees" / "other") == ["main.py"]
     other = tmp_path / "main" / "trees" / "other"
     assert git_folder(str(other)).resolve() == (tmp_path / "main" / ".git").resolve()

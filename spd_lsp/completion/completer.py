@@ -14,9 +14,16 @@ from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
-from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code
+from spd_lsp.completion.postprocess import DraftText
+from spd_lsp.completion.ranking import (
+    Completion,
+    calibrated,
+    can_be_code,
+    rank_completions,
+    with_copies,
+    with_names,
+)
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, Model
@@ -135,12 +142,17 @@ class Completer:
         scored = drafts.scored(self.settings.ranking)
         if not forced and not context.needs_name and texts.is_empty(scored[0][0]):
             scored = []
-        ranked = texts.with_copies(texts.rank(scored)[: 2 * self.settings.drafts], places if scored else [])
+        said = [(texts.text(ids), score) for ids, score in scored]
+        elsewhere = texts.continuations(places if scored else [])
+
+        ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
+        ranked = with_copies(ranked, elsewhere, context)
         ranked = can_be_code(ranked, source, cursor, language)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]
         names = self._matching_names(document, cursor) if scored else {}
-        offered = texts.with_names(safe[: self.settings.drafts], names)[: self.settings.drafts]
+        left = context.before.rpartition("\n")[2]
+        offered = with_names(safe[: self.settings.drafts], names, left)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability
         completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
 

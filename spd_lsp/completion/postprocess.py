@@ -1,27 +1,21 @@
-"""Drafts to completions: where a draft ends, what of it repeats the document, which drafts are the same.
+"""The texts of drafts: where a draft ends, and what of it stands behind the cursor already.
 
-In: token ids of drafts and their scores. Out: completions, best first. Knows no LSP.
+In: token ids of drafts. Out: what a user would see of them. Knows no scores.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.suffix_array import Place
-from spd_lsp.completion.context import MAX_LINE_REACH, MAX_PARSED_LENGTH, Context, rest_of_line
-from spd_lsp.completion.languages import LANGUAGES
-from spd_lsp.completion.parsing import request_could_follow
+from spd_lsp.completion.context import MAX_LINE_REACH, Context, rest_of_line
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.copies import Continuations, Match
-from spd_lsp.printable import HIDDEN_CHARACTERS
 
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
@@ -31,23 +25,7 @@ _REST_OF_STRING = {
     "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*'"),
     '"': re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\""),
 }
-_LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
-_LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
-_NAME_WORTH = 0.1  # of a name against a draft as likely: that is the rest of the line, and more certain
-_MAX_COPIES = 2
 _TRIES = 8  # overlaps of a draft with the rest of its line that are checked; ordinary code has one or two
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A text to insert at the cursor; `probability` is its ranking score, or calibrated."""
-
-    text: str
-    probability: float
-    ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
-    is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
-    is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
-    match: Match | None = None  # None: it stands nowhere behind what is before the cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +36,12 @@ class DraftText:
     prompt: Prompt
     context: Context
 
-    def rank(self, drafts: Iterable[tuple[Sequence[int], float]]) -> list[Completion]:
-        """Return the completions of drafts and their scores, best first."""
-        return rank_completions([(self.text(ids), score) for ids, score in drafts], self.context)
+    def continuations(self, places: Sequence[Place]) -> list[tuple[Place, str]]:
+        """Return what a user would see of what follows each place, where it can follow the cursor too."""
+        lines = {ids: self._continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
+        return [(place, line) for place in places if (line := lines[place.next]) is not None]
 
-    def with_copies(self, drafts: Sequence[Completion], places: Sequence[Place]) -> list[Completion]:
-        """Return drafts and what stands behind the same text elsewhere, best first."""
-        lines = {ids: self.continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
-        found = [(place, line) for place in places if (line := lines[place.next]) is not None]
-        return with_copies(drafts, Continuations(found), self.context)
-
-    def continuation(self, ids: Sequence[int]) -> str | None:
+    def _continuation(self, ids: Sequence[int]) -> str | None:
         """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
 
         And if neither their line nor block, nor their file ends within them.
@@ -79,10 +52,6 @@ class DraftText:
         text = self.text(ids[:length])
         is_whole = length < len(ids) or find_end(text, self.context) is not None
         return visible_text(text, self.context) if is_whole else None
-
-    def with_names(self, drafts: Sequence[Completion], names: Mapping[str, float]) -> list[Completion]:
-        """Return drafts and names, best first."""
-        return with_names(drafts, names, self.context.left)
 
     def is_empty(self, ids: Sequence[int]) -> bool:
         """Whether a draft says that nothing belongs here."""
@@ -110,100 +79,6 @@ class DraftText:
         """The text right of the cursor: without what token healing took back, and without half characters."""
         text = self.tokens.bytes_of(ids)[len(self.prompt.healed) :].decode(errors="ignore")
         return normalize_line_ends(text) if "\r" in text else text
-
-
-def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
-    """Return the completions of texts and their log-scores, best first, each text once.
-
-    Texts with invisible or control characters are dropped, those that repeat the line above or below, and those
-    that would become one word with what stands right of the cursor.
-    """
-    completions: dict[str, Completion] = {}
-    for draft, score in drafts:
-        text = visible_text(draft, context)
-        if text not in completions and _can_be_offered(text, context):
-            ends = find_end(draft, context) is not None
-            completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
-    return list(completions.values())
-
-
-def _can_be_offered(text: str, context: Context) -> bool:
-    """Whether a text that is trimmed says something, and something new."""
-    if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
-        return False
-    return not _repeats(context.neighbours, context, text) and not _splits_word(text, context.after)
-
-
-def with_copies(drafts: Sequence[Completion], elsewhere: Continuations, context: Context) -> list[Completion]:
-    """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
-
-    A draft that says the same gives way to it; other copies come last.
-    """
-    possible = ((text, match) for text, match in elsewhere.copies().items() if _can_be_offered(text, context))
-    found = islice(possible, _MAX_COPIES)
-    copies = [Completion(text, match.probability, is_copy=True, match=match) for text, match in found]
-    first = [copy for copy in copies[:1] if copy.match and copy.match.is_reliable]
-    known = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
-    by_text: dict[str, Completion] = {}
-    for completion in (*first, *known, *copies):
-        by_text.setdefault(completion.text, completion)
-    return list(by_text.values())
-
-
-def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: str) -> list[Completion]:
-    """Return drafts and names, best first; the word at the end of `left` begins each of the names.
-
-    A draft makes room for much likelier names if its first word is no name, or that of a better draft and it is
-    unlikely.
-    Example: `co` with drafts `mpute(x)`, `mpute(y)` and the name `count` -> `mpute(x)`, `unt`, `mpute(y)`.
-    """
-    if not names:
-        return list(drafts)
-    begun = re.split(r"\W", left)[-1]
-    is_certain = max(names.values()) >= _LIKELY_NAME
-    first: list[Completion] = []
-    last: list[Completion] = []
-    words: set[str] = set()
-    for draft in drafts:
-        word = begun + re.split(r"\W", draft.text, maxsplit=1)[0]
-        is_unlikely = draft.probability < _LIKELY_DRAFT
-        if word in names:
-            is_kept = word not in words or not is_unlikely
-        else:
-            is_kept = not first and not (is_unlikely and is_certain)
-        (first if is_kept else last).append(draft)
-        words.add(word if is_kept else "")
-    rest = [
-        Completion(name[len(begun) :], probability, ends=False, is_name=True)
-        for name, probability in names.items()
-        if name not in words
-    ]
-    by_worth = sorted([*rest, *last], key=lambda one: -one.probability * (_NAME_WORTH if one.is_name else 1))
-    return [*first, *by_worth]
-
-
-def can_be_code(
-    completions: Sequence[Completion], source: str, cursor: int, language: str | None
-) -> list[Completion]:
-    """Return the completions after which the language's parser finds no error that was not there before."""
-    known = LANGUAGES.get(language or "")
-    if known is None or not completions or len(source) > MAX_PARSED_LENGTH:
-        return list(completions)
-    verdicts = request_could_follow(known, source, cursor, [completion.text for completion in completions])
-    return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
-
-
-def _repeats(lines: Collection[str], context: Context, text: str) -> bool:
-    """Whether a text makes the cursor's line the same as one of these; a line of mere signs may be repeated."""
-    line = (context.left + text.partition("\n")[0] + context.rest).strip()
-    return line in lines and re.search(r"\w", line) is not None
-
-
-def _is_endless(text: str) -> bool:
-    """Whether a text ends in a short string repeated six times or a long one four times: a loop of the model."""
-    backwards = text[::-1]
-    again = _like_start(backwards, len(text) // 4 + 1)
-    return any(again[n] >= n * (5 if n < 10 else 3) for n in range(3, len(again)))
 
 
 def visible_text(text: str, context: Context) -> str:
@@ -312,10 +187,10 @@ def _in_common(text: str, other: str) -> list[int]:
     Example: ("abcab", "abd") -> 2, 0, 0, 2, 0.
     """
     start = other[: len(text)]
-    return _like_start([*start, None, *text], len(start) + 1 + len(text))[len(start) + 1 :]
+    return common_with_start([*start, None, *text], len(start) + 1 + len(text))[len(start) + 1 :]
 
 
-def _like_start(items: Sequence[object], places: int) -> list[int]:
+def common_with_start(items: Sequence[object], places: int) -> list[int]:
     """At each of the first places, how many items from there on are as at the start.
 
     Each item is compared about once, however often the start comes again (the Z algorithm).
@@ -382,13 +257,13 @@ def _stands_alone(text: str, rest: str, n: int, excess: Counter[str]) -> bool:
     Example: the `)` of `x)` can, that of `len(x)` cannot, nor the `o` of `info` before `or`.
     """
     kept, cut = text[:-n], text[-n:]
-    if _splits_word(kept, cut) or _splits_word(cut, rest[n:]):
+    if splits_word(kept, cut) or splits_word(cut, rest[n:]):
         return False
     if any(number > excess[mark] for mark, number in _open_brackets(cut)[0].items()):
         return False
     return all(cut.count(quote) % 2 == 0 or text.count(quote) % 2 for quote in "\"'`")
 
 
-def _splits_word(first: str, second: str) -> bool:
+def splits_word(first: str, second: str) -> bool:
     """Whether a word spans the end of one text and the start of the next."""
     return bool(re.search(r"\w$", first[-2:]) and re.match(r"\w", second))

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ngram_builders.arrays import Floats
-from spd_lsp.decoding.hypotheses import Draft, is_done, rank_drafts
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
+    Draft,
     Model,
     expand,
     first_drafts,
+    is_done,
+    rank_drafts,
     select_drafts,
     superposition_weights,
 )

@@ -15,13 +15,14 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from spd_lsp.decoding.candidates import TINY, fuse
-from spd_lsp.decoding.hypotheses import Draft, rank_drafts
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
+    Draft,
     Model,
     first_drafts,
     ngram_histories,
+    rank_drafts,
     superpose,
 )
 from spd_lsp.settings import Settings

@@ -13,8 +13,16 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import fuse, mix_candidates, top_candidates
-from spd_lsp.decoding.hypotheses import Draft, rank_drafts, ranking_score
-from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, DecodingResult, Model, ngram_histories
+from spd_lsp.decoding.superposed import (
+    OPTIONS_PER_DRAFT,
+    DecodingRequest,
+    DecodingResult,
+    Draft,
+    Model,
+    ngram_histories,
+    rank_drafts,
+    ranking_score,
+)
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.decoding.hypotheses import Draft, rank_drafts
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Draft, Model, rank_drafts
 from spd_lsp.evaluation.beam_search import EMPTY_DRAFT, Check, DraftBatch, extend, longest
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings

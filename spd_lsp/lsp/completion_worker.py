@@ -77,6 +77,14 @@ class CompletionWorker:
             return False
         return result.index_revision == self._completer.index_revision
 
+    def look_for_tables(self) -> None:
+        """Serve the next request from the tables that there are now. Called on the event loop."""
+        self.executor.submit(self._look_for_tables)
+
+    def _look_for_tables(self) -> None:
+        if self._completer is not None:
+            self._completer.domains.reload_if_changed()
+
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""
         if self._completer is not None:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.postprocess import with_names
+from spd_lsp.completion.ranking import with_names
 from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.postprocess import Completion
+    from spd_lsp.completion.ranking import Completion
 
 _MAX_RESULTS = 16
 _COMPLETE = "the best draft is typed out"

@@ -43,7 +43,7 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.postprocess import Completion
+    from spd_lsp.completion.ranking import Completion
     from spd_lsp.lsp.completion_worker import Load
 
 MAX_DEBOUNCE = 0.05  # seconds
@@ -71,7 +71,7 @@ class SpdServer(LanguageServer):
         self.recent = RecentResults()
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
         self.prefetcher = Prefetcher(self.worker, self.requests, self.recent)
-        self.indexer = FolderIndexer(self, may_index)
+        self.indexer = FolderIndexer(self, self.worker.look_for_tables, may_index)
         self.client = ItemCapabilities()
         self.editor_process: int | None = None  # if it runs on this machine
         self.status = Status()
@@ -123,8 +123,7 @@ class SpdServer(LanguageServer):
 
     def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
         """A request at an offset in a document."""
-        disabled = self.settings.disabled_languages
-        return request_at(self.workspace, document, cursor, disabled, explicit=explicit)
+        return request_at(self.workspace, document, cursor, self.settings.disabled_languages, explicit=explicit)
 
     async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
         """Why a request gets no completions, or an empty string. An explicit one waits for the model."""
@@ -139,9 +138,9 @@ class SpdServer(LanguageServer):
             return "the document is not open"
         if not self.settings.enabled:
             return OFF
-        language, disabled = document.language_id, self.settings.disabled_languages
-        error = self.status.message if self.status.kind == "error" else ""
-        return exclusion_reason(language, disabled, document.may_hold_secrets) or error
+        disabled = self.settings.disabled_languages
+        reason = exclusion_reason(document.language_id, disabled, document.may_hold_secrets)
+        return reason or (self.status.message if self.status.kind == "error" else "")
 
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
@@ -154,7 +153,8 @@ class SpdServer(LanguageServer):
         self.indexer.update(self.workspace.folder_uris, self.settings, self.worker.fingerprint)
 
     def prefetch(self, uri: str) -> None:
-        """Read the prompt at a document's last edit, unless a request comes first."""
+        """Look for work, and read the prompt at a document's last edit, unless a request comes first."""
+        self.idle_worker.wake()
         document = self.workspace.get_text_document(uri)
         if not self.exclusion(document):
             self.prefetcher.read_prompt(self.request_at(document, document.edited_at))

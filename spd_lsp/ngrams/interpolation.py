@@ -188,11 +188,10 @@ class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
     Tables are opened once and opened again when the registry says that something was rebuilt, or their files were
-    written over. What cannot be used is left out; `problems` says why. With `live`, what was edited since a table
-    was built counts as well, and what is open; with `rebuilder`, a table that fell far behind is replaced.
-
-    The tables chosen for the last request's file are kept until the registry or a table changes, and their mixture
-    until the live index does.
+    written over. `run_idle_work` looks for that, and so does a request for another file than the last one: the
+    tables chosen for a file are kept until then, and their mixture until the live index changes. What cannot be
+    used is left out; `problems` says why. With `live`, what was edited since a table was built counts as well, and
+    what is open; with `rebuilder`, a table that fell far behind is replaced.
     """
 
     def __init__(
@@ -226,7 +225,6 @@ class Domains:
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """Return the mixture for a file, or None if no table and no open file is about such code."""
-        self._reload_if_changed()
         if self.file != (file, language):
             self.tables, self.pools = self._tables_for(file, language), []
             self.file = file, language
@@ -266,7 +264,7 @@ class Domains:
     def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:
         """Return the registry's tables for a file, then the built-in one."""
         for _ in range(2):  # a build may replace a table before it is opened
-            self._reload_if_changed()
+            self.reload_if_changed()
             chosen = [
                 (domain, weight, self._open(domain.path)) for domain, weight in self._domains_for(file, language)
             ]
@@ -300,10 +298,13 @@ class Domains:
         return self.reloads + (self.live.revision if self.live else 0)
 
     def run_idle_work(self, seconds: float) -> bool:
-        """Index changes for about this long, and start due rebuilds; whether there is more to do."""
+        """Index changes for about this long, look for other tables, start due rebuilds; whether there is more."""
+        more = self.live is not None and self.live.run_idle_work(seconds)
+        if not more:  # it costs up to milliseconds where hundreds of packages have tables
+            self.reload_if_changed()
         if self.live is None:
             return False
-        more, outgrown = self.live.run_idle_work(seconds), self.live.outdated_domains()
+        outgrown = self.live.outdated_domains()
         problems = [outdated_message(domain) for domain in outgrown]
         if self.rebuilder is not None:
             self.rebuilder.update(outgrown)
@@ -312,7 +313,7 @@ class Domains:
             self._report(problem)
         return more
 
-    def _reload_if_changed(self) -> None:
+    def reload_if_changed(self) -> None:
         """Close all tables if one was rebuilt, chosen, removed or overwritten since they were opened."""
         generation = self.registry.generation() if self.registry else None
         kept = all(file_stamp(path) == found for path, found in self.stamps.items())

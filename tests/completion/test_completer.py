@@ -83,6 +83,7 @@ def test_a_repository_s_habits_are_completed_once_they_were_counted(completer, r
     before = completer.complete(ASKED, len(ASKED), "python", file)
     assert "nicator.quench_all(depth=4)" not in texts(before)
     teach(repository, registry, tokens)
+    completer.run_idle_work(0.0)
     after = completer.complete(ASKED, len(ASKED), "python", file)
     assert "nicator.quench_all(depth=4)" in texts(after)
     assert after.ngrams == ("mine", "python")
@@ -94,6 +95,7 @@ def test_a_table_rebuilt_while_it_is_open_is_read_anew(completer, registry, toke
     completer.complete(ASKED, len(ASKED), "python", file)
     write(repository, HABIT.replace("quench_all(depth=4)", "kindle(9)"))
     teach(repository, registry, tokens)
+    completer.run_idle_work(0.0)
     after = texts(completer.complete(ASKED, len(ASKED), "python", file))
     assert "nicator.kindle(9)" in after
     assert "nicator.quench_all(depth=4)" not in after

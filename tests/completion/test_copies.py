@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ngram_builders.table.suffix_array import Place
-from spd_lsp.completion.calibration import calibrated
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import Completion, DraftText
+from spd_lsp.completion.postprocess import DraftText
+from spd_lsp.completion.ranking import Completion, Match, calibrated, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.copies import Match
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
 
@@ -30,7 +29,7 @@ def ask(tokens):
         texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
         healed = texts.prompt.healed.decode()
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
-        return texts.with_copies([Completion(text, 0.2) for text in drafts], places)
+        return with_copies([Completion(text, 0.2) for text in drafts], texts.continuations(places), context)
 
     return ask
 

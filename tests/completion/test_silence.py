@@ -7,8 +7,7 @@ import pytest
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.hypotheses import Draft
-from spd_lsp.decoding.superposed import DecodingResult
+from spd_lsp.decoding.superposed import DecodingResult, Draft
 from spd_lsp.models.checkpoint.hub import built_in_domains, known_languages
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains

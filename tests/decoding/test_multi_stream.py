@@ -11,9 +11,8 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.hypotheses import Draft
 from spd_lsp.decoding.multi_stream import Stream, own_share, regroup, split_streams, superpose_streams
-from spd_lsp.decoding.superposed import DecodingRequest, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel

@@ -11,12 +11,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, TINY
-from spd_lsp.decoding.hypotheses import Draft
 from spd_lsp.decoding.multi_stream import superpose_streams
 from spd_lsp.decoding.rescoring import rescore
 from spd_lsp.decoding.superposed import (
     OPTIONS_PER_DRAFT,
     DecodingRequest,
+    Draft,
     best_expansions,
     select_drafts,
     superpose,

@@ -200,6 +200,7 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
     show(domains, file, file.read_text() + "zygote = frobnicator\n")
     (root / "c.py").write_text("import sys\n")
     teach(root, registry)
+    settle(domains)
     serving(domains, file)
     settle(domains)
     rebuilt = domains.live.synced["mine"]
@@ -236,6 +237,7 @@ def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_ane
     assert domains.live and domains.live.synced["mine"].ledger.overlay.size > 10
     assert rebuilder.running is not None
     rebuilder.running[1].wait(120)
+    settle(domains)
     serving(domains, root / "a.py")
     settle(domains)
     assert registry.find("mine").path != before

@@ -167,10 +167,12 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
     assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
     path.write_bytes(whole[:-64])
     for _ in range(2):
+        domains.run_idle_work(0.0)
         assert domains.mixture_for(tmp_path / "a.py", "python") is None
     assert len(domains.problems) == 1
     assert f"it has {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
     path.write_bytes(whole)
+    domains.run_idle_work(0.0)
     assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
 
 
@@ -255,9 +257,11 @@ def test_a_file_s_mixture_is_kept_until_what_serves_it_changes(tmp_path):
     first = domains.mixture_for(file, "python")
     assert domains.mixture_for(file, "python") is first
     registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.2)])
+    domains.run_idle_work(0.0)
     second = domains.mixture_for(file, "python")
     assert second.names == ("mine", "yours")
     registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.4)])
+    domains.run_idle_work(0.0)
     third = domains.mixture_for(file, "python")
     assert third is not second
     assert [table.weight for table in domains._tables_for(file, "python")] == [0.5, 0.4]

@@ -16,7 +16,8 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code, rank_completions
+from spd_lsp.completion.postprocess import DraftText
+from spd_lsp.completion.ranking import Completion, can_be_code, rank_completions, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
@@ -147,9 +148,12 @@ class ArmRunner:
         else:
             start = self._start(request, adjusted(mixture, settings))
             drafts = self._decode(arm, start, settings)
-            ranked = request.texts.rank(drafts.scored(settings.ranking))[: 2 * settings.drafts]
+            texts, context = request.texts, request.texts.context
+            said = [(texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
+            ranked = rank_completions(said, context)[: 2 * settings.drafts]
             if mixture and ARM_KINDS[arm.kind].copies:
-                ranked = request.texts.with_copies(ranked, mixture.places(start.history, settings.max_tokens))
+                places = mixture.places(start.history, settings.max_tokens)
+                ranked = with_copies(ranked, texts.continuations(places), context)
         possible = can_be_code(ranked, request.source, request.cursor, request.language)
         completions = possible[: settings.drafts]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

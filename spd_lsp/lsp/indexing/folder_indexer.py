@@ -1,6 +1,6 @@
 """Indexes the folders that an editor opens, one at a time, and tells the user so once for each.
 
-In: folders, settings, commands. Out: tables in the registry, which the server's own n-grams notice by themselves.
+In: folders, settings, commands. Out: tables in the registry, and a call when there are others.
 Runs on the event loop; what reads the disk runs in threads, what counts in a process of low priority.
 """
 
@@ -66,10 +66,14 @@ class _Target:
 class FolderIndexer:
     """The open folders of one session that are being indexed or wait for it."""
 
-    def __init__(self, server: LanguageServer, may_index: bool = True) -> None:
+    def __init__(
+        self, server: LanguageServer, on_change: Callable[[], None] = lambda: None, may_index: bool = True
+    ) -> None:
+        """`on_change` is called when other tables serve a folder than before."""
         self.may_index = may_index
         self.progress: tuple[str, float] | None = None  # of the build that runs: the folder's name, and the share
         self._server = server
+        self._on_change = on_change
         self._target: _Target | None = None
         self._folders: list[str] = []  # the URIs of all open ones
         self._opened: set[str] = set()  # those of them that are to be indexed by themselves
@@ -125,7 +129,9 @@ class FolderIndexer:
             self._drop(uri)
             folder = await asyncio.to_thread(local_folder, uri)
             if folder and (target := self._target):
-                self._tell(await asyncio.to_thread(exclude_folder, folder, target.registry), shown=True)
+                answer = await asyncio.to_thread(exclude_folder, folder, target.registry)
+                self._on_change()
+                self._tell(answer, shown=True)
 
     async def list_tables(self, uri: str) -> list[dict[str, Any]]:
         """The tables that can serve a folder, and whether they do."""
@@ -140,6 +146,7 @@ class FolderIndexer:
         if folder and target:
             try:
                 await asyncio.to_thread(use_tables, target.registry, folder, list(map(str, names)))
+                self._on_change()
             except UserError as error:
                 self._tell(str(error), shown=True)
 
@@ -209,6 +216,7 @@ class FolderIndexer:
             self._questions.add(question)
             question.add_done_callback(self._questions.discard)
         elif event.kind == BUILT:
+            self._on_change()
             is_new, is_first = await asyncio.to_thread(record_indexed, folder, registry.folder)
             if requested or is_first:  # in one line of 80 characters: for longer ones Vim stops whoever types
                 self._tell(f"indexed {folder.name[:20]} ({event.text}); its names are completed now", shown=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.hypotheses import Draft, is_done, rank_drafts, ranking_score
+from spd_lsp.decoding.superposed import Draft, is_done, rank_drafts, ranking_score
 
 ENDS = {10: "", 11: "", 12: " "}  # two ways to end a line, and one that reads otherwise
 

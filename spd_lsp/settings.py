@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 # Language ids of texts that are not code, by several editors' names.
@@ -44,9 +45,9 @@ def _setting(
 
 
 def _is_model(name: str) -> bool:
-    """Whether a text can name a model. Editors must give folders in full."""
+    """Whether a text can name a model. Editors must give folders and files in full."""
     is_id = HUGGING_FACE_ID.fullmatch(name) is not None and not is_path(name)
-    return name == "starter" or is_id or _is_existing_folder(name)
+    return name == "starter" or is_id or _STORED_GGUF.fullmatch(name) is not None or _is_existing_model(name)
 
 
 def _is_full_path(name: str) -> bool:
@@ -59,6 +60,12 @@ def _is_data_folder(name: str) -> bool:
     folder = Path(expand_home(name))
     is_free = folder.is_absolute() and "\0" not in name and not os.path.lexists(folder)
     return not name or is_free or _is_existing_folder(name)
+
+
+def _is_existing_model(name: str) -> bool:
+    """Whether this is the full path of a folder or of a GGUF file."""
+    path = Path(expand_home(name))
+    return _is_existing_folder(name) or (is_gguf(name) and path.is_absolute() and path.is_file())
 
 
 def _is_existing_folder(name: str) -> bool:
@@ -77,9 +84,10 @@ class Settings:
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "`starter`, the full path of a model folder, or the Hugging Face id of a causal language model",
+        "`starter`, the full path of a model folder or GGUF file, or the Hugging Face id of a causal language "
+        "model",
         is_valid=_is_model,
-        allowed="`starter`, the full path of an existing folder, or a Hugging Face id",
+        allowed="`starter`, the full path of an existing folder or GGUF file, or a Hugging Face id",
     )
     device: str = _setting(
         "auto",
@@ -176,8 +184,17 @@ class Settings:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is written as a path: in full, or after `./`, `../` or `~`. `owner/name` is an id."""
-    return Path(name).is_absolute() or re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
+    """Whether a name is written as a path: in full, after `./`, `../` or `~`, or that of a GGUF file.
+
+    `owner/name` is an id.
+    """
+    begins_as_one = re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
+    return begins_as_one or Path(name).is_absolute() or (is_gguf(name) and not _STORED_GGUF.fullmatch(name))
+
+
+def is_gguf(name: str) -> bool:
+    """Whether a name is that of a GGUF file."""
+    return name.lower().endswith(".gguf")
 
 
 def expand_home(path: str) -> str:

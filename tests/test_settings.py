@@ -58,7 +58,10 @@ def test_both_spellings_are_read():
         ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),
         ({"device": "cuda:one"}, "must be auto, cpu"),
         ({"device": "CPU"}, "must be auto, cpu"),
-        ({"model": "mine"}, "must be `starter`, the full path of an existing folder, or a Hugging Face id"),
+        (
+            {"model": "mine"},
+            "must be `starter`, the full path of an existing folder or GGUF file, or",
+        ),
         ({"model": "./mine"}, "the full path of an existing folder"),
         ({"model": "../mine"}, "the full path of an existing folder"),
         ({"model": "/not/there"}, "an existing folder"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import check_config_sizes
+from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.numpy.recorded import open_recorded
 
 
@@ -18,6 +19,10 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     Torch, which takes seconds and much memory to import, is imported only for models without a record. Those with
     one are so small that their steps would take longer on a GPU: `auto` does not look for one.
     """
+    if source := read_source(folder):
+        from spd_lsp.models.llama.open_gguf import open_gguf
+
+        return open_gguf(source, device, report)
     check_config_sizes(folder)
     if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
         return recorded

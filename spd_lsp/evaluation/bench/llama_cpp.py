@@ -83,7 +83,7 @@ def _load_library() -> Any:
         import gguf  # noqa: F401
         import xllamacpp.xllamacpp as package
     except ImportError as error:
-        raise Unsupported("not installed; run pip install 'spd-lsp[bench-llama]'") from error
+        raise Unsupported("not installed; run pip install 'spd-lsp[llama]'") from error
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():
         if not hasattr(library, name):

@@ -1,4 +1,4 @@
-"""Which folder holds the model: the one in this package, a folder that is written as a path, or a Hugging Face id.
+"""Which folder holds the model: the one in this package, one written as a path, or that of a GGUF file or an id.
 
 The only file that may reach the network, and only for an id that a person named and that is not stored yet. All
 that goes through Hugging Face's library, transformers and the kernels it might load included, obeys one switch.
@@ -18,7 +18,8 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_path
+from spd_lsp.models.llama.prepared import prepare as prepare_gguf
+from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_gguf, is_path
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
@@ -46,14 +47,16 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
     if model == STARTER:
         return _complete(Path(str(files("spd_lsp") / "starter")), model)
     if is_path(model):
-        folder = Path(expand_home(model))
-        if folder.is_dir():
-            return _complete(folder, model)
+        path = Path(expand_home(model))
+        if path.is_dir():
+            return _complete(path, model)
+        if is_gguf(model) and path.is_file():
+            return prepare_gguf(path, path.name, report)
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
         return _complete(_download(model, report), model)
     raise UserError(
-        f"there is no folder {model!r}; --model takes a model's folder, written as a path such as ./mine, "
-        "a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
+        f"there is no model {model!r}; --model takes a model's folder or a GGUF file, written as a path such as "
+        "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
     )
 
 

@@ -37,6 +37,15 @@ def check_memory(folder: Path, bytes_each: int, free: int | None, device: str) -
         )
 
 
+def check_free_memory(name: str, needed: int, free: int | None) -> None:
+    """Raise `DoesNotFit` if weights of so many bytes are larger than the free memory."""
+    if free is not None and needed > free:
+        raise DoesNotFit(
+            f"{name} takes {needed / _GIB:.1f} GiB, but there is {free / _GIB:.1f} GiB of free memory; choose a "
+            "smaller model, or one with fewer bits a weight"
+        )
+
+
 def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Bytes that a program can take without swapping, if the system says so."""
     try:

@@ -84,7 +84,7 @@ def test_pickled_weights_are_refused(tmp_path):
 
 @pytest.mark.parametrize("model", ["no-such-model", "./not/there", "a/b/c"])
 def test_an_unknown_name_is_refused_without_asking_the_network(model):
-    with pytest.raises(UserError, match="there is no folder"):
+    with pytest.raises(UserError, match="there is no model"):
         locate(model)
 
 

@@ -1,0 +1,87 @@
+"""Rows of the token embeddings, read from the file when a mixture needs them and converted to single precision.
+
+Legend: M ids, D width.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
+
+from ngram_builders.arrays import Floats
+from ngram_builders.errors import UserError
+from spd_lsp.models.llama.header import GgufHeader, TensorInfo
+
+_NAME = "token_embd.weight"
+_MAX_KEPT = 4096  # rows; a few megabytes
+
+
+class TokenEmbeddings:
+    """The embedding of each token id."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        tensor = header.tensors[_NAME]
+        self.width, self.count = tensor.shape
+        self.kind = GGMLQuantizationType(tensor.kind)
+        self.row_bytes = _tensor_bytes(tensor, header.path) // self.count
+        self.offset = tensor.offset
+        self.file = header.path.open("rb", buffering=0)
+        weakref.finalize(self, self.file.close)
+        self.lock = threading.Lock()  # the file has one position
+        self.kept: OrderedDict[int, Floats] = OrderedDict()  # least recently used first
+
+    def rows(self, ids: Sequence[int]) -> Floats:
+        """The embeddings of some ids. [M, D]."""
+        with self.lock:
+            return np.stack([self._row(token) for token in ids])
+
+    def _row(self, token: int) -> Floats:
+        if not 0 <= token < self.count:
+            raise IndexError(f"expected ids from 0 to {self.count - 1}, found {token}")
+        row = self.kept.pop(token, None)
+        if row is None:
+            row = self._read(token)
+            if len(self.kept) == _MAX_KEPT:
+                self.kept.popitem(last=False)
+        self.kept[token] = row
+        return row
+
+    def _read(self, token: int) -> Floats:
+        self.file.seek(self.offset + token * self.row_bytes)
+        data = self.file.read(self.row_bytes)
+        if len(data) != self.row_bytes:
+            raise UserError(f"{self.file.name} was cut off while it was open; fetch it again")
+        row: Floats = dequantize(np.frombuffer(data, np.uint8), self.kind)
+        return row
+
+
+def _tensor_bytes(tensor: TensorInfo, path: Path) -> int:
+    """How many bytes a weight of a file takes; `UserError` for a data type that is not known here."""
+    try:
+        block, size = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
+    except ValueError as error:
+        raise UserError(
+            f"{path} has weights of the data type {tensor.kind}, which is not known here; update gguf"
+        ) from error
+    return int(np.prod(tensor.shape, dtype=object)) // block * size
+
+
+def check_tensors(header: GgufHeader) -> None:
+    """`UserError` for a file that is shorter than its weights, or that has no embeddings or odd ones."""
+    for name, tensor in header.tensors.items():
+        end = tensor.offset + _tensor_bytes(tensor, header.path)
+        if end > header.size:
+            raise UserError(
+                f"{header.path} is cut off: it has {header.size:,} bytes, and the weight {name[:80]!r} ends at "
+                f"{end:,}; fetch it again"
+            )
+    embedding = header.tensors.get(_NAME)
+    block = GGML_QUANT_SIZES[GGMLQuantizationType(embedding.kind)][0] if embedding else 1
+    if embedding is None or len(embedding.shape) != 2 or embedding.shape[0] % block or not embedding.shape[1]:
+        raise UserError(f"{header.path} has no token embeddings; choose a language model")

@@ -1,0 +1,96 @@
+"""llama.cpp as an engine: a superposed step is one `llama_decode` of one mixed embedding.
+
+Legend: N rows and T positions of one input, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ngram_builders.arrays import Floats
+from spd_lsp.models.base import Engine, ForwardInput
+from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot
+from spd_lsp.models.llama.embeddings import TokenEmbeddings
+from spd_lsp.models.llama.kv_cache import SequenceCache
+from spd_lsp.models.topk import WeightedTokens
+
+
+class LlamaEngine(Engine):
+    """A GGUF model in llama.cpp."""
+
+    def __init__(self, model: LlamaModel, embeddings: TokenEmbeddings, device: str) -> None:
+        self.context = LlamaContext(model)
+        self.embeddings = embeddings
+        self.embedding_scale = 1.0  # of a mixture, where the library scales the embeddings of tokens only
+        self.max_positions = model.max_positions
+        self.device = device
+        super().__init__()
+
+    def new_cache(self) -> SequenceCache:
+        """As in `Engine`."""
+        return SequenceCache(self.context)
+
+    def release(self) -> None:
+        """As in `Engine`."""
+        super().release()
+        self.context.close()
+
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """As in `Engine`, in one pass for ids and one for mixtures. If one fails, its caches have not changed."""
+        logits: dict[int, Floats] = {}
+        for mixed in (False, True):
+            group = [each for each in inputs if _is_mixed(each) == mixed]
+            slots = [self._slots(each) for each in group]
+            if not group:
+                continue
+            rows = self.context.read([slot for own in slots for slot in own])
+            ends = accumulate(sum(slot.wants_logits for slot in own) for own in slots)
+            for each, own, part in zip(group, slots, _split(rows, list(ends)), strict=True):
+                logits[id(each)] = part.reshape(len(each.ids), -1, part.shape[1]) if each.ids else part
+                for row in each.cache.rows:
+                    row.length += len(own) // len(each.cache.rows)
+        return [logits[id(each)] for each in inputs]
+
+    def _slots(self, each: ForwardInput) -> list[Slot]:
+        """An input's positions, row by row."""
+        slots = []
+        read = self._input if _is_mixed(each) else _only_token
+        rows: Any = each.ids or [[read(mixture)] for mixture in each.mixtures]
+        for cache, row in zip(each.cache.rows, rows, strict=True):
+            cache.crop(cache.length)  # what an interrupted pass has left
+            for number, value in enumerate(row):
+                last = number == len(row) - 1
+                token = value if isinstance(value, np.ndarray) else self._checked(value)
+                slots.append(Slot(token, cache.length + number, cache.sequence, last or not each.last_only))
+        return slots
+
+    def _input(self, mixture: WeightedTokens) -> Floats:
+        """x~ = sum_i gamma_i z_i, as the first layer reads it. [D]."""
+        ids, weights = mixture
+        gamma = np.asarray(weights, np.float32) * np.float32(self.embedding_scale)
+        return np.asarray(gamma @ self.embeddings.rows([self._checked(token) for token in ids]))
+
+    def _checked(self, token: int) -> int:
+        """An id the library may look up: it ends the process for others."""
+        if not 0 <= token < self.context.model.size:
+            raise IndexError(f"expected ids from 0 to {self.context.model.size - 1}, found {token}")
+        return int(token)
+
+
+def _is_mixed(each: ForwardInput) -> bool:
+    """Whether an input has to be read as embeddings."""
+    return any(len(ids) > 1 for ids, _ in each.mixtures)
+
+
+def _only_token(mixture: WeightedTokens) -> int:
+    """The token that a mixture of one consists of."""
+    return mixture[0][0]
+
+
+def _split(rows: Floats, ends: Sequence[int]) -> list[Floats]:
+    """Consecutive parts that end at these places."""
+    return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,192 @@
+"""The header of a GGUF file: metadata and the places of the weights, read within the file's bounds.
+
+A file may be truncated or crafted: no number in it costs more memory or time than its own bytes do. `gguf`'s own
+reader believes every count, and takes seconds for a large vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ngram_builders.errors import UserError
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_MAX_HEADER_BYTES = 128 << 20  # one of 260,000 tokens has 15 MB
+_MAX_TENSORS = 1 << 16
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
+_MAX_DIMENSIONS = 4
+_STRING, _ARRAY = 8, 9
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_ARCHITECTURE, _ALIGNMENT = "general.architecture", "general.alignment"
+
+
+class _Damaged(ValueError):
+    """The bytes are not those of a GGUF file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where a weight lies, and how it is stored."""
+
+    shape: tuple[int, ...]  # innermost dimension first
+    kind: int  # GGML's number of the data type
+    offset: int  # from the start of the file
+
+
+@dataclass(frozen=True)
+class GgufHeader:
+    """What a file says of itself."""
+
+    path: Path
+    size: int  # of the file, in bytes
+    metadata: dict[str, Any]  # arrays of numbers are NumPy arrays
+    tensors: dict[str, TensorInfo]
+    digest: str  # of the header, the file's size and samples of the weights
+
+    @property
+    def architecture(self) -> str:
+        """The model family, by llama.cpp's name."""
+        return str(self.metadata[_ARCHITECTURE])
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many numbers the weights have."""
+        return sum(int(np.prod(tensor.shape, dtype=object)) for tensor in self.tensors.values())
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A whole number that describes the architecture. Example: `context_length`."""
+        value = self.metadata.get(f"{self.architecture}.{name}", default)
+        return value if isinstance(value, int) else default
+
+
+def read_header(path: Path) -> GgufHeader:
+    """The header of a file; `UserError` if it is truncated, too large or none."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            if not size:
+                raise _Damaged("it is empty")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _read(path, data)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (_Damaged, struct.error, UnicodeDecodeError) as error:
+        reason = str(error) if isinstance(error, _Damaged) else "its header is damaged or cut off"
+        raise UserError(f"{path} is no usable GGUF file: {reason}; fetch it again") from error
+
+
+def _read(path: Path, data: mmap.mmap) -> GgufHeader:
+    cursor = _Cursor(data)
+    if data[:4] != _MAGIC:
+        raise _Damaged("it does not begin as one")
+    version, tensors, pairs = cursor.numbers("I", 1, start=4)[0], cursor.one("Q"), cursor.one("Q")
+    if version not in _VERSIONS:
+        raise _Damaged(f"it has version {version}, and versions 2 and 3 are read")
+    if max(tensors, pairs) > _MAX_TENSORS:
+        raise _Damaged(f"it names {max(tensors, pairs):,} entries, more than {_MAX_TENSORS:,}")
+    metadata = {cursor.text(): cursor.value(cursor.one("I")) for _ in range(pairs)}
+    if not isinstance(metadata.get(_ARCHITECTURE), str):
+        raise _Damaged("it does not name its architecture")
+    infos = {cursor.text(): _tensor_info(cursor) for _ in range(tensors)}
+    alignment = metadata.get(_ALIGNMENT, 32)
+    if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20:
+        raise _Damaged(f"its alignment is {alignment!r}")
+    start = -(-cursor.place // alignment) * alignment
+    placed = {name: TensorInfo(info.shape, info.kind, start + info.offset) for name, info in infos.items()}
+    for name, info in placed.items():
+        if info.offset > len(data):
+            raise _Damaged(f"it ends before the weight {name[:80]!r}: it was cut off")
+    return GgufHeader(path, len(data), metadata, placed, _digest(data, cursor.place))
+
+
+def _digest(data: mmap.mmap, header: int) -> str:
+    """What tells a file from others: its header, its size, and samples of its weights."""
+    digest = hashlib.blake2b(data[:header], digest_size=8)
+    digest.update(len(data).to_bytes(8, "little"))
+    for number in range(_SAMPLES):
+        start = len(data) * number // _SAMPLES
+        digest.update(data[start : start + _SAMPLE_BYTES])
+    return digest.hexdigest()
+
+
+def _tensor_info(cursor: _Cursor) -> TensorInfo:
+    dimensions = cursor.one("I")
+    if dimensions > _MAX_DIMENSIONS:
+        raise _Damaged(f"a weight has {dimensions} dimensions")
+    shape = tuple(cursor.numbers("Q", dimensions))
+    return TensorInfo(shape, cursor.one("I"), cursor.one("Q"))
+
+
+class _Cursor:
+    """Reads one value after the other."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.place = 0
+        self.end = min(len(data), _MAX_HEADER_BYTES)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        start = self.place
+        if size > self.end - start:
+            raise _Damaged("its header is damaged or cut off")
+        self.place = start + size
+        return self.data[start : self.place]
+
+    def numbers(self, code: str, count: int, start: int | None = None) -> tuple[Any, ...]:
+        """So many numbers of one kind."""
+        self.place = self.place if start is None else start
+        reader = struct.Struct(f"<{count}{code}")
+        return reader.unpack(self.take(reader.size))
+
+    def one(self, code: str) -> Any:
+        """The next number."""
+        return self.numbers(code, 1)[0]
+
+    def text(self) -> str:
+        """The next text."""
+        return self.take(self.one("Q")).decode("utf-8")
+
+    def value(self, kind: int) -> Any:
+        """The next value of a kind; arrays hold no arrays."""
+        if kind == _STRING:
+            return self.take(self.one("Q")).decode("utf-8", "surrogateescape")
+        if kind in _SCALARS:
+            return self.one(_SCALARS[kind])
+        if kind != _ARRAY:
+            raise _Damaged(f"it has a value of the unknown kind {kind}")
+        kind, count = self.numbers("I", 1)[0], self.one("Q")
+        if kind == _STRING:
+            return self._texts(count)
+        if kind not in _SCALARS:
+            raise _Damaged(f"it has a list of the unknown kind {kind}")
+        dtype = np.dtype("<" + _SCALARS[kind])
+        if count > (self.end - self.place) // dtype.itemsize:
+            raise _Damaged("its header is damaged or cut off")
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype)
+
+    def _texts(self, count: int) -> list[str]:
+        """A list of texts, each of which takes eight bytes at least."""
+        if count > (self.end - self.place) // 8:
+            raise _Damaged("its header is damaged or cut off")
+        data, end, place, length = self.data, self.end, self.place, struct.Struct("<Q").unpack_from
+        texts = []
+        for _ in range(count):
+            start = place + 8
+            if start > end:
+                raise _Damaged("its header is damaged or cut off")
+            place = start + length(data, place)[0]
+            if place > end:
+                raise _Damaged("its header is damaged or cut off")
+            texts.append(data[start:place].decode("utf-8", "surrogateescape"))
+        self.place = place
+        return texts

@@ -1,0 +1,109 @@
+"""The folder that stands for a GGUF file: its tokenizer in a form read in a moment, and the verdict on the file.
+
+A file is tried once in a process of its own, which llama.cpp may end. The folder lies in the user's cache, under
+the file's digest: another file under the same name is tried again. The newest folders are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import platformdirs
+
+from ngram_builders.errors import UserError
+from ngram_builders.programs import AWAY, python
+from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
+from spd_lsp.models.llama.header import GgufHeader, read_header
+from spd_lsp.models.llama.library import load_library
+
+_SOURCE = "gguf.json"
+_MAX_FOLDERS = 16  # of some ten megabytes each
+_MAX_SECONDS = 900.0  # for a trial; a large file comes from the disk first
+
+
+@dataclass(frozen=True, slots=True)
+class GgufSource:
+    """The file that a folder stands for."""
+
+    path: str
+    name: str  # as messages show it
+    library: str  # the version that was tried
+    embedding_scale: float  # of mixtures, where the library scales the embeddings of tokens only
+
+
+def prepare(path: Path, name: str, report: Callable[[str], None]) -> Path:
+    """The folder for a file; `UserError` if llama.cpp is missing, or the file is damaged, unknown or too large."""
+    path = path.resolve()
+    header = read_header(path)
+    load_library()
+    folder = _cache_folder() / header.digest
+    source = read_source(folder)
+    if source is None or source.library != version("xllamacpp"):
+        check_free_memory(name, header.size, free_memory())
+        report(f"checking {name}, once")
+        _try_file(header, folder, name)
+    elif source.path != str(path):
+        write_source(folder, GgufSource(str(path), name, source.library, source.embedding_scale))
+    os.utime(folder)
+    return folder
+
+
+def read_source(folder: Path) -> GgufSource | None:
+    """The file that a folder of the cache stands for; None for other folders."""
+    if folder.parent != _cache_folder():
+        return None
+    try:
+        return GgufSource(**json.loads((folder / _SOURCE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_source(folder: Path, source: GgufSource) -> None:
+    """Name the file that a folder stands for."""
+    new = folder / f"{_SOURCE}.{os.getpid()}"
+    new.write_text(json.dumps(asdict(source)), encoding="utf-8")
+    new.replace(folder / _SOURCE)
+
+
+def _cache_folder() -> Path:
+    return platformdirs.user_cache_path("spd-lsp", appauthor=False) / "gguf"
+
+
+def _try_file(header: GgufHeader, folder: Path, name: str) -> None:
+    """Have a process open the file and write the folder."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as scratch:
+        made = Path(scratch) / folder.name
+        made.mkdir()
+        command = python("spd_lsp.models.llama.trial", str(header.path), str(made), name)
+        try:
+            ended = subprocess.run(
+                command, cwd=AWAY, stdin=subprocess.DEVNULL, capture_output=True, timeout=_MAX_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise UserError(f"{name}: llama.cpp did not open it within {_MAX_SECONDS / 60:.0f} minutes") from error
+        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+        if ended.returncode == 1 and lines:
+            raise UserError(lines[-1])
+        if ended.returncode:
+            reason = next((line for line in lines if "ASSERT" in line or "rror" in line), "without a reason")
+            raise UserError(f"{header.path}: llama.cpp gave up on it ({reason.strip()}); fetch it again")
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        made.replace(folder)
+    _prune(folder.parent)
+
+
+def _prune(cache: Path) -> None:
+    """Delete the folders that were not used for longest."""
+    folders = sorted(cache.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in folders[_MAX_FOLDERS:]:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""The process that opens a GGUF file for the first time; llama.cpp may end it.
+
+In: the file, an empty folder, and the model's name. Out: the folder filled, or one line of standard error and exit
+status 1.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from ngram_builders.arrays import Floats
+from ngram_builders.errors import UserError
+from spd_lsp.models.llama.embeddings import check_tensors
+from spd_lsp.models.llama.engine import LlamaEngine
+from spd_lsp.models.llama.header import GgufHeader, read_header
+from spd_lsp.models.llama.open_gguf import open_file
+from spd_lsp.models.llama.prepared import GgufSource, write_source
+from spd_lsp.models.llama.tokenizer import build_tokenizer
+from spd_lsp.models.self_test import all_logits, kl_divergence, probe_ids, read_every_way
+
+# In nats, between two ways of reading: products of several rows are rounded in another way than those of one.
+_MAX_DIVERGENCE = 1e-2
+
+
+def _try_file(path: Path, folder: Path, name: str) -> None:
+    """Open a file, test it, and write what was found to a folder."""
+    header = read_header(path)
+    check_tensors(header)
+    engine = open_file(header, "auto")
+    model = engine.context.model
+    tokenizer = build_tokenizer(header, model.tokenize, adds_bos=model.adds_bos)
+    scale = _embedding_scale(engine, name)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps(_config(header, engine)), encoding="utf-8")
+    write_source(folder, GgufSource(str(path), name, version("xllamacpp"), scale))
+
+
+def _config(header: GgufHeader, engine: LlamaEngine) -> dict[str, object]:
+    """What others read of a model's configuration."""
+    model = engine.context.model
+    return {"model_type": header.architecture, "vocab_size": model.size, "eos_token_id": model.end_of_text}
+
+
+def _embedding_scale(engine: LlamaEngine, name: str) -> float:
+    """The factor with which a mixture of a token with itself predicts what the token does, if there is one."""
+    ids = probe_ids(engine.context.model.size)
+    expected = all_logits(engine, ids)
+    if not np.isfinite(expected).all():
+        raise UserError(f"{name} computes no numbers here (NaN); fetch the file again")
+    for way, positions, logits in read_every_way(engine, ids):
+        if not kl_divergence(logits, expected[positions]) < _MAX_DIVERGENCE:
+            raise UserError(f"{name} predicts something else when it reads {way}; choose another model")
+    for scale in (1.0, float(engine.context.model.width) ** 0.5):
+        engine.embedding_scale = scale
+        if kl_divergence(_mixed_logits(engine, ids), expected) < _MAX_DIVERGENCE:
+            return scale
+    raise UserError(f"{name} does not read mixtures of embeddings as it reads tokens; choose another model")
+
+
+def _mixed_logits(engine: LlamaEngine, ids: list[int]) -> Floats:
+    """The logits after each id, all read as mixtures. [T, V]."""
+    cache, halves = engine.new_cache(), np.array([0.5, 0.5])
+    return np.concatenate([engine.forward([((token, token), halves)], cache) for token in ids])
+
+
+if __name__ == "__main__":
+    try:
+        _try_file(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    except UserError as error:
+        sys.exit(str(error))

@@ -1,0 +1,28 @@
+"""Tiny GGUF files, made once, and a cache folder of the tests' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def gguf_folder(tmp_path_factory) -> Path:
+    """A folder with a file of each data type."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    from tests.models.llama.gguf_files import write_gguf
+
+    folder = tmp_path_factory.mktemp("gguf")
+    for kind in ("F32", "F16", "Q8_0", "Q4_K"):
+        write_gguf(folder / f"{kind}.gguf", kind=kind)
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """What is made of the files lies in a temporary folder, for child processes as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -1,0 +1,173 @@
+"""A GGUF model through llama.cpp: its own logits and greedy text, mixtures of embeddings, and caches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from spd_lsp.models.base import ForwardInput
+from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.llama import context
+from spd_lsp.models.load import load
+from spd_lsp.models.logits import log_softmax
+from spd_lsp.models.self_test import probe_ids
+from tests.models.llama.gguf_files import SHAPE, transformers_weights
+
+ONE = np.ones(1)
+PROMPT = [5, 6, 700, 8, 9, 1000]
+KINDS = ["F32", "F16", "Q8_0", "Q4_K"]
+ROUNDING = 0.05  # of logits up to about six; llama.cpp keeps keys and values in half precision
+
+
+@pytest.fixture(params=KINDS)
+def file(request, gguf_folder):
+    return gguf_folder / f"{request.param}.gguf"
+
+
+@pytest.fixture
+def engine(gguf_folder):
+    return load(locate(str(gguf_folder / "F32.gguf")))
+
+
+def greedy(engine, tokens):
+    ids = [int(engine.prefill(PROMPT).argmax())]
+    while len(ids) < tokens:
+        ids.append(int(engine.step(ids[-1:], ONE).argmax()))
+    return ids
+
+
+SERVED = """
+import sys, xllamacpp
+path, *prompt = sys.argv[1:]
+options = xllamacpp.CommonParams()
+options.model.path, options.n_ctx, options.warmup, options.cpuparams.n_threads = path, 512, False, 1
+server = xllamacpp.Server(options)
+asked = dict(prompt=[int(i) for i in prompt], n_predict=8, temperature=0, ignore_eos=True, cache_prompt=False)
+print("TEXT:" + ascii(server.handle_completions(asked)["choices"][0]["text"]))
+"""
+
+
+def test_one_draft_is_llama_cpps_own_greedy_text(file):
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+
+    command = [sys.executable, "-c", SERVED, str(file), *map(str, PROMPT)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    folder = locate(str(file))
+    text = ModelTokenizer(folder).bytes_of(greedy(load(folder), 8)).decode("utf-8", "replace")
+    assert f"TEXT:{text!a}" in printed.splitlines()
+
+
+@pytest.fixture(scope="module")
+def network():
+    """The weights of F32.gguf in transformers."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(**SHAPE, rope_parameters={"rope_type": "default", "rope_theta": 1e4})
+    model = Qwen2ForCausalLM(config).eval()
+    missing, unexpected = model.load_state_dict(transformers_weights(), strict=False)
+    assert (missing, unexpected) == (["lm_head.weight"], [])
+    model.tie_weights()
+    return model
+
+
+def transformers_logits(network, ids, weights=()):
+    """After the ids, the last of which are mixed if there are weights."""
+    with torch.inference_mode():
+        embeds = network.get_input_embeddings()(torch.tensor(ids))
+        if len(weights):
+            mixed = torch.as_tensor(weights, dtype=embeds.dtype) @ embeds[-len(weights) :]
+            embeds = torch.cat([embeds[: -len(weights)], mixed[None]])
+        return network(inputs_embeds=embeds[None]).logits[0, -1].numpy()
+
+
+def test_logits_are_those_of_transformers_with_the_same_weights(engine, network):
+    expected = transformers_logits(network, PROMPT)
+    np.testing.assert_allclose(engine.prefill(PROMPT), expected, atol=ROUNDING)
+
+
+def test_a_superposed_step_reads_the_mixed_embedding(engine, network):
+    ids, weights = [11, 222, 3333], [0.5, 0.3, 0.2]
+    engine.prefill(PROMPT)
+    expected = transformers_logits(network, PROMPT + ids, weights)
+    np.testing.assert_allclose(engine.step(ids, np.array(weights)), expected, atol=ROUNDING)
+    assert np.abs(expected - transformers_logits(network, [*PROMPT, 11])).max() > 10 * ROUNDING
+
+
+def test_rows_continue_their_parents(engine, network):
+    engine.prefill(PROMPT)
+    engine.step_rows([([11], ONE), ([22], ONE)], [0, 0])
+    engine.step_rows([([33], ONE), ([44], ONE), ([55], ONE)], [1, 1, 0])
+    rows = engine.step_rows([([66], ONE), ([77, 88], np.array([0.5, 0.5]))], [0, 2])
+    np.testing.assert_allclose(rows[0], transformers_logits(network, [*PROMPT, 22, 33, 66]), atol=ROUNDING)
+    expected = transformers_logits(network, [*PROMPT, 11, 55, 77, 88], [0.5, 0.5])
+    np.testing.assert_allclose(rows[1], expected, atol=ROUNDING)
+
+
+def test_scores_are_log_probabilities(engine, network):
+    engine.prefill(PROMPT)
+    [short, long] = engine.score_drafts([[11], [22, 33, 44]])
+    after = [log_softmax(transformers_logits(network, [*PROMPT, *[22, 33][:n]])) for n in range(3)]
+    np.testing.assert_allclose(long, [after[0][22], after[1][33], after[2][44]], atol=ROUNDING)
+    np.testing.assert_allclose(short, [after[0][11]], atol=ROUNDING)
+
+
+def test_a_draft_leaves_the_prompt_as_it_was(engine):
+    first = engine.prefill(PROMPT)
+    engine.step([1, 2], np.array([0.5, 0.5]))
+    engine.step_rows([([3], ONE)] * 5, [0] * 5)
+    np.testing.assert_allclose(engine.prefill(PROMPT), first, atol=1e-3)
+    assert engine.prompts[-1].ids == PROMPT
+
+
+def test_what_is_cached_is_not_read_again(engine, monkeypatch):
+    read, whole = [], engine.context.read
+    monkeypatch.setattr(engine.context, "read", lambda slots: read.append(len(slots)) or whole(slots))
+    engine.prefill(PROMPT)
+    engine.prefill([*PROMPT, 4, 4])
+    engine.prefill([*PROMPT[:-1], 4])
+    assert read == [6, 2, 1]
+
+
+def test_a_full_cache_grows_and_keeps_what_it_holds(gguf_folder, monkeypatch):
+    monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
+    engine = load(locate(str(gguf_folder / "F32.gguf")))
+    other = probe_ids(1000) * 20  # 320 ids
+    engine.prefill(PROMPT)
+    expected = engine.step([7], ONE)
+    engine.prefill(other)
+    engine.prefill([9, *other])
+    engine.prefill(PROMPT)
+    assert engine.context.positions > 512
+    np.testing.assert_allclose(engine.step([7], ONE), expected, atol=1e-3)
+
+
+def test_sequences_are_given_back(engine):
+    free = len(engine.context.free) + len(engine.context.dropped)
+    for _ in range(3):
+        engine.prefill(PROMPT)
+        engine.step_rows([([3], ONE)] * 16, [0] * 16)
+        engine.step_rows([([3], ONE)] * 16, [0] * 16)
+    engine.crop(0)
+    assert len(engine.context.free) + len(engine.context.dropped) == free
+
+
+def test_several_requests_share_a_pass(engine):
+    one, two = engine.new_cache(), engine.new_cache()
+    halves = np.array([0.5, 0.5])
+    alone = engine.forward_ids([[1, 2, 3]], engine.new_cache())
+    together = engine.forward_batch([ForwardInput(one, ids=[[1, 2, 3]]), ForwardInput(two, [((4, 5), halves)])])
+    np.testing.assert_allclose(together[0], alone, atol=1e-3)
+    np.testing.assert_allclose(together[1], engine.forward([((4, 5), halves)], engine.new_cache()), atol=1e-3)
+    assert (one.length, two.length) == (3, 1)
+
+
+@pytest.mark.parametrize("token", [-1, 1 << 20])
+def test_an_id_the_model_does_not_have_is_an_error_and_not_the_end_of_the_process(token, engine):
+    with pytest.raises(IndexError):
+        engine.prefill([1, token])
+    with pytest.raises(IndexError):
+        engine.step([1, token], np.array([0.5, 0.5]))

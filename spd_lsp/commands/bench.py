@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.wiring import load_completer, print_status
 from spd_lsp.progress import progress
 from spd_lsp.settings import Settings
 
@@ -51,6 +53,15 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
 @click.option(
     "--wait", is_flag=True, help="With --typing, wait for every answer: counts that no load changes, and no times."
 )
+@click.option(
+    "--stages",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="REPO",
+    help="Instead, type lines in files of a repository, and say where a completion's processor time goes.",
+)
+@click.option(
+    "--files", type=click.IntRange(1), default=40, show_default=True, help="Files to type in, with --stages."
+)
 @click.option("--memory/--no-memory", default=True, help="Measure memory, each contender in its own process.")
 @click.option(
     "--out",
@@ -74,6 +85,8 @@ def bench(
     typing: tuple[Path, ...],
     keys: int,
     wait: bool,
+    stages: Path | None,
+    files: int,
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
@@ -82,6 +95,7 @@ def bench(
     All run in turn, round by round; medians and quartiles are printed. Use an idle machine.
     Example: spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
     Example: spd-lsp bench --typing app.py --typing tests.py --keys 500
+    Example: spd-lsp bench --stages ~/code/project
     """
     for name in THREAD_VARIABLES:  # read when the libraries are loaded, which is below
         os.environ[name] = str(threads)
@@ -98,6 +112,9 @@ def bench(
     if typing:
         with progress() as report:
             _write(record_typing(typing, keys, settings.data_dir, report, waits=wait), out)
+        return
+    if stages:
+        _write(_stages_report(replace(settings, model=model, device=device), stages, files), out)
         return
     options = BenchOptions(
         folder=locate(STARTER if shape else model),
@@ -116,6 +133,15 @@ def bench(
     with progress() as report:
         finished = bench_report(run_bench(options, report))
     _write(finished, out)
+
+
+def _stages_report(settings: Settings, folder: Path, files: int) -> Report:
+    """The report of `--stages`."""
+    from spd_lsp.evaluation.bench.stages import stages_report
+
+    completer = load_completer(replace(settings, indexing="off"), print_status)
+    with progress() as report:
+        return stages_report(folder, files, completer, report)
 
 
 def _write(report: Report, out: Sequence[Path]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
@@ -96,6 +96,33 @@ class WeightReader:
             import torch
 
             torch.cuda.synchronize()
+
+
+def processes_of(process: int) -> list[int]:
+    """A process and those that it started, and these; it alone where the system does not say."""
+    found = [process]
+    for one in found:
+        found += map(int, read_proc(one, f"task/{one}/children").split())
+    return found
+
+
+def processor_seconds(processes: Iterable[int]) -> float:
+    """Processor time that processes have taken, 0 where the system does not say."""
+    stats = (read_proc(process, "stat").rpartition(")")[2].split() for process in processes)
+    return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def children_seconds() -> float:
+    """Processor time that the processes started by this one have taken."""
+    return processor_seconds(processes_of(os.getpid())[1:])
+
+
+def read_proc(process: int, name: str) -> str:
+    """What Linux says of a process; an empty string elsewhere, and once it has ended."""
+    try:
+        return Path(f"/proc/{process}/{name}").read_text(encoding="ascii")
+    except OSError:
+        return ""
 
 
 def run_in_fresh_process(task: Callable[..., Any], *arguments: Any) -> Any:

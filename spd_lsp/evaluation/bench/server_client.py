@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.programs import AWAY
+from spd_lsp.evaluation.bench.machine import processes_of, processor_seconds, read_proc
 
 
 class ServerClient:
@@ -65,30 +64,14 @@ class ServerClient:
     @property
     def memory(self) -> int:
         """Bytes of memory that the server and its parsers hold, 0 where the system does not say."""
-        statuses = (_proc(process, "status").split() for process in self._processes())
+        statuses = (read_proc(process, "status").split() for process in processes_of(self._process.pid))
         held = (status[status.index("VmRSS:") + 1] for status in statuses if "VmRSS:" in status)
         return sum(map(int, held)) * 1024
 
     @property
     def cpu_seconds(self) -> float:
         """Processor time that the server and its parsers have taken, 0 where the system does not say."""
-        stats = (_proc(process, "stat").rpartition(")")[2].split() for process in self._processes())
-        return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
-
-    def _processes(self) -> list[int]:
-        """The server and the processes that it started, and these."""
-        found = [self._process.pid]
-        for process in found:
-            found += map(int, _proc(process, f"task/{process}/children").split())
-        return found
-
-
-def _proc(process: int, name: str) -> str:
-    """What Linux says of a process; an empty string elsewhere, and once it has ended."""
-    try:
-        return Path(f"/proc/{process}/{name}").read_text(encoding="ascii")
-    except OSError:
-        return ""
+        return processor_seconds(processes_of(self._process.pid))
 
 
 @asynccontextmanager

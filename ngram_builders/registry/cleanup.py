@@ -6,7 +6,6 @@ The caller holds the registry's lock, so that what is being moved into place is 
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -25,11 +24,11 @@ from ngram_builders.registry.domains import (
     read_record,
 )
 from ngram_builders.registry.locks import hold_lock, is_running
+from ngram_builders.scratch import read_writer
 
 BUILD_LOCK = ".building"  # held by a build in its domain's folder
 _ASIDE = ".aside"  # where unreadable domains are kept
 _TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
-_SCRATCH_PATTERN = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.tmp")
 _ABANDONED_SECONDS = 24 * 3600.0  # without a change, for a scratch file or an unfinished build
 
 
@@ -70,10 +69,10 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
 
 
 def _scratch_files(folder: Path) -> Iterator[Leftover]:
-    """Unfinished files of processes that have ended."""
+    """Unfinished files of processes that have ended; of those elsewhere, which nobody sees end, old ones."""
     for file in sorted(folder.glob(".*.tmp")):
-        match = _SCRATCH_PATTERN.fullmatch(file.name)
-        if match and (not is_running(int(match[1])) or _age(file) > _ABANDONED_SECONDS):
+        writer = read_writer(file.name)
+        if writer is not None and (not is_running(writer) or _age(file) > _ABANDONED_SECONDS):
             yield Leftover(file, "unfinished file of a process that has ended", total_size(file))
 
 

@@ -8,7 +8,6 @@ the old or the new.
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -52,6 +51,7 @@ from ngram_builders.registry.domains import (
 )
 from ngram_builders.registry.folder_choices import forget_missing_folders
 from ngram_builders.registry.locks import hold_lock
+from ngram_builders.scratch import scratch_path
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
@@ -96,7 +96,7 @@ class Registry:
         """
         check_weight(weight)
         home = self.domain_folder(name)
-        scratch = home / f".table.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        scratch = scratch_path(home / "table")
         try:
             summary = write_table(scratch)
             Table.open(scratch).verify()

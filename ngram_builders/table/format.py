@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import secrets
 import stat
 import struct
 import zlib
@@ -29,6 +28,7 @@ import numpy as np
 from ngram_builders.arrays import I64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
+from ngram_builders.scratch import scratch_path
 from ngram_builders.table.mapping import map_file
 from ngram_builders.table.suffix_array import SuffixArray, text_dtype
 
@@ -169,7 +169,7 @@ def pack_header(fields: Mapping[str, Any], sections: Mapping[str, tuple[int, str
 
 def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """Write a file completely or not at all. Whoever has the old one mapped keeps it."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    scratch = scratch_path(path)
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         with os.fdopen(descriptor, "wb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from tests.ngram_builders.small_tables import names, writer
+from ngram_builders.table.format import TableSummary
+from tests.ngram_builders.small_tables import names, unfinished_name, writer
 
+ROOT = Path(__file__).parents[3]
 TWO_DAYS = 2 * 86400
 
 
@@ -60,16 +63,51 @@ def test_unfinished_files_of_ended_processes_are_pruned_and_those_of_running_one
 ) -> None:
     home = registry.install("mine", writer(5)).path.parent
     for folder in (home, registry.folder):
-        (folder / f".table.{ended_pid}-abc.tmp").write_bytes(b"half")
-        (folder / f".table.{os.getpid()}-abc.tmp").write_bytes(b"half")
-    expected = {f".table.{ended_pid}-abc.tmp", f"mine/.table.{ended_pid}-abc.tmp"}
+        (folder / unfinished_name(ended_pid)).write_bytes(b"half")
+        (folder / unfinished_name(os.getpid())).write_bytes(b"half")
+    expected = {unfinished_name(ended_pid), f"mine/{unfinished_name(ended_pid)}"}
     assert set(prune_reasons(registry, dry_run=True)) == expected
     pruned, _ = registry.prune()
     assert [leftover.size for leftover in pruned] == [4, 4]
-    assert (home / f".table.{os.getpid()}-abc.tmp").exists()
+    assert (home / unfinished_name(os.getpid())).exists()
     assert registry.prune() == ([], [])
-    age(home / f".table.{os.getpid()}-abc.tmp")
-    assert set(prune_reasons(registry)) == {f"mine/.table.{os.getpid()}-abc.tmp"}
+    age(home / unfinished_name(os.getpid()))
+    assert set(prune_reasons(registry)) == {f"mine/{unfinished_name(os.getpid())}"}
+
+
+@pytest.mark.parametrize("name", [".table.{pid}-abc.tmp", ".table.0123abcd-{pid}-abc.tmp"])
+def test_unfinished_files_of_other_machines_and_containers_are_kept_for_a_day(
+    registry: Registry, ended_pid: int, name: str
+) -> None:
+    """Their processes have ids of their own, which here may be nobody's. An older version did not say whose."""
+    home = registry.install("mine", writer(5)).path.parent
+    file = home / name.format(pid=ended_pid)
+    file.write_bytes(b"half")
+    assert registry.prune() == ([], [])
+    registry.install("mine", writer(6))
+    assert file.exists()
+    age(file)
+    assert set(prune_reasons(registry)) == {f"mine/{file.name}"}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("unshare"), reason="needs Linux namespaces")
+def test_pruning_in_another_container_does_not_end_a_build(registry: Registry) -> None:
+    """The namespace of a container: the same files, other process ids."""
+    code = "import sys; from pathlib import Path; from ngram_builders.registry.registry import Registry"
+    prune = f"{code}; sys.exit(len(Registry(Path({str(registry.folder)!r})).prune()[0]))"
+    container = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c"]
+    if subprocess.run([*container, ""], capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    registry.install("mine", writer(6))
+    pruned: list[int] = []
+
+    def write(path: Path) -> TableSummary:
+        summary = writer(5)(path)
+        pruned.append(subprocess.run([*container, prune], env={**os.environ, "PYTHONPATH": str(ROOT)}).returncode)
+        return summary
+
+    assert registry.install("mine", write).fault is None
+    assert pruned == [0]
 
 
 def test_tables_that_no_index_names_are_pruned(registry: Registry) -> None:
@@ -126,7 +164,7 @@ def test_a_domain_that_a_running_build_will_repair_is_kept(registry: Registry) -
     (home / "domain.msgpack").write_bytes(b"\xc1")
     with registry.lock_for_build("bad"):
         assert registry.prune() == ([], [])
-    (home / f".table.{os.getpid()}-abc.tmp").touch()
+    (home / unfinished_name(os.getpid())).touch()
     assert registry.prune() == ([], [])
 
 

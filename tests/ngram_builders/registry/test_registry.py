@@ -17,7 +17,7 @@ from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.small_tables import names, probability_after, writer
+from tests.ngram_builders.small_tables import names, probability_after, unfinished_name, writer
 
 
 def test_reading_creates_nothing(registry: Registry) -> None:
@@ -117,10 +117,10 @@ def test_leftovers_of_a_killed_build_are_deleted(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    (home / f".table.{process.pid}-abc.tmp").write_bytes(b"half")
-    (home / f".table.{os.getpid()}-abc.tmp").write_bytes(b"another thread's")
+    (home / unfinished_name(process.pid)).write_bytes(b"half")
+    (home / unfinished_name(os.getpid())).write_bytes(b"another thread's")
     registry.install("mine", writer(6))
-    assert [path.name for path in home.glob(".*")] == [f".table.{os.getpid()}-abc.tmp"]
+    assert [path.name for path in home.glob(".*")] == [unfinished_name(os.getpid())]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from spd_lsp.commands.evaluate import evaluate
 from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
-from spd_lsp.commands.transfer import export_domains, import_domain
+from spd_lsp.commands.transfer import export_domains, import_domain, pull_domains, push_domains
 from spd_lsp.commands.tune import tune
 from spd_lsp.commands.use import use
 from spd_lsp.commands.why import why
@@ -80,5 +80,5 @@ def main(ctx: click.Context, data_dir: str) -> None:
 
 for command in (serve, complete, doctor, bench, connect, build_ngrams, ngrams, evaluate):
     main.add_command(command)
-for command in (use, tune, rebuild, export_domains, import_domain, why):
+for command in (use, tune, rebuild, export_domains, import_domain, push_domains, pull_domains, why):
     ngrams.add_command(command)

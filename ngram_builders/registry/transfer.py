@@ -51,10 +51,12 @@ def import_table(
     fingerprint: str | None = None,
     replace: bool = False,
     recipe: dict[str, Any] | None = None,
+    source: str | None = None,
 ) -> Domain:
     """Install a table from a file as a domain, by default named after the file; its data is verified.
 
-    With a fingerprint, a table for another tokenizer is refused; without replace, an existing domain stays.
+    With a fingerprint, a table for another tokenizer is refused; without replace, an existing domain stays. source
+    is recorded instead of the file.
     """
     name = check_name(file.stem if name is None else name)
     if not replace:
@@ -67,7 +69,7 @@ def import_table(
 
     origin = read_origin(table.file.fields)
     told = {"origin": asdict(origin)} if origin != Origin() else {}
-    recorded = {**(recipe or {}), "imported": str(file.resolve()), **told}
+    recorded = {**(recipe or {}), "imported": source or str(file.resolve()), **told}
     return registry.install(name, copy, weight=_IMPORTED_WEIGHT, recipe=recorded, overwrite=replace)
 
 

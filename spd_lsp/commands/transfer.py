@@ -1,4 +1,4 @@
-"""The commands `ngrams export` and `import`: tables as files to give away."""
+"""The commands `ngrams export`, `import`, `push` and `pull`: tables for other people, and theirs."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
     registry = open_registry(settings)
     imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
     click.echo(details(imported, registry.assignments()))
-    if not model and imported.fingerprint != _fingerprint_of(settings.model):
-        click.echo(f"{settings.model} cannot use it: it was built with another model's tokenizer", err=True)
+    if not model:
+        _warn_of_model(settings, imported)
 
 
 def _fingerprint_of(model: str) -> str:
@@ -91,3 +91,73 @@ def _fingerprint_of(model: str) -> str:
     from spd_lsp.models.checkpoint.hub import locate
 
     return ModelTokenizer(locate(model)).fingerprint
+
+
+@click.command("push", epilog=help_example("push my-repo /net/team/ngrams"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("address", metavar="ADDRESS")
+@click.option("--replace", is_flag=True, help="Replace another table of that name there.")
+@click.pass_obj
+def push_domains(settings: Settings, names: tuple[str, ...], address: str, replace: bool) -> None:
+    """Copy tables to a folder of your team, from which others pull them.
+
+    ADDRESS is a folder, or one that fsspec knows such as s3://bucket/ngrams, if its package (s3fs) is installed.
+    The same is copied as by export: give tables only to people who may read the code.
+    """
+    from ngram_builders.registry.sharing import push
+
+    registry = open_registry(settings)
+    for domain in [registry.find(name) for name in dict.fromkeys(names)]:
+        table = push(registry, domain.name, address, replace=replace)
+        done = f"pushed {domain.name} ({megabytes(table.size)})" if table else f"{domain.name} is there already"
+        click.echo(f"{done}: {address}")
+        for line in _describe_exposure(domain, False) if table else ():
+            click.echo(line)
+
+
+@click.command("pull", epilog=help_example("pull /net/team/ngrams"))
+@click.argument("address", metavar="[ADDRESS]", required=False)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--replace", is_flag=True, help="Replace tables of these names that are not from there.")
+@click.pass_obj
+def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...], replace: bool) -> None:
+    """Install the tables of your team, or their newer versions; what comes is verified.
+
+    Without NAMEs all tables there; without an ADDRESS all that were pulled before, each from where it came.
+    """
+    from ngram_builders.registry.sharing import list_pulled, list_shared, pull
+
+    registry = open_registry(settings)
+    if address is None:
+        wanted = list_pulled(registry)
+    else:
+        wanted = [(name, address) for name in dict.fromkeys(names or list_shared(address))]
+    if not wanted:
+        click.echo(f"no tables in {address}" if address else "no table was pulled before; give an ADDRESS")
+    failed = 0
+    for name, place in wanted:
+        try:
+            domain = pull(registry, name, place, replace=replace)
+            click.echo(_describe_pulled(domain) if domain else f"{name} is up to date")
+            if domain:
+                _warn_of_model(settings, domain)
+        except UserError as error:
+            failed += 1
+            click.echo(f"{name} was not pulled: {error}", err=True)
+    if failed:
+        raise UserError(f"{failed} of {len(wanted)} tables could not be pulled, see above")
+
+
+def _describe_pulled(domain: Domain) -> str:
+    """What came, and how to use it."""
+    from ngram_builders.registry.origin import read_origin
+
+    source = read_origin(domain.recipe).describe()
+    facts = f"pulled {domain.name}: {domain.tokens:,} tokens{f' from {source}' if source else ''}"
+    return f"{facts}; to use it here: spd-lsp ngrams use {domain.name} --add"
+
+
+def _warn_of_model(settings: Settings, domain: Domain) -> None:
+    """Say if the default model has another tokenizer."""
+    if domain.fingerprint != _fingerprint_of(settings.model):
+        click.echo(f"{settings.model} cannot use it: it was built with another model's tokenizer", err=True)

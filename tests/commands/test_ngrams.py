@@ -306,3 +306,24 @@ def test_unreadable_assignments_are_reported_and_not_overwritten(run, repository
     run("ngrams", "use", "shop", "--workspace", repository)
     assert record.with_name("workspaces.msgpack.bad").read_bytes() == b"??"
     assert "cannot read which" not in run("complete", position)
+
+
+def test_a_team_pushes_and_pulls_tables(run, install, tmp_path, registry):
+    team = tmp_path / "team"
+    install("shop")
+    install("till")
+    assert run("ngrams", "pull") == "no table was pulled before; give an ADDRESS\n"
+    assert "there is no folder" in run("ngrams", "pull", team, status=1)
+    output = run("ngrams", "push", "shop", "till", team)
+    assert f"pushed shop (0.2 MiB): {team}" in output
+    assert "anyone who has it can reconstruct most of the code of 1 file" in output
+    assert run("ngrams", "push", "shop", team) == f"shop is there already: {team}\n"
+    run("ngrams", "remove", "shop")
+    output = run("ngrams", "pull", team, status=1)
+    pulled = "pulled shop: 5 tokens from shop; to use it here: spd-lsp ngrams use shop --add"
+    assert pulled in output
+    assert "till was not pulled: an n-gram table named till exists already" in output
+    assert "1 of 2 tables could not be pulled" in output
+    assert run("ngrams", "pull") == "shop is up to date\n"
+    assert f"imported from {team}: shop" in run("ngrams", "list")
+    assert run("ngrams", "pull", team, "till", "--replace").startswith("pulled till: 5 tokens")

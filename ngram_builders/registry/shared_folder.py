@@ -1,0 +1,161 @@
+"""A folder that a team shares, on a disk or at an address that fsspec knows (`s3://...`): files by their names.
+
+In: names and files. Out: the same files elsewhere, checked. As others may write there, a file is read only if it
+is regular and no larger than expected. fsspec is imported only where an address is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Protocol
+from urllib.parse import urlsplit
+
+from ngram_builders.errors import UserError
+
+_CHUNK_BYTES = 1 << 20
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class SharedFolder(Protocol):
+    """Where tables of a team are kept."""
+
+    address: str
+
+    def names(self) -> list[str]:
+        """All files."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file to read; FileNotFoundError if there is none."""
+
+    def put(self, name: str, file: Path) -> None:
+        """Store a file under a name, as a whole."""
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+
+
+def open_folder(address: str) -> SharedFolder:
+    """The folder at an address; nothing is read yet."""
+    if "://" not in address:
+        return _LocalFolder(Path(address))
+    if urlsplit(address).password:
+        raise UserError("an address is stored and shown, so it must hold no password; give fsspec the credentials")
+    return _RemoteFolder(address)
+
+
+def fetch(folder: SharedFolder, name: str, target: Path, size: int, digest: str) -> None:
+    """Copy a file of this size and digest to a new file; UserError if it is another one."""
+    state, left = hashlib.blake2b(digest_size=32), size
+    with explain_failure(folder.address):
+        try:
+            file = folder.open(name)
+        except FileNotFoundError as error:
+            cause = f"{name} is not in {folder.address}: it may have been replaced just now"
+            raise UserError(f"{cause}; pull again") from error
+    with explain_failure(folder.address), file as source, target.open("xb") as copy:
+        while chunk := source.read(min(_CHUNK_BYTES, left + 1)):
+            left -= len(chunk)
+            state.update(chunk)
+            if left < 0:
+                break
+            copy.write(chunk)
+    if left or state.hexdigest() != digest:
+        raise UserError(
+            f"{name} in {folder.address} is damaged: it is not the file that was pushed; push it again"
+        )
+
+
+def digest_of(file: Path) -> str:
+    """The digest of a file's content."""
+    state = hashlib.blake2b(digest_size=32)
+    with file.open("rb") as data:
+        while chunk := data.read(_CHUNK_BYTES):
+            state.update(chunk)
+    return state.hexdigest()
+
+
+@contextmanager
+def explain_failure(address: str) -> Iterator[None]:
+    """Turn what a file system raises, which may be anything, into one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except ImportError as error:
+        raise UserError(f"{address} needs a package that is not installed: {error}") from error
+    except Exception as error:
+        cause = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        cause = cause.strip().splitlines()[0]
+        raise UserError(f"cannot use {address}: {cause}; check the address and your access to it") from error
+
+
+class _LocalFolder:
+    """A folder on a disk, perhaps of another machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.address = str(self.folder)
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.folder))
+
+    def open(self, name: str) -> IO[bytes]:
+        file = os.fdopen(os.open(self.folder / name, _FLAGS), "rb")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise UserError(f"{self.folder / name} is not a regular file")
+        return file
+
+    def put(self, name: str, file: Path) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scratch = self.folder / f".{name}.{secrets.token_hex(4)}"
+        try:
+            with file.open("rb") as source, scratch.open("xb") as copy:  # readable by whoever may read the folder
+                while chunk := source.read(_CHUNK_BYTES):
+                    copy.write(chunk)
+                copy.flush()
+                os.fsync(copy.fileno())
+            scratch.replace(self.folder / name)
+        finally:
+            with suppress(OSError):
+                scratch.unlink()
+
+    def delete(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
+
+
+class _RemoteFolder:
+    """A folder at an address. Its files appear as a whole, as far as that file system can."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+        with explain_failure(address):
+            from fsspec.core import url_to_fs
+
+            self.system, self.folder = self._open(url_to_fs, address)
+
+    @staticmethod
+    def _open(url_to_fs: Any, address: str) -> tuple[Any, str]:
+        system, folder = url_to_fs(address, use_listings_cache=False)
+        return system, str(folder).rstrip("/")
+
+    def names(self) -> list[str]:
+        return sorted(str(path).rsplit("/", 1)[-1] for path in self.system.ls(self.folder, detail=False))
+
+    def open(self, name: str) -> IO[bytes]:
+        file: IO[bytes] = self.system.open(f"{self.folder}/{name}", "rb")
+        return file
+
+    def put(self, name: str, file: Path) -> None:
+        self.system.makedirs(self.folder, exist_ok=True)
+        self.system.put_file(str(file), f"{self.folder}/{name}")
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self.system.rm_file(f"{self.folder}/{name}")

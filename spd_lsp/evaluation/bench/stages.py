@@ -135,7 +135,7 @@ def stages_report(folder: Path, files: int, completer: Completer, report: Report
     before = children_seconds()
     for number, path in enumerate(chosen):
         report("files", number, len(chosen))
-        type_in(completer, path, times)
+        _type_in(completer, path, times)
     times.parsers = children_seconds() - before
     if not times.milliseconds:
         raise UserError(f"nothing was completed in {folder}; name another folder")
@@ -156,7 +156,7 @@ def _choose_files(folder: Path, count: int) -> list[Path]:
     return random.Random(0).sample(paths, min(count, len(paths)))
 
 
-def type_in(completer: Completer, path: Path, times: StageTimes) -> None:
+def _type_in(completer: Completer, path: Path, times: StageTimes) -> None:
     """Take some lines out of a file's middle, type them again, and note what each completion takes."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     middle = len(lines) // 2

@@ -34,6 +34,7 @@ from spd_lsp.settings import Settings
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
 SECRET_REASON = "every draft held what looks like a secret"
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
+_MAX_WAIT = 0.2  # seconds for other drafts while some are left; the next key comes about then
 
 _ShownCompletions = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
 Result = TypeVar("Result")
@@ -69,6 +70,34 @@ class CompletionResult:
     withheld: int = 0  # drafts hidden because they hold a secret
     problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
     index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
+    has_best: bool = True  # whether the best draft is left, after more was typed
+    asks_again: bool = False  # whether more was typed, and the model is to be asked what else may follow
+
+    def after(self, typed: str) -> CompletionResult:
+        """What its drafts say beyond text typed since, names aside; enough while none of them was typed otherwise.
+
+        Whoever asks again only where none is left saves 2 to 4 points less of their keystrokes.
+        """
+        drafts = [
+            replace(one, text=one.text[len(typed) :]) if one.text.startswith(typed) else None
+            for one in self.completions
+            if not one.is_name
+        ]
+        left = [one for one in drafts if one and one.text.strip()]
+        has_best = bool(left) and left[0] is drafts[0]
+        asks_again = not (has_best and len(left) >= self.limit) and self.seconds <= _MAX_WAIT
+        return replace(self, completions=left, passes=0, has_best=has_best, asks_again=asks_again)
+
+    def with_left(self, left: CompletionResult | None) -> CompletionResult:
+        """These completions behind the best draft that is left of earlier ones; others that are left come last.
+
+        So the draft that someone types along with stays first. Without it, no completions are an answer.
+        """
+        if left is None or not (left.has_best or self.completions):
+            return self
+        newest = {one.text: one for one in (*left.completions, *self.completions)}
+        texts = [one.text for one in (*left.completions[: left.has_best], *self.completions, *left.completions)]
+        return replace(self, completions=[newest[text] for text in dict.fromkeys(texts)][: self.limit], reason="")
 
 
 class Completer:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,17 +105,17 @@ class RecentResults:
     """The latest results of a session, which also answer whoever types along with one of their drafts."""
 
     def __init__(self) -> None:
-        self._results: deque[tuple[CompletionRequest, CompletionResult]] = deque(maxlen=_MAX_RESULTS)
+        self._results: list[tuple[CompletionRequest, CompletionResult]] = []  # the newest first
 
-    def add(self, request: CompletionRequest, result: CompletionResult) -> None:
-        """Keep a result, which several requests may have shared."""
-        if not self._results or self._results[0][1] is not result:
-            self._results.appendleft((request, result))
+    def add(self, request: CompletionRequest, result: CompletionResult) -> CompletionResult:
+        """Keep a result instead of the earlier one of an equal request, and return it."""
+        kept = [one for one in self._results if one[0] != request]
+        self._results = [(request, result), *kept][:_MAX_RESULTS]
+        return result
 
     def drop(self, uri: str) -> None:
         """Forget a document's results."""
-        kept = [(request, result) for request, result in self._results if request.uri != uri]
-        self._results = deque(kept, _MAX_RESULTS)
+        self._results = [(request, result) for request, result in self._results if request.uri != uri]
 
     def clear(self) -> None:
         """Forget all results."""
@@ -149,16 +148,17 @@ def remaining(
     if not typed:
         return dataclasses.replace(result, passes=0) if previous.explicit == request.explicit else None
     typed = normalize_line_ends(typed)
-    alive = [one for one in result.completions if one.text.startswith(typed) and not one.is_name]
-    drafts = [
-        dataclasses.replace(draft, text=draft.text[len(typed) :])
-        for draft in alive
-        if draft.text[len(typed) :].strip()
-    ]
-    if alive and alive[0].ends and alive[0].text.rstrip() == typed.rstrip():
+    drafts = (one for one in result.completions if one.text.startswith(typed) and not one.is_name)
+    if (best := next(drafts, None)) and best.ends and best.text.rstrip() == typed.rstrip():
         return dataclasses.replace(result, completions=[], reason=_COMPLETE, passes=0)
-    if not drafts:
-        return None
+    rest = result.after(typed)
+    return _with_names(rest, result, request, typed) if rest.completions else None
+
+
+def _with_names(
+    rest: CompletionResult, result: CompletionResult, request: CompletionRequest, typed: str
+) -> CompletionResult:
+    """What is left of a result, and the names that go on with what was typed. The best draft stays the first."""
     document = OpenDocument(request.uri, request.path, request.language, request.source)
     left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
     word = re.split(r"\W", left)[-1]
@@ -167,8 +167,10 @@ def remaining(
         for name in result.completions
         if name.is_name and name.text.startswith(typed) and name.text != typed
     }
-    offered = with_names(drafts, {**names, **document.matching_names(request.cursor)}, left)
-    return dataclasses.replace(result, completions=offered[: result.limit], passes=0)
+    best = rest.completions[: rest.has_best]
+    offered = with_names(rest.completions, {**names, **document.matching_names(request.cursor)}, left)
+    others = [one for one in offered if one not in best]
+    return dataclasses.replace(rest, completions=[*best, *others][: result.limit])
 
 
 def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionRequest) -> bool:

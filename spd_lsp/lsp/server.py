@@ -91,8 +91,9 @@ class SpdServer(LanguageServer):
             self.status.reason = reason
             return []
         self.index_changes()
-        if not request.explicit and (result := self.recent.find(request, self.worker.is_current)):
-            return self.note(request, result)
+        known = None if request.explicit else self.recent.find(request, self.worker.is_current)
+        if known and (document.shrank or not known.asks_again):
+            return self.note(request, known)
         if document.shrank and not request.explicit:
             self.status.reason = "text was deleted"
             return []
@@ -107,10 +108,7 @@ class SpdServer(LanguageServer):
         except Exception as error:
             self.show_once(user_message(error, "completion"))
             return []
-        if result is None:
-            return []
-        self.recent.add(request, result)
-        return self.note(request, result)
+        return self.note(request, self.recent.add(request, result.with_left(known))) if result else []
 
     def note(self, request: CompletionRequest, result: CompletionResult) -> list[Completion]:
         """Return a result's drafts; its reason, cost and problems are for the user to see."""

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spd_lsp.completion.completer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.evaluation.quality.code_lines import LEXEME
 
 Pair = tuple[float, float]
@@ -93,30 +95,31 @@ class TypedLine:
     accepted: int
 
 
-def type_line(target: str, complete: Callable[[str], Sequence[str]]) -> TypedLine:
+def type_line(target: str, complete: Callable[[str], Sequence[str]], most: int = 3) -> TypedLine:
     """Simulate a person who types a target and accepts drafts wherever that saves keystrokes.
 
-    `complete` returns the drafts after a prefix of the target, best first. A character costs 1, accepting 1, each
-    step down the list 1. As in the server, drafts that agree with what is typed stay on offer, and nothing is
-    requested until none is left.
+    `complete` returns the drafts after a prefix of the target, best first, of which `most` are shown. A character
+    costs 1, accepting 1, each step down the list 1. Drafts that agree with what is typed stay on offer, and more
+    are requested when they are by the server.
     Example: target `abcd`, drafts `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
     """
     written, keystrokes, requests, accepted = 0, 0, 0, 0
-    drafts: list[str] = []
+    left: CompletionResult | None = None  # None: nothing is known yet of what may follow
     while written < len(target):
-        if not drafts:
-            drafts = list(complete(target[:written]))
+        if left is None or left.asks_again:
+            drafts = [Completion(text, 0.0, ends=False) for text in complete(target[:written])]
+            left = CompletionResult(drafts, most).with_left(left)
             requests += 1
-        saved, rank = _best_to_accept(drafts, target[written:])
+        texts = [draft.text for draft in left.completions]
+        saved, rank = _best_to_accept(texts, target[written:])
         if saved > 0:
-            written += len(drafts[rank])
+            written += len(texts[rank])
             keystrokes += 1 + rank
             accepted += 1
-            drafts = []
+            left = None
             continue
-        typed = target[written]
         written, keystrokes = written + 1, keystrokes + 1
-        drafts = [draft[1:] for draft in drafts if draft.startswith(typed) and len(draft) > 1]
+        left = left.after(target[written - 1])
     return TypedLine(keystrokes, len(target), requests, accepted)
 
 

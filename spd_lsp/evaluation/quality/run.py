@@ -158,7 +158,8 @@ class ExampleTrial:
 
     def _typed_line(self, arm: Arm) -> Mapping[str, int]:
         target = self.example.target
-        line = type_line(target, lambda written: self._complete(arm, self._request(written)).drafts)
+        most = arm.settings.get("drafts", self.runner.settings.drafts)
+        line = type_line(target, lambda written: self._complete(arm, self._request(written)).drafts, most)
         return dataclasses.asdict(line)
 
     def _request(self, written: str = "") -> ArmRequest:

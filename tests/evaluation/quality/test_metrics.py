@@ -71,16 +71,28 @@ def test_a_draft_that_saves_nothing_is_not_accepted():
     assert type_line("ab", lambda written: ["x", "y", "ab"] if not written else []).accepted == 0
 
 
-def test_drafts_that_typing_goes_on_with_stay_offered_and_nothing_is_asked():
-    asked = []
+@pytest.mark.parametrize(("drafts", "most", "asked"), [
+    (["abXY"], 1, ["", "abc"]),  # a draft that typing goes on with stays offered
+    (["abXY", "aXYZ"], 2, ["", "ab", "abc"]),  # another takes the place of one that was typed otherwise
+    (["aXYZ", "abXY"], 2, ["", "ab", "abc"]),  # as of the best one
+    (["abXY", "abZ"], 3, ["", "a", "ab", "abc"]),  # or a free place
+])  # fmt: skip
+def test_drafts_that_typing_goes_on_with_stay_offered_and_others_are_asked_for(drafts, most, asked):
+    requests = []
 
     def complete(written):
-        asked.append(written)
-        return ["abXY"]
+        requests.append(written)
+        return [draft[len(written) :] for draft in drafts if draft.startswith(written)]
 
-    typed = type_line("abcd", complete)
-    assert asked == ["", "abc"]
-    assert typed.keystrokes == 4
+    assert type_line("abcd", complete, most).keystrokes == 4
+    assert requests[: len(asked)] == asked
+
+
+def test_the_best_draft_stays_first_while_it_is_typed_along_with():
+    drafts = {"": ["abcdX", "b"], "a": ["bcd", "bX"]}
+    typed = type_line("abcd", lambda written: drafts.get(written, []), 2)
+    assert (typed.keystrokes, typed.accepted) == (3, 1), "`bcd` is the second"
+    assert typed.requests == 2
 
 
 def test_the_draft_that_saves_most_is_taken():

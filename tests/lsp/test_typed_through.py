@@ -1,0 +1,115 @@
+"""What is shown while someone types along with drafts, over real pipes, and when the model is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.lsp.lsp_client import Editor, at, edit, texts
+from tests.lsp.test_server_process import process
+
+COMPLETION = "textDocument/completion"
+
+# A server whose drafts depend on what is left of the cursor, and which tells how often they were asked for.
+SCRIPTED = """
+import dataclasses, sys
+from spd_lsp.completion.ranking import Completion
+from spd_lsp.lsp import server
+from spd_lsp.lsp.transport import serve
+from tests.lsp.lsp_client import FakeCompleter
+
+class Scripted(FakeCompleter):
+    def complete(self, source, cursor, *rest, **options):
+        result = super().complete(source, cursor, *rest, **options)
+        drafts = {drafts}.get(source[:cursor], [])
+        completions = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(drafts, 1)]
+        return dataclasses.replace(result, completions=completions)
+
+completer = Scripted(seconds={seconds})
+made = server.create_server(lambda settings, report: completer)
+made.feature("test/asked")(lambda params: len(completer.requests))
+sys.exit(serve.serve_stdio(made))
+"""
+DRAFTS = {
+    "x = ": ["compute(y)", "copy(y)", "count"],
+    "x = com": ["pose(y)", "pute(z)", "plex"],
+    "x = cop": ["ies", "ied"],
+}
+
+
+class Typist:
+    """Types behind `x = `."""
+
+    def __init__(self, editor: Editor) -> None:
+        self.editor = editor
+        self.column = 4
+
+    async def shown(self) -> list[str]:
+        """The drafts at the cursor, without the word that is typed."""
+        answer = await self.editor.request(COMPLETION, at(0, self.column, 2))
+        return [text[self.column - 4 :] for text in texts(answer)]
+
+    async def type(self, letter: str) -> list[str]:
+        """Type a letter; what is shown then."""
+        self.editor.send(edit(letter, 0, self.column, self.column, version=self.column))
+        self.column += 1
+        return await self.shown()
+
+    async def asked(self) -> int:
+        """How often the model was asked."""
+        count: int = await self.editor.request("test/asked")
+        return count
+
+
+@asynccontextmanager
+async def typist(seconds: float = 0.0) -> AsyncIterator[Typist]:
+    program = SCRIPTED.replace("{drafts}", repr(DRAFTS)).replace("{seconds}", str(seconds))
+    async with process("-c", program) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open("x = \n")
+        yield Typist(editor)
+
+
+async def test_while_all_drafts_are_typed_along_with_the_model_is_not_asked():
+    async with typist() as user:
+        assert await user.shown() == ["compute(y)", "copy(y)", "count"]
+        assert await user.type("c") == ["ompute(y)", "opy(y)", "ount"]
+        assert await user.type("o") == ["mpute(y)", "py(y)", "unt"]
+        assert await user.asked() == 1
+
+
+async def test_the_best_draft_stays_first_and_new_ones_take_the_places_of_those_that_were_typed_otherwise():
+    async with typist() as user:
+        await user.shown()
+        for letter in "co":
+            await user.type(letter)
+        assert await user.type("m") == ["pute(y)", "pose(y)", "pute(z)"]
+        assert await user.asked() == 2
+
+
+async def test_where_the_best_draft_is_typed_otherwise_the_model_is_asked_and_others_that_are_left_come_last():
+    async with typist() as user:
+        await user.shown()
+        for letter in "co":
+            await user.type(letter)
+        assert await user.type("p") == ["ies", "ied", "y(y)"]
+        assert await user.asked() == 2
+
+
+async def test_where_the_best_draft_is_typed_otherwise_and_the_model_has_nothing_to_say_nothing_is_shown():
+    async with typist() as user:
+        await user.shown()
+        for letter in "cop":
+            await user.type(letter)
+        assert await user.type("y") == []
+        assert await user.asked() == 3
+
+
+async def test_a_slow_model_is_asked_only_once_no_draft_is_left():
+    async with typist(seconds=1.0) as user:
+        await user.shown()
+        await user.type("c")
+        assert await user.type("o") == ["mpute(y)", "py(y)", "unt"]
+        assert await user.type("p") == ["y(y)"]
+        assert await user.asked() == 1

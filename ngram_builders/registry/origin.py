@@ -12,14 +12,16 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ngram_builders.registry.domains import Domain, is_time
+if TYPE_CHECKING:
+    from ngram_builders.registry.domains import Domain
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _REFERENCE = re.compile(r"refs(?:/[^/\\\0]+)+")
 _MAX_FILE_BYTES = 1 << 12
 _MAX_PACKED_BYTES = 1 << 24  # of a file that lists all branches and tags
+_MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 _MAX_TEXT_LENGTH = 200  # of what a stranger's file says
 _SHORT = 9  # digits of a commit, as people know it
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -37,6 +39,11 @@ class Origin:
     def describe(self) -> str:
         """The sources with their revisions, empty if they are not known."""
         return with_revision(self.sources, self.revision)
+
+
+def is_time(seconds: float) -> bool:
+    """Whether a number, which may be NaN, is a time that can be shown as a date."""
+    return 0 <= seconds < _MAX_TIME
 
 
 def origin_of(domain: Domain) -> Origin:

@@ -44,19 +44,12 @@ class ItemCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class CursorLine:
-    """The cursor, the text before it on its line, and the document's language."""
+    """What an item replaces and follows."""
 
-    cursor: types.Position  # in the client's units
-    before: str
-    language: str
-
-    @property
-    def word(self) -> str:
-        """The unfinished word at the cursor. Example: `x = ab` -> "ab"; `os.` -> ""."""
-        start = len(self.before)
-        while start and (self.before[start - 1].isalnum() or self.before[start - 1] == "_"):
-            start -= 1
-        return self.before[start:]
+    edit: types.Range  # of the unfinished word at the cursor, in the client's units
+    word: str
+    before: str  # the cursor, on its line
+    language: str  # of the document
 
     @property
     def indentation(self) -> str:
@@ -64,26 +57,32 @@ class CursorLine:
         return self.before[: len(self.before) - len(self.before.lstrip())]
 
 
-def menu_items(
-    completions: Sequence[Completion], line: CursorLine, start: types.Position, client: ItemCapabilities
-) -> list[types.CompletionItem]:
-    """Items for a completion menu, best first, each label once. `start` is where the unfinished word starts.
+def unfinished_word(before: str) -> str:
+    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
+    start = len(before)
+    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
+        start -= 1
+    return before[start:]
 
-    The edit covers that word: editors match it against `filterText`, and rank items with an empty range last.
-    Nothing is preselected, and no character but the editor's own key for it accepts an item.
+
+def menu_items(
+    completions: Sequence[Completion], line: CursorLine, client: ItemCapabilities
+) -> list[types.CompletionItem]:
+    """Items for a completion menu, best first, each label once.
+
+    The edit covers the unfinished word: editors match it against `filterText`, and rank items with an empty range
+    last. Nothing is preselected, and no character but the editor's own key for it accepts an item.
     """
     items: dict[str, types.CompletionItem] = {}
     for completion in completions:
-        item = _menu_item(completion, line, types.Range(start, line.cursor), client)
+        item = _menu_item(completion, line, client)
         if item is not None:
             item.sort_text = f"{len(items):04}"
             items.setdefault(item.label, item)
     return list(items.values())
 
 
-def _menu_item(
-    completion: Completion, line: CursorLine, edit: types.Range, client: ItemCapabilities
-) -> types.CompletionItem | None:
+def _menu_item(completion: Completion, line: CursorLine, client: ItemCapabilities) -> types.CompletionItem | None:
     """One item, or None if the client can show nothing of the text."""
     text, mode, snippet = _adapted(completion.text, line, client)
     if not text.strip():
@@ -99,7 +98,7 @@ def _menu_item(
         filter_text=_first_word(whole),
         insert_text_format=types.InsertTextFormat.Snippet if snippet else types.InsertTextFormat.PlainText,
         insert_text_mode=mode,
-        text_edit=types.TextEdit(edit, as_snippet(whole) if snippet else whole),
+        text_edit=types.TextEdit(line.edit, as_snippet(whole) if snippet else whole),
     )
 
 

@@ -1,28 +1,38 @@
-"""A completion request in plain values, and recent results reused while someone types along with their drafts.
+"""Completion requests in plain values, and what answers one: a recent result, or a computation, new or running.
 
-In: open documents and positions. Out: requests that can be compared. Knows nothing of models.
+In: open documents and positions, and blocking work that polls `check`. Out: requests that can be compared, and
+their results. Recent results are reused while someone types along with their drafts. At most one computation runs
+for a document: equal requests share it, a newer one cancels it. Knows nothing of models.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import enum
 import re
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.ranking import with_names
-from spd_lsp.lsp.completion_items import CursorLine
+from spd_lsp.lsp.completion_items import CursorLine, unfinished_word
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.completion.ranking import Completion
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+Check = Callable[[], None]
+Work = Callable[[Check], Result]
 
 _MAX_RESULTS = 16
 _COMPLETE = "the best draft is typed out"
@@ -185,8 +195,10 @@ def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionReq
 
 def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
     """What completion items need to know about the cursor's line."""
-    position = document.client_position_at_offset(cursor)
-    return CursorLine(position, document.line_before(cursor), document.language_id or "")
+    before = document.line_before(cursor)
+    word = unfinished_word(before)
+    start, end = map(document.client_position_at_offset, (cursor - len(word), cursor))
+    return CursorLine(types.Range(start, end), word, before, document.language_id or "")
 
 
 def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
@@ -205,3 +217,114 @@ def exclusion_reason(language: str | None, disabled_languages: Collection[str], 
     if language in disabled_languages:
         return f"completions are off for {language}"
     return "this file may hold secrets" if may_hold_secrets else ""
+
+
+class CancelReason(enum.Enum):
+    """Why a computation was cancelled."""
+
+    CLIENT = "the editor cancelled the request"
+    SUPERSEDED = "a newer request replaced it"
+    SHUTDOWN = "the server is shutting down"
+
+
+class Cancelled(Exception):
+    """Raised by `CancellationToken.check` inside the work, and by `RequestScheduler.run` to its callers."""
+
+    def __init__(self, reason: CancelReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+class CancellationToken:
+    """Set on the event loop, polled in the worker thread."""
+
+    def __init__(self) -> None:
+        self.reason: CancelReason | None = None
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Ask the work to stop; the first reason stays."""
+        self.reason = self.reason or reason
+
+    def check(self) -> None:
+        """Raise Cancelled after `cancel`. Cheap enough to call for every token."""
+        if self.reason is not None:
+            raise Cancelled(self.reason)
+
+
+class _Job(Generic[Request, Result]):
+    """One computation and the number of callers that wait for it."""
+
+    def __init__(self, request: Request, cancel: CancellationToken, task: asyncio.Task[Result]) -> None:
+        self.request = request
+        self.cancel = cancel
+        self.task = task
+        self.waiting = 0
+
+    def answers(self, request: Request) -> bool:
+        """Whether it runs for an equal request."""
+        return self.cancel.reason is None and not self.task.done() and self.request == request
+
+    def stop(self, reason: CancelReason) -> None:
+        """Cancel it: at once for its callers, within one step in the worker."""
+        if not self.task.done():
+            self.cancel.cancel(reason)
+            self.task.cancel()
+
+
+class RequestScheduler(Generic[Request, Result]):
+    """The newest request of each document, a value that compares. For use on one event loop."""
+
+    def __init__(self, worker: Executor) -> None:
+        self._worker = worker
+        self._jobs: dict[str, _Job[Request, Result]] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits to run."""
+        return any(not job.task.done() for job in self._jobs.values())
+
+    def running(self, uri: str) -> Request | None:
+        """The document's request whose result is not known yet."""
+        job = self._jobs.get(uri)
+        return None if job is None or job.task.done() else job.request
+
+    async def run(self, uri: str, request: Request, work: Work[Result], *, delay: float = 0.0) -> Result:
+        """Run `work(check)` in the worker, or share the run of an equal request; a newer request cancels it.
+
+        delay: seconds to wait before the work starts, during which a newer request replaces it for free.
+        """
+        job = self._jobs.get(uri)
+        if job is None or not job.answers(request):
+            self.drop(uri, CancelReason.SUPERSEDED)
+            cancel = CancellationToken()
+            job = _Job(request, cancel, asyncio.ensure_future(self._run(work, cancel, delay)))
+            self._jobs[uri] = job
+        job.waiting += 1
+        try:
+            return await asyncio.shield(job.task)
+        except asyncio.CancelledError:
+            if job.cancel.reason is None:
+                raise  # this caller was cancelled, not the work
+            raise Cancelled(job.cancel.reason) from None
+        finally:
+            job.waiting -= 1
+            if not job.waiting:
+                job.stop(CancelReason.CLIENT)
+
+    def drop(self, uri: str, reason: CancelReason) -> None:
+        """Cancel what runs for a document."""
+        if (job := self._jobs.pop(uri, None)) is not None:
+            job.stop(reason)
+
+    def drop_all(self, reason: CancelReason) -> None:
+        """Cancel everything."""
+        for uri in list(self._jobs):
+            self.drop(uri, reason)
+
+    async def _run(self, work: Work[Result], cancel: CancellationToken, delay: float) -> Result:
+        try:
+            await asyncio.sleep(delay)
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, cancel.check)
+        except asyncio.CancelledError:
+            cancel.cancel(CancelReason.SHUTDOWN)  # the loop itself is ending, unless `stop` gave a reason
+            raise

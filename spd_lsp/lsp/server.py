@@ -18,24 +18,26 @@ from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
-from spd_lsp.lsp.background import IdleWorker, Prefetcher
 from spd_lsp.lsp.client_requests import pull_configuration, register_capabilities
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
-from spd_lsp.lsp.completion_worker import CompletionWorker
+from spd_lsp.lsp.completion_worker import CompletionWorker, IdleWorker, Prefetcher
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
 from spd_lsp.lsp.request import (
+    CancellationToken,
+    Cancelled,
+    CancelReason,
     CompletionRequest,
     RecentResults,
+    RequestScheduler,
     cursor_line,
     exclusion_reason,
     indexable,
     request_at,
     with_selected,
 )
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import LOADING, OFF, READY, Status, document_status
 from spd_lsp.lsp.transport.editor_process import local_process
 from spd_lsp.printable import printable
@@ -136,8 +138,9 @@ class SpdServer(LanguageServer):
             return "the document is not open"
         if not self.settings.enabled:
             return OFF
-        disabled = self.settings.disabled_languages
-        reason = exclusion_reason(document.language_id, disabled, document.may_hold_secrets)
+        reason = exclusion_reason(
+            document.language_id, self.settings.disabled_languages, document.may_hold_secrets
+        )
         return reason or (self.status.message if self.status.kind == "error" else "")
 
     def index_changes(self) -> None:
@@ -271,11 +274,8 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
         return types.CompletionList(is_incomplete=False, items=[])
     line = cursor_line(document, cursor)
-    word_start = document.client_position_at_offset(cursor - len(line.word))
     drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))
-    if drafts is None:
-        return None
-    return types.CompletionList(follows_typing, menu_items(drafts, line, word_start, ls.client))
+    return None if drafts is None else types.CompletionList(follows_typing, menu_items(drafts, line, ls.client))
 
 
 @_feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())  # announced only with options
@@ -347,8 +347,7 @@ def status(ls: SpdServer, params: Any) -> dict[str, Any]:
 @_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
 def did_change_watched_files(ls: SpdServer, params: types.DidChangeWatchedFilesParams) -> None:
     """Index files that another program changed."""
-    files = (file_path(change.uri) for change in params.changes)
-    ls.worker.changes.mark_files_changed(file for file in files if file)
+    ls.worker.changes.mark_files_changed(filter(None, (file_path(change.uri) for change in params.changes)))
     ls.index_changes()
 
 

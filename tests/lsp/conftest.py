@@ -2,9 +2,9 @@
 
 import pytest
 
-from spd_lsp.lsp import background
+from spd_lsp.lsp import completion_worker
 
 
 @pytest.fixture(autouse=True)
 def nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "AHEAD_DELAY_SECONDS", 1e6)
+    monkeypatch.setattr(completion_worker, "AHEAD_DELAY_SECONDS", 1e6)

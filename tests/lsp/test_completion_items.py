@@ -17,6 +17,7 @@ from spd_lsp.lsp.completion_items import (
     label_for,
     menu_items,
     relative_to,
+    unfinished_word,
 )
 
 VS_CODE = ItemCapabilities(
@@ -33,10 +34,14 @@ CLIENTS = [VS_CODE, SUBLIME, NEOVIM, OLD_NEOVIM, EMACS]
 BLOCK = "if x:\n        y()\n    z()"
 
 
+def behind(before: str) -> CursorLine:
+    word = unfinished_word(before)
+    edit = types.Range(types.Position(3, len(before) - len(word)), types.Position(3, len(before)))
+    return CursorLine(edit, word, before, "python")
+
+
 def offer(text: str, before: str, client: ItemCapabilities) -> list[types.CompletionItem]:
-    place = CursorLine(types.Position(3, len(before)), before, "python")
-    start = types.Position(3, len(before) - len(place.word))
-    return menu_items([Completion(text, 0.42)], place, start, client)
+    return menu_items([Completion(text, 0.42)], behind(before), client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -53,8 +58,7 @@ def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Ite
 @given(st.text("ab .(", max_size=8), st.text("ab .(\n", min_size=1, max_size=12), st.sampled_from(CLIENTS))
 def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, client: ItemCapabilities):
     for item in offer(text, before, client):
-        word = CursorLine(types.Position(0, 0), before, "").word
-        assert item.filter_text and item.filter_text.startswith(word)
+        assert item.filter_text and item.filter_text.startswith(unfinished_word(before))
         assert item.label.strip() and "\n" not in item.label and len(item.label) <= MAX_LABEL_CHARS
 
 
@@ -166,9 +170,8 @@ def test_items_name_their_origin_and_probability():
 
 
 def test_texts_that_become_equal_are_one_item_and_ranks_have_no_gap():
-    place = CursorLine(types.Position(0, 0), "", "python")
     drafts = [Completion(text, 0.5) for text in ("a\nb", "a\nc", " ", "d")]
-    items = menu_items(drafts, place, types.Position(0, 0), OLD_NEOVIM)
+    items = menu_items(drafts, behind(""), OLD_NEOVIM)
     assert [(item.sort_text, item.label) for item in items] == [("0000", "a"), ("0001", "d")]
 
 
@@ -179,7 +182,6 @@ def test_ghost_text_always_has_a_range_and_is_never_blank():
 
 
 def test_equal_labels_are_one_item():
-    place = CursorLine(types.Position(3, 0), "", "python")
     drafts = [Completion(text, 0.4) for text in ("total" * 12, "total" * 13, " " + "total" * 12, "sum(")]
-    items = menu_items(drafts, place, types.Position(3, 0), VS_CODE)
+    items = menu_items(drafts, behind(""), VS_CODE)
     assert [item.label for item in items] == ["total" * 12, "total" * 11 + "tota…", "sum("]

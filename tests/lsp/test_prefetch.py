@@ -11,10 +11,9 @@ import pytest
 from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.completer import Completer, CompletionResult
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.lsp import background
+from spd_lsp.lsp import completion_worker
 from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.request import CompletionRequest, after_accepting
-from spd_lsp.lsp.request_scheduler import CancellationToken
+from spd_lsp.lsp.request import CancellationToken, CompletionRequest, after_accepting
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
@@ -27,7 +26,7 @@ COMPLETION = "textDocument/completion"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     monkeypatch.setattr(
-        background, "PREFETCH_DELAY_SECONDS", 0.25
+        completion_worker, "PREFETCH_DELAY_SECONDS", 0.25
     )  # a busy machine may pause between two messages
 
 
@@ -38,7 +37,7 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
         await until(lambda: completer.prefetched)
-        await asyncio.sleep(2 * background.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * completion_worker.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
@@ -48,7 +47,7 @@ async def test_a_request_cancels_the_prefetch():
         await opened(editor)
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
-        await asyncio.sleep(2 * background.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * completion_worker.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
 
 
@@ -58,7 +57,7 @@ async def test_an_excluded_document_is_not_prefetched():
         await opened(editor)
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
-        await asyncio.sleep(2 * background.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * completion_worker.PREFETCH_DELAY_SECONDS)
         assert not completer.prefetched
 
 
@@ -78,7 +77,7 @@ async def test_an_error_while_prefetching_costs_no_completion(caplog):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(background, "AHEAD_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(completion_worker, "AHEAD_DELAY_SECONDS", 0.0)
 
 
 ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
+from spd_lsp.lsp.request import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from tests.lsp.lsp_client import until
 
 Scheduler = RequestScheduler[str, str]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.background import IdleWorker
+from spd_lsp.lsp.completion_worker import IdleWorker
 from tests.lsp.lsp_client import until
 from tests.processes import TIMEOUT
 

@@ -26,6 +26,7 @@ from spd_lsp.commands.tune import tune
 from spd_lsp.commands.use import use
 from spd_lsp.commands.why import why
 from spd_lsp.commands.wiring import print_status
+from spd_lsp.extras import MODELS, missing_for_models
 from spd_lsp.settings import Settings, expand_home
 from spd_lsp.terminal import guard_output
 
@@ -33,7 +34,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Commands(click.Group):
-    """Shows a UserError as one line with exit status 1, not as a traceback."""
+    """Shows a UserError, or a missing extra, as one line with exit status 1, not as a traceback."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the program with printable output; a full disk is one line, too."""
@@ -53,6 +54,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except UserError as error:
             raise click.ClickException(str(error)) from error
+        except ModuleNotFoundError as error:
+            if error.name not in MODELS:
+                raise
+            raise click.ClickException(f"this command {missing_for_models()}") from error
 
 
 def _discard_output() -> None:

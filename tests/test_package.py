@@ -12,9 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from ngram_builders import compile_kernel
 from spd_lsp import __version__
+from spd_lsp.extras import MODELS
 
 ROOT = Path(__file__).parent.parent
 KERNEL = f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY_NAME}"
@@ -98,6 +100,25 @@ def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
     assert MADE_OF | {"pyproject.toml"} <= names
     assert KERNEL not in names
+
+
+def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):
+    """It takes gigabytes, and the starter runs without it."""
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"spd_lsp-{__version__}.dist-info/METADATA").decode()
+    needed = re.findall(r"^Requires-Dist: (\S+?)[<>;].*?(extra == '.*')?$", metadata, re.MULTILINE)
+    assert {name for name, extra in needed if not extra} >= {"pygls", "msgpack", "tree-sitter"}
+    assert "extra == 'models'" in {extra for name, extra in needed if name in MODELS}
+    assert all(extra for name, extra in needed if name in MODELS)
+
+
+def test_constraints_name_one_version_of_each_package_for_every_python():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    requirements = [Requirement(line) for line in lines if not line.startswith("#")]
+    names = {requirement.name for requirement in requirements}
+    for python in ("3.10", "3.11", "3.12", "3.13", "3.14"):
+        there = [r.name for r in requirements if not r.marker or r.marker.evaluate({"python_version": python})]
+        assert sorted(there) == sorted(names)
 
 
 def test_the_wheel_fits_a_package_index(wheel):

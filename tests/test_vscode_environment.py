@@ -27,7 +27,7 @@ exports.window = { withProgress: (_, task) => task({ report() {} }, { onCancella
 """
 USE = """
 const { OwnEnvironment } = require(process.argv[1]);
-const { storage, packed, version, folders, action } = JSON.parse(process.argv[2]);
+const { storage, packed, version, folders, action, all } = JSON.parse(process.argv[2]);
 const extension = { packageJSON: { version } };
 const context = { globalStorageUri: { fsPath: storage }, extensionPath: packed, extension };
 const open = [];
@@ -37,7 +37,7 @@ open.push(...folders); // opened later
 async function main() {
   if (action === "remove") environment.removeOthers();
   if (action === "install") {
-    await environment.install({ all: false }).catch((error) => console.error(error.message));
+    await environment.install({ all }).catch((error) => console.error(error.message));
   }
   const { location, isOutdated } = environment;
   console.log(JSON.stringify({ location, isOutdated }));
@@ -72,9 +72,15 @@ class Home:
         python.write_text(PYTHON.format(calls=self.calls, broken=self.broken))
         python.chmod(0o755)
 
-    def start(self, action: str, version: str = "2.0", *folders: Path) -> subprocess.Popen[str]:
+    def start(self, action: str, version: str = "2.0", *folders: Path, all: bool = False) -> subprocess.Popen[str]:
         """Open a window that does something with the environment."""
-        about = {"storage": str(self.storage), "packed": str(self.packed), "version": version, "action": action}
+        about = {
+            "storage": str(self.storage),
+            "packed": str(self.packed),
+            "version": version,
+            "action": action,
+            "all": all,
+        }
         command = [str(shutil.which("node")), "-e", USE, str(SOURCE)]
         command += [json.dumps({**about, "folders": list(map(str, folders))})]
         path = os.pathsep.join(map(str, [*folders, self.programs]))
@@ -106,6 +112,13 @@ def test_two_windows_install_once(home: Home):
     assert [result(window) for window in windows] == [(home.environment("2.0"), False, "")] * 3
     assert home.calls.read_text().count("-m venv") == 1
     assert not (home.storage / "installing").exists()
+
+
+def test_torch_is_only_installed_for_a_model_that_needs_it(home: Home):
+    result(home.start("install"))
+    assert "spd_lsp.tar.gz\n" in home.calls.read_text() and "[models]" not in home.calls.read_text()
+    result(home.start("install", all=True))
+    assert "spd_lsp.tar.gz[models]\n" in home.calls.read_text()
 
 
 def test_a_window_that_was_killed_while_it_installed_blocks_no_other(home: Home):

@@ -16,7 +16,6 @@ const zlib = require("node:zlib");
 
 const ROOT = path.join(__dirname, "..", "..");
 const PYTHON = process.env.PYTHON || (process.platform === "win32" ? "python" : "python3");
-const ONLY_OTHER_MODELS = /^(torch|transformers)\b/; // need these; the bundled model does not
 
 const option = (name) => (process.argv.includes(name) ? path.resolve(process.argv[process.argv.indexOf(name) + 1]) : undefined);
 
@@ -48,12 +47,6 @@ function readArchived(archive, name) {
     at += 512 + 512 * Math.ceil(size / 512);
   }
   throw new Error(`${archive} has no ${name}`);
-}
-
-/** What the server needs for the bundled model: much less than torch. */
-function requirements(archive) {
-  const needed = [...readArchived(archive, "PKG-INFO").matchAll(/^Requires-Dist: (.+)$/gm)].map(([, one]) => one);
-  return needed.filter((one) => !one.includes("extra ==") && !ONLY_OTHER_MODELS.test(one)).join("\n") + "\n";
 }
 
 /** The licence of each library in the bundle. */
@@ -95,7 +88,6 @@ function stage(folder, archive) {
     "package.json": JSON.stringify({ ...manifest, ...repository() }, undefined, 2),
     "README.md": readme(),
     "ThirdPartyNotices.txt": thirdPartyNotices(),
-    "server/requirements.txt": requirements(archive),
     "server/constraints.txt": readArchived(archive, "constraints.txt"),
   };
   const copies = [...["LICENSE", "icon.png", "drafts.png", "dist/extension.js"].map((name) => [name, path.join(__dirname, name)])];

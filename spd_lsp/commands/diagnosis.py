@@ -27,6 +27,7 @@ from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
+from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
 from spd_lsp.settings import Settings
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
 
 _PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree-sitter", "msgpack", "numpy")
-_OF_OTHER_MODELS = ("torch", "transformers")  # than the starter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,11 @@ def check_packages(model: str) -> Iterator[Finding]:
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
-            if name in _OF_OTHER_MODELS and model == STARTER:
-                yield Finding(name, "ok", "not installed; only other models need it")
+            install = install_command("models") if name in MODELS else f"pip install {name}"
+            if name in MODELS and model == STARTER:
+                yield Finding(name, "ok", f"not installed; only other models need it: {install}")
             else:
-                yield Finding(name, "error", f"not installed; run: pip install {name}")
+                yield Finding(name, "error", f"not installed; run: {install}")
 
 
 def _changed_settings(settings: Settings) -> Finding:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.extras import install_command
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
@@ -53,7 +54,7 @@ def count_in_tasks(
         from ngram_builders.distributed.executors import Cluster
     except ModuleNotFoundError as error:
         raise UserError(
-            f"--engine datatrove needs the package {error.name}; run: pip install 'spd-lsp[distributed]'"
+            f"--engine datatrove needs the package {error.name}; run: {install_command('distributed')}"
         ) from error
     partition = where["slurm_partition"]
     cluster = Cluster(

@@ -22,6 +22,7 @@ import numpy as np
 from ngram_builders.errors import UserError
 from ngram_builders.programs import AWAY
 from spd_lsp.evaluation.bootstrap import Interval
+from spd_lsp.extras import install_command
 
 Cell = str | int | float | Interval | None
 PlotPoint = tuple[float | str, Interval]  # x, a number or a category, and y
@@ -123,7 +124,7 @@ def publish(report: Report, folder: Path) -> None:
     click.echo(report.markdown())
     click.echo(f"wrote {', '.join(map(str, written))}", err=True)
     if report.panels and not _can_draw_figures():
-        click.echo("no figure: matplotlib is missing; pip install 'spd-lsp[bench]'", err=True)
+        click.echo(f"no figure: matplotlib is missing; run: {install_command('bench')}", err=True)
 
 
 def save(report: Report, path: Path) -> Path:
@@ -144,7 +145,7 @@ def check_target(path: Path) -> None:
     if path.suffix not in _SUFFIXES:
         raise UserError(f"cannot write {path.name}: the name must end in .md, .json or .png")
     if path.suffix == ".png" and not _can_draw_figures():
-        raise UserError("a figure needs matplotlib; run: pip install 'spd-lsp[bench]'")
+        raise UserError(f"a figure needs matplotlib; run: {install_command('bench')}")
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from ngram_builders.errors import UserError
+from spd_lsp.extras import missing_for_models
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import check_config_sizes
 from spd_lsp.models.llama.prepared import read_source
@@ -27,9 +27,8 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
         return recorded
 
-    try:
-        from spd_lsp.models.open_checkpoint import open_model
-    except ModuleNotFoundError as error:
-        install = f"{sys.executable} -m pip install torch transformers"
-        raise UserError(f"{folder.name} needs {error.name}, which is not installed; run: {install}") from error
+    if missing := missing_for_models():
+        raise UserError(f"{folder.name} {missing}")
+    from spd_lsp.models.open_checkpoint import open_model
+
     return open_model(folder, device, report)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.commands.bench import THREAD_VARIABLES, parse_numbers
+from spd_lsp.extras import install_command
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +98,7 @@ def test_a_figure_without_matplotlib_says_what_to_install(tmp_path, monkeypatch)
     monkeypatch.setattr("spd_lsp.evaluation.report_writer.find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["bench", "--out", str(tmp_path / "bench.png")])
     assert result.exit_code == 1
-    assert "pip install 'spd-lsp[bench]'" in result.output
+    assert f"run: {install_command('bench')}" in result.output
 
 
 def test_a_prompt_that_is_too_short_is_refused(tmp_path):

@@ -58,6 +58,36 @@ def test_help_does_not_import_torch():
     assert "build-ngrams" in result.stdout
 
 
+WITHOUT_TORCH = (
+    "import sys; sys.modules.update(torch=None, transformers=None); from spd_lsp.cli import main; main()"
+)
+
+
+def run_without_torch(*arguments):
+    command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_plain_installation_completes_with_the_starter(program):
+    done = run_without_torch("complete", f"{program}:{END_OF_PROGRAM}")
+    assert (done.returncode, done.stderr) == (0, "loading starter on cpu\n")
+    assert "tle" in done.stdout
+
+
+@pytest.mark.parametrize("command", [["bench", "--shape", "tiny"], ["complete", "--model", "."]])
+def test_what_needs_torch_says_how_to_install_it(program, command):
+    where = [f"{program}:1:1"] if command[0] == "complete" else []
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        shutil.copy(STARTER / name, program.parent)
+    folder = [str(program.parent) if word == "." else word for word in command]
+    done = run_without_torch(*folder, *where)
+    assert done.returncode == 1
+    assert re.search(r"^Error: .*needs torch and transformers, .*; run: .*spd-lsp\[models\]", done.stderr), (
+        done.stderr
+    )
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_explains_itself_and_its_options(command):
     def check(described):

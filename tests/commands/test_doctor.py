@@ -18,6 +18,7 @@ from spd_lsp.cli import main
 from spd_lsp.commands.diagnosis import check_model, check_packages, check_tables, tuned_settings
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import write_tuned
+from spd_lsp.extras import install_command
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from spd_lsp.settings import Settings
 from tests.ngram_builders.small_tables import writer
@@ -50,7 +51,7 @@ def test_a_fresh_installation_has_no_problems(tmp_path):
 
 
 def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
-    """The VS Code extension installs the server without it."""
+    """As after a plain installation."""
 
     def version(name):
         if name in ("torch", "transformers"):
@@ -60,7 +61,7 @@ def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
     monkeypatch.setattr("spd_lsp.commands.diagnosis.version", version)
     assert {finding.state for finding in check_packages(STARTER)} == {"ok"}
     errors = [finding.text for finding in check_packages("owner/name") if finding.state == "error"]
-    assert errors == [f"not installed; run: pip install {name}" for name in ("torch", "transformers")]
+    assert errors == [f"not installed; run: {install_command('models')}"] * 2
 
 
 def test_settings_tuned_for_the_model_are_reported(tmp_path):

@@ -8,9 +8,8 @@ const vscode = require("vscode");
 const { BIN, programIn } = require("./locations.js");
 const { serverOf } = require("./program.js");
 
-const PYTHONS = ["python3.13", "python3.12", "python3.11", "python3.10", "python3", "python"];
+const PYTHONS = ["python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3", "python"];
 const IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))";
-const TESTED = "import sys; sys.exit(sys.version_info < (3, 11))"; // the Pythons that constraints.txt is for
 const FINISHED = "finished"; // a file that marks a complete environment
 const PAUSE = 500; // milliseconds between two looks at another window's installation
 
@@ -112,25 +111,13 @@ class OwnEnvironment {
       show("creating an environment");
       await this.create(token);
       const pip = [path.join(this.folder, BIN, "python"), "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"];
-      await this.run([...pip, "--progress-bar", "off", ...(await this.constraints()), ...this.what(all)], show, token);
-      if (!all) {
-        await this.run([...pip, "--no-deps", this.archive()], show, token);
-      }
+      const constraints = ["--constraint", path.join(this.packed, "constraints.txt")];
+      await this.run([...pip, "--progress-bar", "off", ...constraints, this.archive() + (all ? "[models]" : "")], show, token);
       fs.writeFileSync(path.join(this.folder, FINISHED), "");
     } catch (error) {
       fs.rmSync(this.folder, { recursive: true, force: true });
       throw error;
     }
-  }
-
-  /** The tested versions of packages, for a Python that they are for. */
-  async constraints() {
-    const isFor = await this.succeeds([path.join(this.folder, BIN, "python"), "-I", "-c", TESTED]);
-    return isFor ? ["--constraint", path.join(this.packed, "constraints.txt")] : [];
-  }
-
-  what(all) {
-    return all ? [this.archive()] : ["--requirement", path.join(this.packed, "requirements.txt")];
   }
 
   archive() {

@@ -23,6 +23,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.evaluation.bench.gguf_file import Unsupported, write_gguf
+from spd_lsp.extras import install_command
 
 _SIZES = struct.Struct("4I")  # the first context settings: positions, batch, micro-batch, rows
 DEFAULT_SIZES = (512, 2048, 512, 1)
@@ -83,7 +84,7 @@ def _load_library() -> Any:
         import gguf  # noqa: F401
         import xllamacpp.xllamacpp as package
     except ImportError as error:
-        raise Unsupported("not installed; run pip install 'spd-lsp[llama]'") from error
+        raise Unsupported(f"not installed; run {install_command('llama')}") from error
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():
         if not hasattr(library, name):

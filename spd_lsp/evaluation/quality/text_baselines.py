@@ -18,6 +18,7 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.evaluation.quality.examples import PackageFile
 from spd_lsp.evaluation.quality.lexeme_index import LexemeIndex, find_copies
+from spd_lsp.extras import install_command
 
 _WORD = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_WORD = re.compile(r"(?<!\w)[^\W\d]\w*\Z")
@@ -66,7 +67,7 @@ def _words(around: Surroundings, source: str, cursor: int, most: int) -> list[st
 def _jedi_names(around: Surroundings, source: str, cursor: int, most: int) -> list[str]:
     """The names that jedi completes with, in its order. It sees this package only: no installed copy of it."""
     if find_spec("jedi") is None:
-        raise UserError("the arm jedi needs jedi; pip install 'spd-lsp[bench]'")
+        raise UserError(f"the arm jedi needs jedi; run: {install_command('bench')}")
     jedi: Any = import_module("jedi")
     project = jedi.Project(around.folder, sys_path=[])
     environment = jedi.api.environment.InterpreterEnvironment()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
+from spd_lsp.extras import missing_for_models
 from spd_lsp.models.checkpoint.weight_files import check_index
 from spd_lsp.models.llama.prepared import prepare as prepare_gguf
 from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_gguf, is_path
@@ -92,6 +93,8 @@ def _download(model: str, report: Callable[[str], None]) -> Path:
         with _network_open():
             with suppress(LocalEntryNotFoundError):
                 return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=True))
+            if missing := missing_for_models():  # before gigabytes are fetched that could not be opened
+                raise UserError(f"model {model} {missing}")
             report(f"downloading {model}")
             bar = _progress_bar(lambda share: report(f"downloading {model}: {share:.0%}"))
             return Path(snapshot_download(model, allow_patterns=_PATTERNS, tqdm_class=bar))

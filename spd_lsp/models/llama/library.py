@@ -15,8 +15,9 @@ from importlib.metadata import version
 from typing import Any
 
 from ngram_builders.errors import UserError
+from spd_lsp.extras import install_command
 
-_INSTALL = "run: pip install 'spd-lsp[llama]'"
+_INSTALL = f"run: {install_command('llama')}"
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
 

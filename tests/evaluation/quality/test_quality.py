@@ -13,6 +13,7 @@ from spd_lsp.evaluation.quality.arms import parse_arms
 from spd_lsp.evaluation.quality.report import RandomExamples, quality_report
 from spd_lsp.evaluation.quality.statistics import Results, metric_names
 from spd_lsp.evaluation.report_writer import markdown_table, percent, points
+from spd_lsp.extras import install_command
 
 
 def record(key, package, drafts, *, target="x(1)", stratum="line start", seen="new", typed=None):
@@ -145,7 +146,7 @@ def test_without_matplotlib_all_but_the_figure_is_written(repository, tmp_path, 
     monkeypatch.setattr("spd_lsp.evaluation.report_writer.find_spec", lambda name: None)
     found = run(repository, "--arms", "greedy", "--priors", "none", "--examples", "1", "--out", tmp_path / "out")
     assert found.exit_code == 0, found.output
-    assert "no figure: matplotlib is missing; pip install 'spd-lsp[bench]'" in found.stderr
+    assert f"no figure: matplotlib is missing; run: {install_command('bench')}" in found.stderr
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".jsonl", ".json", ".md"}
 
 

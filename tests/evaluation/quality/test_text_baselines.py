@@ -93,7 +93,7 @@ def test_jedi_is_asked_for_where_it_is_missing(monkeypatch):
     monkeypatch.setattr("spd_lsp.evaluation.quality.text_baselines.find_spec", lambda name: None)
     empty = LexemeIndex([])
     around = Surroundings(PackageFile("p", "a.py", "python", ""), Path(), empty, (), empty, ())
-    with pytest.raises(Exception, match=r"pip install 'spd-lsp\[bench\]'"):
+    with pytest.raises(Exception, match=r"install 'spd-lsp\[bench\]'"):
         TEXT_BASELINES["jedi"](around, "x", 1, 3)
 
 

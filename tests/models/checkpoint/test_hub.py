@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ngram_builders.errors import UserError
@@ -92,6 +94,13 @@ def test_an_id_that_is_neither_stored_nor_reachable_is_named(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="nobody/nothing is not stored here and could not be downloaded"):
         locate("nobody/nothing")
+
+
+def test_nothing_is_downloaded_that_could_not_be_opened(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=r"^model owner/name needs transformers, .*spd-lsp\[models\]"):
+        locate("owner/name")
 
 
 def test_a_download_reports_the_share_of_its_bytes():

@@ -1,0 +1,30 @@
+"""What only those install who use it: packages of an extra in pyproject.toml, and the command that brings them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+
+MODELS = ("torch", "transformers")  # the extra `models`, for every model but the starter
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to the environment of this program. uv makes some that have no pip."""
+    pip = [sys.executable, "-m", "pip", "install"]
+    uv = ["uv", "pip", "install", "--python", sys.executable]
+    command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]"]
+    return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
+
+
+def missing_for_models() -> str:
+    """What is missing for models other than the starter, and the remedy; "" if nothing is."""
+    missing = [name for name in MODELS if find_spec(name) is None]
+    are = "are" if len(missing) > 1 else "is"
+    return (
+        f"needs {' and '.join(missing)}, which {are} not installed; run: {install_command('models')}"
+        if missing
+        else ""
+    )

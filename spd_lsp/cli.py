@@ -18,6 +18,7 @@ from spd_lsp.commands.complete import complete
 from spd_lsp.commands.connect import connect
 from spd_lsp.commands.doctor import doctor
 from spd_lsp.commands.evaluate import evaluate
+from spd_lsp.commands.models import models
 from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
@@ -83,7 +84,7 @@ def main(ctx: click.Context, data_dir: str) -> None:
     ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
-for command in (serve, complete, doctor, bench, connect, build_ngrams, ngrams, evaluate):
+for command in (serve, complete, doctor, models, bench, connect, build_ngrams, ngrams, evaluate):
     main.add_command(command)
 for command in (use, tune, rebuild, export_domains, import_domain, push_domains, pull_domains, why):
     ngrams.add_command(command)

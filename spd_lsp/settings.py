@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
+STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 # Language ids of texts that are not code, by several editors' names.
@@ -47,7 +47,7 @@ def _setting(
 def _is_model(name: str) -> bool:
     """Whether a text can name a model. Editors must give folders and files in full."""
     is_id = HUGGING_FACE_ID.fullmatch(name) is not None and not is_path(name)
-    return name == "starter" or is_id or _STORED_GGUF.fullmatch(name) is not None or _is_existing_model(name)
+    return name == "starter" or is_id or STORED_GGUF.fullmatch(name) is not None or _is_existing_model(name)
 
 
 def _is_full_path(name: str) -> bool:
@@ -84,10 +84,11 @@ class Settings:
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "`starter`, the full path of a model folder or GGUF file, or the Hugging Face id of a causal language "
-        "model",
+        "`starter`, the full path of a model folder or GGUF file, the Hugging Face id of a causal language model, "
+        "`ollama:NAME` or `hf:OWNER/NAME:QUANTIZATION`",
         is_valid=_is_model,
-        allowed="`starter`, the full path of an existing folder or GGUF file, or a Hugging Face id",
+        allowed="`starter`, the full path of an existing folder or GGUF file, or a Hugging Face id "
+        "(`spd-lsp models` lists what is here)",
     )
     device: str = _setting(
         "auto",
@@ -189,7 +190,7 @@ def is_path(name: str) -> bool:
     `owner/name` is an id.
     """
     begins_as_one = re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
-    return begins_as_one or Path(name).is_absolute() or (is_gguf(name) and not _STORED_GGUF.fullmatch(name))
+    return begins_as_one or Path(name).is_absolute() or (is_gguf(name) and not STORED_GGUF.fullmatch(name))
 
 
 def is_gguf(name: str) -> bool:

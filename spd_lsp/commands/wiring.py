@@ -28,7 +28,8 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         default="starter",
         show_default=True,
         metavar="M",
-        help="`starter`, a folder such as ./mine, a GGUF file, or a Hugging Face id, which is downloaded once.",
+        help="`starter`, a folder such as ./mine, a GGUF file, what `spd-lsp models` lists, or a Hugging Face id, "
+        "which is downloaded once.",
     )
     return model(device(command))
 

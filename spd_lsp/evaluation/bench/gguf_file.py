@@ -1,8 +1,8 @@
-"""Convert a model folder to a GGUF file for llama.cpp: the same weights under other names, without a tokenizer."""
+"""Convert a model folder to a GGUF file for llama.cpp: the same weights under other names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,12 @@ class Unsupported(Exception):
     """llama.cpp cannot be measured here; the message is the reason."""
 
 
-def write_gguf(folder: Path, path: Path) -> str:
+def _write_no_vocabulary(writer: Any) -> None:
+    """Write a model for ids only."""
+    writer.add_tokenizer_model("no_vocab")
+
+
+def write_gguf(folder: Path, path: Path, write_vocabulary: Callable[[Any], None] = _write_no_vocabulary) -> str:
     """Write the GGUF file. Return the precision of its matrices: half if they are stored so, else single."""
     from gguf import GGUFWriter
 
@@ -54,6 +59,7 @@ def write_gguf(folder: Path, path: Path) -> str:
     architecture, interleaved = _ARCHITECTURES[config.model_type]
     writer = GGUFWriter(path, architecture)
     _write_hyperparameters(writer, config, rotation["rope_theta"])
+    write_vocabulary(writer)
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     precision = "float32"
     for name, weight in _read_weights(folder):
@@ -87,7 +93,6 @@ def _write_hyperparameters(writer: Any, config: Any, theta: float) -> None:
     writer.add_key_length(width)
     writer.add_value_length(width)
     writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("no_vocab")
 
 
 def _read_weights(folder: Path) -> Iterator[tuple[str, Floats]]:

@@ -18,9 +18,10 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
+from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
 from spd_lsp.models.llama.prepared import prepare as prepare_gguf
-from spd_lsp.settings import HUGGING_FACE_ID, expand_home, is_gguf, is_path
+from spd_lsp.settings import HUGGING_FACE_ID, STORED_GGUF, expand_home, is_gguf, is_path
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
@@ -47,6 +48,10 @@ def lasting(model: str) -> str:
 def _find(model: str, report: Callable[[str], None]) -> Path:
     if model == STARTER:
         return _complete(Path(str(files("spd_lsp") / "starter")), model)
+    if STORED_GGUF.fullmatch(model):
+        program, _, name = model.partition(":")
+        path = find_ollama(name) if program == "ollama" else _find_quantization(name, report)
+        return prepare_gguf(path, model, report)
     if is_path(model):
         path = Path(expand_home(model))
         if path.is_dir():
@@ -83,25 +88,49 @@ def _complete(folder: Path, model: str) -> Path:
     return folder
 
 
+def _find_quantization(name: str, report: Callable[[str], None]) -> Path:
+    """The GGUF file for `owner/repository:quantization`, fetched if it is not stored yet."""
+    repository, _, quantization = name.partition(":")
+    if stored := stored_quantization(repository, quantization):
+        return stored
+    patterns = [f"*{each}.gguf" for each in {quantization, quantization.lower(), quantization.upper()}]
+    folder = _fetch(repository, f"hf:{name}", patterns, report)
+    if found := [path for path in sorted(folder.rglob("*.gguf")) if is_quantization(path.name, quantization)]:
+        return found[0]
+    raise UserError(
+        f"{repository} has no file that ends in {quantization}.gguf; look at its files on Hugging Face (models "
+        "in several files are not read)"
+    )
+
+
 def _download(model: str, report: Callable[[str], None]) -> Path:
     """The stored copy of a Hugging Face model, fetched if there is none yet."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
+    with suppress(LocalEntryNotFoundError, ValueError):  # an invalid id is reported below
+        return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=True))
+    if missing := missing_for_models():  # before gigabytes are fetched that could not be opened
+        raise UserError(f"model {model} {missing}")
+    return _fetch(model, model, _PATTERNS, report)
+
+
+def _fetch(repository: str, name: str, patterns: list[str], report: Callable[[str], None]) -> Path:
+    """Download some files of a repository, with progress."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    report(f"downloading {name}")
+    bar = _progress_bar(lambda share: report(f"downloading {name}: {share:.0%}"))
     try:
         with _network_open():
-            with suppress(LocalEntryNotFoundError):
-                return Path(snapshot_download(model, allow_patterns=_PATTERNS, local_files_only=True))
-            if missing := missing_for_models():  # before gigabytes are fetched that could not be opened
-                raise UserError(f"model {model} {missing}")
-            report(f"downloading {model}")
-            bar = _progress_bar(lambda share: report(f"downloading {model}: {share:.0%}"))
-            return Path(snapshot_download(model, allow_patterns=_PATTERNS, tqdm_class=bar))
+            return Path(snapshot_download(repository, allow_patterns=patterns, tqdm_class=bar))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"model {model} is not stored here and could not be downloaded ({reason}); "
+            f"model {name} is not stored here and could not be downloaded ({reason}); "
             "check the id and the connection, or write a folder as a path such as ./mine"
         ) from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import struct
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,11 @@ _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _MAX_HEADER_BYTES = 128 << 20  # one of 260,000 tokens has 15 MB
 _MAX_TENSORS = 1 << 16
+# GGML's numbers of common data types.
+_NAMES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K",
+    13: "Q5_K", 14: "Q6_K", 20: "IQ4_NL", 23: "IQ4_XS", 30: "BF16", 39: "MXFP4",
+}  # fmt: skip
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 _MAX_DIMENSIONS = 4
 _STRING, _ARRAY = 8, 9
@@ -61,6 +67,14 @@ class GgufHeader:
     def parameters(self) -> int:
         """How many numbers the weights have."""
         return sum(int(np.prod(tensor.shape, dtype=object)) for tensor in self.tensors.values())
+
+    @property
+    def quantization(self) -> str:
+        """The data type of most weights. Example: `Q4_K`."""
+        sizes: Counter[int] = Counter()
+        for tensor in self.tensors.values():
+            sizes[tensor.kind] += int(np.prod(tensor.shape, dtype=object))
+        return _NAMES.get(sizes.most_common(1)[0][0], "") if sizes else ""
 
     def number(self, name: str, default: int = 0) -> int:
         """A whole number that describes the architecture. Example: `context_length`."""

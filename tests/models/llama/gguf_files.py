@@ -74,8 +74,8 @@ def write_gguf(
     writer.add_head_count_kv(over.get("key_heads", KEY_HEADS))
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
-    size = _write_vocabulary(writer, pre)
-    for name, shape in _shapes(architecture, size).items():
+    _write_vocabulary(writer, vocabulary(), pre)
+    for name, shape in _shapes(architecture, SHAPE["vocab_size"]).items():
         _write_weight(writer, name, _random_weight(name, shape, seed), kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -84,8 +84,16 @@ def write_gguf(
     return path
 
 
-def _write_vocabulary(writer, pre: str) -> int:
-    rules = vocabulary()
+def write_starter(path: Path) -> Path:
+    """Write the starter, but for its own way of cutting words, which llama.cpp does not know."""
+    from spd_lsp.evaluation.bench.gguf_file import write_gguf
+
+    rules = json.loads((STARTER / "tokenizer.json").read_text(encoding="utf-8"))
+    write_gguf(STARTER, path, lambda writer: _write_vocabulary(writer, rules, "qwen2"))
+    return path
+
+
+def _write_vocabulary(writer, rules: dict, pre: str) -> None:
     names = sorted(rules["model"]["vocab"], key=rules["model"]["vocab"].__getitem__)
     special = {token["id"] for token in rules["added_tokens"]}
     writer.add_tokenizer_model("gpt2")
@@ -95,7 +103,6 @@ def _write_vocabulary(writer, pre: str) -> int:
     writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
     writer.add_eos_token_id(0)
     writer.add_add_bos_token(False)
-    return len(names)
 
 
 def _shapes(architecture: str, size: int) -> dict[str, tuple[int, ...]]:

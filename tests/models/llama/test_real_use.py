@@ -1,0 +1,91 @@
+"""A GGUF file with the starter's weights: named on the command line, and by an editor over real pipes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.llama.prepared import read_source
+from tests.lsp.lsp_client import at
+from tests.lsp.test_server_process import process
+from tests.models.checkpoint.test_stored_models import store
+from tests.models.llama.gguf_files import write_starter
+
+TEXT = (
+    "import os\n\n\ndef names(folder):\n    found = []\n    for name in os.listdir(folder):\n        found.app\n"
+)
+URI = "file:///code/app.py"
+
+
+@pytest.fixture(scope="module")
+def starter(tmp_path_factory):
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    return write_starter(tmp_path_factory.mktemp("starter") / "starter.gguf")
+
+
+def test_complete_drafts_in_one_pass_a_token(starter, tmp_path, monkeypatch):
+    (tmp_path / "app.py").write_text(TEXT, encoding="utf-8")
+    monkeypatch.chdir(starter.parent)  # the path may be relative, and without a `./`
+    run = ["--data-dir", str(tmp_path / "data"), "complete", f"{tmp_path}/app.py:7:18", "--model", starter.name]
+    answer = CliRunner().invoke(main, [*run, "--json"])
+    found = json.loads(answer.stdout)
+    assert found["completions"][0]["text"].startswith("end(name)")
+    assert len(found["completions"]) == 3
+    assert found["passes"] == found["tokens"]
+    assert "starter.gguf in llama.cpp" in answer.stderr
+
+
+def test_ollamas_own_copy_is_opened_where_it_is(starter, tmp_path, monkeypatch):
+    blob = store(tmp_path, "registry.ollama.ai/library/starter/latest", starter.read_bytes())
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    (tmp_path / "app.py").write_text(TEXT, encoding="utf-8")
+    place = f"{tmp_path}/app.py:7:18"
+    answer = CliRunner().invoke(main, ["complete", place, "--model", "ollama:starter", "--no-ngrams"])
+    assert "end(name)" in answer.stdout
+    assert read_source(locate("ollama:starter")).path == str(blob)
+
+
+async def test_an_editor_completes_with_it(starter, tmp_path):
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve") as (_, editor):
+        await editor.start(initializationOptions={"model": str(starter), "indexing": "off"})
+        editor.open(TEXT)
+        await editor.ready()
+        status = await editor.status()
+        items = (await editor.request("textDocument/completion", at(6, 17)))["items"]
+    assert status["kind"] == "normal", status
+    assert any("append(name)" in item["label"] for item in items), items
+
+
+async def test_a_damaged_file_leaves_the_server_running_and_says_why(starter, tmp_path):
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(starter.read_bytes()[:-100])
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve") as (_, editor):
+        await editor.start(initializationOptions={"model": str(cut), "indexing": "off"})
+        await editor.ready()
+        assert "cut off" in json.dumps(await editor.status())
+
+
+def test_build_ngrams_counts_with_its_tokenizer(starter, tmp_path):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").write_text(TEXT * 3, encoding="utf-8")
+    command = [
+        "--data-dir",
+        str(tmp_path / "data"),
+        "build-ngrams",
+        str(tmp_path / "shop"),
+        "--model",
+        str(starter),
+    ]
+    answer = CliRunner().invoke(main, command)
+    assert answer.exit_code == 0, answer.output
+    from ngram_builders.registry.registry import Registry
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+
+    [domain] = Registry(tmp_path / "data").domains()
+    assert domain.fingerprint == ModelTokenizer(locate(str(starter))).fingerprint
+    assert domain.recipe["model"] == str(starter)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ngram_builders.build import DUPLICATE, ignore_progress, survey_sources
 from ngram_builders.counting.tokenize import ReportProgress, text_digest
 from ngram_builders.sources.discovery import survey
-from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.filters import is_notebook, read_source_text
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.masking import MARK, find_masked_lines
 
@@ -59,7 +59,8 @@ def find_first_copy(file: Path, roots: Sequence[Path], language: str | None = No
     for other in survey(*roots, language=language).files:
         if other.path == path:
             return None
-        may_be_equal = size <= other.size <= max_size or MARK in text
+        is_as_long = size <= 2 * other.size and (other.size <= max_size or is_notebook(other.path))
+        may_be_equal = is_as_long or MARK in text
         if may_be_equal and read_source_text(other.path) == (text, None):
             return Path(other.path)
     return None

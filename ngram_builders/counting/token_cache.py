@@ -28,7 +28,7 @@ from ngram_builders.sources.discovery import SourceFile
 from ngram_builders.sources.secret_rules import RULES
 
 CACHE_FILE = "tokens.sqlite"
-_VERSION = 3  # 1 kept texts with the line ends of their files, 2 with the secrets in them
+_VERSION = 4  # 1 kept texts with the line ends of their files, 2 with the secrets in them, 3 skipped other files
 LOCK_TIMEOUT_SECONDS = 5.0  # for another process to end its transaction
 _UNAVAILABLE = ("locked", "readonly", "read-only", "unable to open")  # errors of a database that may be sound
 _MAX_VALUES = 500  # in one query; every SQLite takes 999

@@ -132,7 +132,7 @@ def _read_into(batch: _Batch, file: SourceFile, known: set[bytes]) -> int:
     except OSError:  # it was there in the survey
         batch.unreadable.append(file)
         return 0
-    text, skip_reason = decode_source(data)
+    text, skip_reason = decode_source(data, file.path)
     digest = text_digest(data if skip_reason else text.encode())
     batch.states.append(FileState(file, digest, skip_reason, len(find_masked_lines(text))))
     if skip_reason is not None or digest in known:

@@ -124,5 +124,5 @@ def _walk(place: Path) -> Iterator[SourceFile]:
             for _, found in walk_sources(str(place), with_outer_ignores=False)
             if isinstance(found, SourceFile)
         )
-    elif check_status(status := place.lstat()) is None:
+    elif check_status(status := place.lstat(), str(place)) is None:
         yield SourceFile.of(str(place), status)

@@ -13,10 +13,9 @@ from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import OTHER_LANGUAGE
 from ngram_builders.sources.filters import (
-    MAX_SOURCE_BYTES,
-    TOO_LARGE,
     UNREADABLE,
     NotSource,
+    check_size,
     decode_source,
     read_file,
 )
@@ -57,7 +56,7 @@ def _read_source(path: str) -> CorpusDocument:
     """Read a source file."""
     language = language_of(path)
     try:
-        return _make_document(read_file(path), language)
+        return _make_document(read_file(path), path, language)
     except NotSource as reason:
         return CorpusDocument("", language, str(reason))
     except OSError:
@@ -76,7 +75,8 @@ def _read_rows(path: str, language: str | None) -> Iterator[CorpusDocument]:
             elif wanted is not None and row_language not in wanted:
                 yield CorpusDocument("", row_language, OTHER_LANGUAGE)
             else:
-                yield _make_document(row.text.encode() if isinstance(row.text, str) else b"", row_language)
+                data = row.text.encode() if isinstance(row.text, str) else b""
+                yield _make_document(data, name if isinstance(name, str) else "", row_language)
     except UserError:
         raise
     except Exception as error:  # readers raise whatever their libraries do
@@ -85,11 +85,11 @@ def _read_rows(path: str, language: str | None) -> Iterator[CorpusDocument]:
         ) from error
 
 
-def _make_document(data: bytes, language: str | None) -> CorpusDocument:
+def _make_document(data: bytes, path: str, language: str | None) -> CorpusDocument:
     """Check and decode these bytes."""
-    if len(data) > MAX_SOURCE_BYTES:
-        return CorpusDocument("", language, TOO_LARGE)
-    text, reason = decode_source(data)
+    if (reason := check_size(len(data), path)) is not None:
+        return CorpusDocument("", language, reason)
+    text, reason = decode_source(data, path)
     return CorpusDocument(text, language, reason, text_digest(data if reason else text.encode()))
 
 

@@ -190,7 +190,7 @@ def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozense
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return UNREADABLE
-    return check_status(status) or SourceFile.of(entry.path, status)
+    return check_status(status, entry.path) or SourceFile.of(entry.path, status)
 
 
 def _check_name(path: str, name: str, is_link: bool) -> str | None:

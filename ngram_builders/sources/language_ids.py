@@ -9,7 +9,7 @@ from pathlib import PurePath
 LANGUAGE_BY_EXTENSION: dict[str, str] = {
     extension: language
     for language, extensions in {
-        "python": "py pyi pyw pyx pxd",
+        "python": "py pyi pyw pyx pxd ipynb",
         "javascript": "js mjs cjs",
         "javascriptreact": "jsx",
         "typescript": "ts mts cts",

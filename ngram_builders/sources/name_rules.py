@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ngram_builders.sources.filters import GENERATED, MINIFIED, SECRET
+from ngram_builders.sources.filters import SECRET
 from ngram_builders.sources.git_repository import GIT
 from ngram_builders.sources.globs import NameMatcher
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.secret_files import is_secret
+from ngram_builders.sources.unwritten import GENERATED, MINIFIED
 
 INTERNAL = "version control or cache"
 _VENDORED = "vendored or installed"

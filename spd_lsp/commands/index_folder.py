@@ -106,12 +106,13 @@ def _exit_with_server() -> None:
 def _survey(folder: Path, unlimited: bool) -> _Size:
     """Find out how much source code there is; raises _TooLarge as soon as a limit is reached."""
     from ngram_builders.sources.discovery import SourceFile, walk_sources
+    from ngram_builders.sources.filters import MAX_SOURCE_BYTES
 
     size = _Size()
     for _, found in walk_sources(str(folder)):
         if isinstance(found, SourceFile):
             size.files += 1
-            size.bytes += found.size
+            size.bytes += min(found.size, MAX_SOURCE_BYTES)  # the rest of a notebook is its outputs
         if unlimited:
             continue
         if size.files > _MAX_FILES or size.bytes > _MAX_BYTES:

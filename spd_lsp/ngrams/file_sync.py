@@ -167,7 +167,7 @@ class DomainSync:
             data = read_file(path)
         except NotSource:
             return None
-        text, fault = decode_source(data)
+        text, fault = decode_source(data, path)
         if fault is not None:
             return None
         key = text_digest(text.encode())

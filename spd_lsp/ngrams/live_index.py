@@ -362,7 +362,7 @@ def _countable(opened: OpenDocument, text: str) -> str | None:
     """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
         return None
-    masked, fault = decode_source(text.encode())
+    masked, fault = decode_source(text.encode(), opened.name if opened.language == "json" else "")
     return masked if fault is None else None
 
 

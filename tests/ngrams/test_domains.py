@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
+import subprocess
 import sys
+from collections import deque
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.build import build
+from ngram_builders.counting.token_cache import CACHE_FILE, IndexedFile, TokenCache
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -244,3 +249,42 @@ def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_ane
     assert domains.live.synced["mine"].ledger.overlay.size == 0
     assert str(root / "c.py") in domains.live.synced["mine"].contents.files
     assert domains.problems == [] and rebuilder.running is None
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, root: Path):
+    """Tracked build folders, notebooks and other encodings; not what is generated, vendored or ignored."""
+    (root / "build").mkdir()
+    (root / "build" / "a.py").write_text("".join(LINES))
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(root), "add", "build"], check=True)
+    teach(root, registry)
+    domains = living(registry)
+    serving(domains, root / "main.py")
+    sync = domains.live.synced["mine"]
+    cells = [{"cell_type": "code", "source": "import os\n", "outputs": []}]
+    new = {
+        "build/b.py": b"x = [1, 2]\n",
+        "study.ipynb": json.dumps({"cells": cells}).encode(),
+        "latin.py": "# coding: latin-1\nname = 'é'\n".encode("latin-1"),
+        "made.py": b"# Generated from A.g4 by ANTLR 4.13\nx = 1\n",
+        "vendor/c.py": b"x = 1\n",
+        "dist/d.py": b"x = 1\n",
+        "ignored.py": b"x = 1\n",
+        ".gitignore": b"ignored.py\n",
+    }
+    for name, data in new.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(data)
+    deque(sync.scan(), maxlen=0)
+    followed = {name: str(root.resolve() / name) in sync.states for name in new}
+    assert followed == {name: name in ("build/b.py", "study.ipynb", "latin.py") for name in new}
+    assert followed == {name: sync.includes(str(root.resolve() / name)) for name in new}
+    teach(root, registry)
+    assert {file.path for file in read_indexed(registry)} == set(sync.states)
+
+
+def read_indexed(registry: Registry) -> list[IndexedFile]:
+    domain = registry.find("mine")
+    with TokenCache(domain.path.parent / CACHE_FILE, tokens().fingerprint) as cache:
+        return cache.indexed_files(domain.path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ngram_builders.sources.filters import (
     describe_secrets,
     normalize_line_ends,
     read_file,
+    read_source_text,
 )
 from tests.planted import lines
 
@@ -30,6 +32,65 @@ def test_every_line_end_becomes_a_line_feed(lines: list[str], data: st.DataObjec
 def test_a_byte_order_mark_is_not_part_of_the_text() -> None:
     assert decode_source("\ufeffx = 1\r\n".encode()) == ("x = 1\n", None)
     assert decode_source("\ufeff".encode()) == ("", "empty")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "encoding"),
+    [
+        ("# -*- coding: latin-1 -*-", "latin-1"),
+        ("#!/usr/bin/python\n# vim: set fileencoding=cp1252 :", "cp1252"),
+        ("# coding: koi8-r", "koi8-r"),
+        ("# coding=shift_jis", "shift_jis"),
+        ("// -*- coding: euc-jp -*-", "euc-jp"),
+        ('<?xml version="1.0" encoding="ISO-8859-15"?>', "iso8859-15"),
+    ],
+)
+def test_declared_encodings_are_read(declaration: str, encoding: str) -> None:
+    """As PEP 263 has it for Python, and editors for all languages."""
+    words = {"koi8-r": "имя", "shift_jis": "名前を示す", "euc-jp": "名前を示す"}
+    text = f"{declaration}\nname = '{words.get(encoding, 'café')}'\n"
+    assert decode_source(text.encode(encoding)) == (text, None)
+
+
+@pytest.mark.parametrize(
+    "declaration", ["", "# coding: rot13", "# coding: punycode", "# coding: utf-7", "# coding: no"]
+)
+def test_bytes_in_no_declared_encoding_of_characters_are_no_source(declaration: str) -> None:
+    assert decode_source(f"{declaration}\nname = 'café'\n".encode("latin-1")) == ("", "not UTF-8")
+
+
+def notebook(*cells: tuple[str, str | list[str]], **rest: object) -> bytes:
+    listed = [{"cell_type": kind, "source": source, "outputs": [{"text": "x" * 99}]} for kind, source in cells]
+    return json.dumps({"cells": listed, "metadata": {}, "nbformat": 4, **rest}).encode()
+
+
+def test_a_notebook_is_its_code(tmp_path: Path) -> None:
+    data = notebook(
+        ("code", ["import os\n", "os.getcwd()"]),
+        ("markdown", "# Title"),
+        ("code", "%%bash\nls"),
+        ("code", ""),
+        ("code", "%%time\nprint('é')\n"),
+    )
+    code = "import os\nos.getcwd()\n%%time\nprint('é')\n\n"
+    assert decode_source(data, "a.ipynb") == (code, None)
+    (tmp_path / "a.ipynb").write_bytes(data + b" " * MAX_SOURCE_BYTES)
+    assert read_source_text(str(tmp_path / "a.ipynb")) == (code, None)
+    assert decode_source(notebook(("markdown", "x")), "a.ipynb") == ("", "empty")
+
+
+def test_secrets_in_a_notebook_are_masked() -> None:
+    line, _ = lines()["GitHub"]
+    assert line not in decode_source(notebook(("code", f"x = 1\n{line}")), "a.ipynb")[0]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"[]", b"5", b'{"cells": 5}', b'{"cells": [5]}', b'{"cells": [{"cell_type": "code"}]}', b"[" * 100_000,
+     b'{"cells": [{"cell_type": "code", "source": [5]}]}'],
+)  # fmt: skip
+def test_a_damaged_notebook_is_no_source(data: bytes) -> None:
+    assert decode_source(data, "a.ipynb") == ("", "damaged notebook")
 
 
 def test_a_file_of_the_maximum_size_is_read_and_one_byte_more_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ PARSE_ERRORS = (
     ValueError,
     AttributeError,
 )  # of a damaged record
+_MAX_RECORD_BYTES = 1 << 24  # an index takes about one thousand
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 _WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
@@ -199,9 +201,12 @@ def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
 
 
 def read_record(file: Path) -> dict[str, Any]:
-    """Read a small msgpack file; OSError, TypeError or ValueError if it is none."""
+    """Read a small msgpack file; OSError, TypeError or ValueError if it is none. A pipe is not waited for."""
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as record:
+        data = record.read(_MAX_RECORD_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     try:
-        return dict(msgpack.unpackb(file.read_bytes(), strict_map_key=False, unicode_errors="surrogateescape"))
+        return dict(msgpack.unpackb(data, strict_map_key=False, unicode_errors="surrogateescape"))
     except msgpack.UnpackException as error:
         raise ValueError(file) from error
 

@@ -57,6 +57,7 @@ from ngram_builders.table.reader import Table
 
 BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same domain
 _ASSIGNMENTS_FILE = "workspaces.msgpack"
+_BUSY_TIMEOUT = 5.0  # seconds that a rename waits for a build
 _SNAPSHOT_ATTEMPTS = 5  # at reading everything between two writes
 
 
@@ -109,8 +110,7 @@ class Registry:
                 remove_superseded(home, table)
         except (UserError, OSError) as error:
             if not home.is_dir():
-                cause = f"n-gram table {name} was removed or renamed while it was being built"
-                raise UserError(f"{cause}; build it again") from error
+                raise _gone(name) from error
             raise self._write_error(error) if isinstance(error, OSError) else error from error
         finally:
             with suppress(OSError):
@@ -134,12 +134,28 @@ class Registry:
     def lock_for_build(self, name: str) -> Iterator[Path]:
         """The domain's folder, for one build at a time; a second one waits until the first has ended."""
         home = self.domain_folder(name)
+        was_there = has_index(home)
         with ExitStack() as stack:
             try:
                 stack.enter_context(hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT))
             except OSError as error:
-                raise self._write_error(error) from error
+                raise (_gone(name) if was_there and not has_index(home) else self._write_error(error)) from error
+            if was_there and not has_index(home):
+                raise _gone(name)
             yield home
+
+    @contextmanager
+    def _between_builds(self, name: str) -> Iterator[None]:
+        """Keep builds of a domain waiting; UserError if one is running, whose table would be lost or come back."""
+        with ExitStack() as stack:
+            with suppress(OSError):  # where nothing can be written, nothing is built
+                try:
+                    stack.enter_context(hold_lock(self.folder / name / BUILD_LOCK, _BUSY_TIMEOUT))
+                except UserError as error:
+                    raise UserError(f"n-gram table {name} is being built; try again when that is done") from error
+            if os.name == "nt":
+                stack.close()  # nothing that is open can be moved there
+            yield
 
     def names(self) -> list[str]:
         """The folders that have an index."""
@@ -171,7 +187,7 @@ class Registry:
     def remove(self, name: str) -> None:
         """Delete a domain, its tables and its assignments."""
         self.find(name)
-        with self._writing():
+        with self._between_builds(name), self._writing():
             self._delete(name)
 
     def _delete(self, name: str) -> None:
@@ -185,7 +201,7 @@ class Registry:
         """Rename a domain; its assignments follow. A crash leaves it under one of the two names."""
         self.find(old)
         check_name(new)
-        with self._writing():
+        with self._between_builds(old), self._writing():
             self.check_free(new)
             before = self.assignments().only(self.assignments().names() - {new})
             self._write_assignments(before.with_alias(old, new))
@@ -367,6 +383,12 @@ class Registry:
             f"cannot write the n-gram registry {self.folder}: {error.strerror or error}; "
             "make it writable or choose another folder with --data-dir"
         )
+
+
+def _gone(name: str) -> UserError:
+    """The error of a build that has lost its folder."""
+    cause = f"n-gram table {name} was removed or renamed while it was being built"
+    return UserError(f"{cause}; build it again")
 
 
 def file_stamp(file: Path) -> tuple[str, int, int, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import stat
 import struct
 import zlib
@@ -44,6 +45,8 @@ _FINGERPRINT_BITS = 32
 _CONTEXTS_PER_BUCKET = 4  # about
 _MAX_DIRECTORY_BITS = 40
 _MAX_HEADER_BYTES = 1 << 16  # a build writes about one thousand
+_MAX_NUMBER = 1 << 53  # which every program can read
+_NAME = re.compile(r"[\w.+#-]{1,64}", re.ASCII)  # of a tokenizer or a language
 _ALIGNMENT = 64
 
 SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
@@ -285,21 +288,30 @@ def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], in
 
 def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
     """The header's fields as a summary; ValueError if they are impossible."""
-    orders = tuple(int(order) for order in fields["orders"])
-    vocab_size = int(fields["vocab_size"])
+    orders = tuple(_number(order) for order in fields["orders"])
+    vocab_size, min_count = _number(fields["vocab_size"]), tuple(map(_number, fields["min_count"]))
     if not orders or orders != tuple(sorted(set(orders))) or orders[0] < 2 or orders[-1] > HIGHEST_ORDER:
         raise ValueError(orders)
-    if not 0 < vocab_size < 2**31:
-        raise ValueError(vocab_size)
+    if not 0 < vocab_size < 2**31 or len(min_count) != len(orders):
+        raise ValueError(vocab_size, min_count)
+    if not _NAME.fullmatch(fields["fingerprint"]) or not all(map(_NAME.fullmatch, fields["sources"])):
+        raise ValueError("name")
     return TableSummary(
-        fingerprint=str(fields["fingerprint"]),
+        fingerprint=fields["fingerprint"],
         vocab_size=vocab_size,
         orders=orders,
-        min_count=tuple(int(count) for count in fields["min_count"]),
-        sources={str(language): int(files) for language, files in fields["sources"].items()},
+        min_count=min_count,
+        sources={language: _number(files) for language, files in fields["sources"].items()},
         size=size,
-        **{name: int(fields[name]) for name in ("tokens", "files", "contexts", "entries", "ngrams")},
+        **{name: _number(fields[name]) for name in ("tokens", "files", "contexts", "entries", "ngrams")},
     )
+
+
+def _number(value: object) -> int:
+    """A number that a build may have written; ValueError for any other value."""
+    if type(value) is not int or not 0 <= value < _MAX_NUMBER:
+        raise ValueError(value)
+    return value
 
 
 def _read_section(

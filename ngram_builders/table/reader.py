@@ -24,7 +24,7 @@ from ngram_builders.table.format import (
 )
 from ngram_builders.table.mapping import is_guarded
 from ngram_builders.table.suffix_array import SuffixArray
-from ngram_builders.table.validation import find_invalid_section, find_invalid_text
+from ngram_builders.table.validation import find_foreign_ids, find_invalid_section, find_invalid_text
 
 _CHUNK_ROWS = 1 << 20
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
@@ -73,6 +73,8 @@ class Table:
             texts and find_invalid_text(texts, self.columns.vocab_size)
         ):
             raise TableError(self.path, f"invalid data in section {section}")
+        if section := find_foreign_ids(self.columns, texts):
+            raise TableError(self.path, f"ids beyond its vocabulary in section {section}")
 
     def parts_without_texts(self, extra: Mapping[str, Any] = _NO_FIELDS) -> Iterator[bytes | memoryview]:
         """The bytes of the same table without its texts, with extra fields in its header."""

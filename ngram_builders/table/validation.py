@@ -142,3 +142,14 @@ def _totals_are_exact(columns: Columns) -> bool:
         seen += len(wide)
         row += len(starts) - 1
     return seen == len(columns.wide_rows)
+
+
+def find_foreign_ids(columns: Columns, texts: SuffixArray | None) -> str | None:
+    """The first section with ids beyond the vocabulary, or None. OTHER is no id of a text."""
+    allowed, vocab_size = {"tokens": other(columns.vocab_size)}, columns.vocab_size
+    for section, ids in {"tokens": columns.tokens, "text": texts.text if texts else columns.tokens[:0]}.items():
+        for start, end in _chunks(0, len(ids)):
+            chunk = ids[start:end]
+            if ((chunk >= vocab_size) & (chunk != allowed.get(section, 0))).any():
+                return section
+    return None

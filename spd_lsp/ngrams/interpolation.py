@@ -24,7 +24,7 @@ from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.model_match import covering_domains, mismatch_message
 from ngram_builders.registry.registry import Registry, file_stamp
 from ngram_builders.sources.language_ids import closest_language, related_languages
-from ngram_builders.table.format import Columns
+from ngram_builders.table.format import Columns, TableError
 from ngram_builders.table.order_weights import OrderWeights, longest_match
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
@@ -356,6 +356,8 @@ class Domains:
             self.stamps[path] = file_stamp(path)
             try:
                 table = Table.open(path, fingerprint=self.fingerprint)
+                if self.live and table.summary.vocab_size != self.live.vocab_size:
+                    raise TableError(path, "its vocabulary is not that of its tokenizer")
                 _ = table.columns  # read into memory now, where mapping is not safe
                 self.opened[path] = table
             except UserError as error:

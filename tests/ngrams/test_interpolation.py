@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ from hypothesis import strategies as st
 from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.checkpoint.hub import STARTER, locate
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, PAPER_LAMBDAS, Domains, Mixture, last_tokens
+from spd_lsp.ngrams.live_index import LiveIndex
 from tests.ngram_builders.reference import write_texts
 
 VOCABULARY = 12
@@ -150,6 +155,18 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     mixture = domains.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert domains.problems == []
+
+
+def test_a_table_of_another_vocabulary_is_left_out_whatever_its_tokenizer_is_said_to_be(tmp_path):
+    """Its ids would be others, and its contexts hashed otherwise."""
+    tokens = ModelTokenizer(locate(STARTER))
+    registry, more = Registry(tmp_path / "data"), tokens.vocab_size + 1
+    write = partial(write_texts, texts=[[1, more - 1, END]], vocab_size=more, fingerprint=tokens.fingerprint)
+    registry.install("mine", write, roots=[tmp_path])
+    live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
+    domains = Domains(registry, tokens.fingerprint, {}, live)
+    assert domains.mixture_for(tmp_path / "a.py", "python") is None
+    assert "its vocabulary is not that of its tokenizer; run: spd-lsp" in domains.problems[0]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgpack
 import pytest
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.assignments import Assignments
 from ngram_builders.registry.domains import INDEX_FILE, check_name, is_reserved, read_domain
+from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import names, writer
@@ -97,6 +100,18 @@ def test_an_index_with_invalid_values_is_a_fault(registry: Registry, change: dic
     assert domain is not None
     assert domain.fault is not None
     assert "run: spd-lsp " in domain.fault
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_in_place_of_a_record_is_not_waited_for(registry: Registry) -> None:
+    home = registry.install("mine", writer(5)).path.parent
+    for record in (home / INDEX_FILE, home / "weights.msgpack", registry.folder / "workspaces.msgpack"):
+        record.unlink(missing_ok=True)
+        os.mkfifo(record)
+    (domain,) = registry.domains()
+    assert "cannot be read" in str(domain.fault)
+    assert registry.assignments() == Assignments()
+    assert read_fitted_weights(home) == {}
 
 
 def test_an_index_without_a_recipe_is_read(registry: Registry) -> None:

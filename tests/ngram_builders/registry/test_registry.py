@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.cleanup import BUILD_LOCK
 from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
@@ -272,6 +275,54 @@ def test_removing_a_domain_during_its_build_fails_the_build(registry: Registry) 
     with pytest.raises(UserError, match="removed or renamed while it was being built; build it again"):
         registry.install("mine", build)
     assert registry.domains() == []
+
+
+@pytest.mark.parametrize("change", ["rename", "remove"])
+def test_a_table_that_is_being_built_is_neither_renamed_nor_removed(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Its build would make it a second time, under the old name."""
+    monkeypatch.setattr("ngram_builders.registry.registry._BUSY_TIMEOUT", 0)
+    registry.install("mine", writer(5))
+    with registry.lock_for_build("mine"):
+        with pytest.raises(UserError, match="mine is being built; try again when that is done"):
+            registry.rename("mine", "new") if change == "rename" else registry.remove("mine")
+        registry.install("mine", writer(6))
+    assert [domain.name for domain in registry.domains()] == ["mine"]
+    registry.rename("mine", "new") if change == "rename" else registry.remove("mine")
+    assert [domain.name for domain in registry.domains()] == (["new"] if change == "rename" else [])
+
+
+def test_a_build_that_waited_while_its_table_was_renamed_makes_no_second_one(registry: Registry) -> None:
+    registry.install("mine", writer(5))
+    outcome: list[str] = []
+
+    def build() -> None:
+        try:
+            with registry.lock_for_build("mine"):
+                registry.install("mine", writer(6))
+        except UserError as error:
+            outcome.append(str(error))
+
+    waiting = threading.Thread(target=build)
+    with hold_lock(registry.folder / "mine" / BUILD_LOCK):
+        waiting.start()
+        while not (waiting.is_alive() and has_waited(waiting)):
+            pass
+        (registry.folder / "mine").rename(registry.folder / "new")
+    waiting.join()
+    assert outcome == ["n-gram table mine was removed or renamed while it was being built; build it again"]
+    assert [domain.name for domain in registry.domains()] == ["new"]
+
+
+def has_waited(thread: threading.Thread) -> bool:
+    """Whether a thread is asleep between two attempts at a lock."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if frame.f_code.co_name == "acquire":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

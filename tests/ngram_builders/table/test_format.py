@@ -18,6 +18,8 @@ from ngram_builders.errors import UserError
 from ngram_builders.table.format import FILE_PREFIX, SECTION_DTYPES, VERSION
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
+from ngram_builders.table.suffix_array import build_suffix_array
+from ngram_builders.table.validation import find_foreign_ids
 from tests.ngram_builders.reference import write_texts
 
 TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
@@ -186,8 +188,21 @@ def test_a_table_with_fields_of_an_older_spd_lsp_opens(path: Path) -> None:
         {"directories": [[2, float("inf"), 0]]},
         {"sources": {"x" * 70_000: 1}},
         {"more": [[]] * 70_000},
+        {"fingerprint": "f" * 5_000_000},
+        {"fingerprint": "f" * 60_000},
+        {"fingerprint": "\x1b[2J"},
+        {"fingerprint": None},
+        {"tokens": 1e300},  # a number that no index could store
+        {"tokens": float("inf")},
+        {"files": -1},
+        {"ngrams": 2**63},
+        {"min_count": []},
+        {"min_count": [float("inf")] * 5},
+        {"sources": {"python": float("inf")}},
+        {"sources": {"\x1b[2J": 1}},
+        {"sources": {7: 1}},
     ],
-    ids=["vocabulary", "tokens", "orders", "directories", "long", "many"],
+    ids=lambda changed: f"{str(changed)[:24]} {len(str(changed))}",
 )
 def test_a_header_with_impossible_values_is_refused(path: Path, changed: dict[str, object]) -> None:
     path.write_bytes(with_header(path.read_bytes(), changed))
@@ -209,3 +224,17 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ngt")
     with pytest.raises(UserError, match="not a regular file"):
         Table.open(tmp_path / "pipe.ngt")
+
+
+def test_ids_beyond_the_vocabulary_are_found_by_whoever_reads_all(tmp_path: Path) -> None:
+    """As in a table whose header was changed to fit a smaller model; opening reads no ids."""
+    path = tmp_path / "t.ngt"
+    searched = build_suffix_array([np.array([7, 300])], 0, 301)
+    write_texts(path, [[7, 300, 0]], 301, searched=searched)
+    Table.open(path).verify()
+    path.write_bytes(with_header(path.read_bytes(), {"vocab_size": 300}))
+    with pytest.raises(UserError, match="ids beyond its vocabulary in section tokens; run: spd-lsp "):
+        Table.open(path).verify()
+    write_texts(path, [[7, 8, 0]], 300)
+    assert find_foreign_ids(Table.open(path).columns, searched) == "text"
+    assert find_foreign_ids(Table.open(path).columns, None) is None

@@ -16,6 +16,7 @@ from ngram_builders.table import mapping
 from ngram_builders.table.mapping import map_file
 from ngram_builders.table.reader import Table
 from ngram_builders.table.shared_library import KERNEL_VARIABLE
+from ngram_builders.table.suffix_array import build_suffix_array
 from tests.ngram_builders.reference import write_texts
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +28,8 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A table of many pages."""
     path = tmp_path_factory.mktemp("table") / "t.ngt"
     text = np.random.default_rng(2).integers(0, 5000, size=60_000).tolist()
-    write_texts(path, [text], 5000, orders=(2, 3))
+    searched = build_suffix_array([np.array(text)], 0, 5000)
+    write_texts(path, [[*text, 0]], 5000, orders=(2, 3), searched=searched)
     return path.read_bytes()
 
 

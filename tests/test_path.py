@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
 SERVER = "spd_lsp/lsp/server.py"
-MOST_FILES = 22  # of a request, from its handler to the items
-MOST_AFTER_COMPLETER = 16  # of them, from the completer on
+MOST_FILES = 21  # of a request, from its handler to the items
+MOST_AFTER_COMPLETER = 15  # of them, from the completer on
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -48,9 +48,8 @@ STAGES = {
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
     "spd_lsp/decoding/superposed.py": "decoding",
     "spd_lsp/completion/postprocess.py": "postprocessing",
-    "spd_lsp/completion/ranking.py": "ranking",
-    "ngram_builders/sources/masking.py": "ranking",
-    "spd_lsp/ngrams/document_changes.py": "ranking",  # the names in open documents
+    "ngram_builders/sources/masking.py": "postprocessing",
+    "spd_lsp/ngrams/document_changes.py": "postprocessing",  # the names in open documents
 }
 
 

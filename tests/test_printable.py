@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.ranking import rank_completions
+from spd_lsp.completion.postprocess import rank_completions
 from spd_lsp.printable import HIDDEN_CHARACTERS, as_json, printable, printable_bytes_kept
 
 ORDERS = ["\x1b", "\x9b", "\x9d", "\x00", "\x07", "\x08", "\x7f", "\x85"]

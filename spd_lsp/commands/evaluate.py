@@ -117,7 +117,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 def confidence(results: Path, arms: str) -> None:
     """Calibrate probabilities of drafts on the RESULTS of `eval quality`.
 
-    Prints weights for completion/ranking.py, cross-validated by package.
+    Prints weights for completion/postprocess.py, cross-validated by package.
     """
     from spd_lsp.evaluation.calibration import describe_fit, shown_drafts
     from spd_lsp.evaluation.quality.store import read_results

@@ -15,9 +15,9 @@ from typing import Protocol, TypeVar
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.postprocess import DraftText
-from spd_lsp.completion.ranking import (
+from spd_lsp.completion.postprocess import (
     Completion,
+    DraftText,
     calibrated,
     can_be_code,
     rank_completions,

@@ -1,4 +1,4 @@
-"""Fit the weights of `spd_lsp.completion.ranking`: how often drafts of some probability are an exact match.
+"""Fit the weights of `spd_lsp.completion.postprocess`: how often drafts of some probability are an exact match.
 
 Beta calibration by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
 weights fitted to the others.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
-from spd_lsp.completion.ranking import MIN_PROBABILITY
+from spd_lsp.completion.postprocess import MIN_PROBABILITY
 from spd_lsp.evaluation.quality.store import Record
 
 _BINS = 10  # of the calibration error
@@ -113,7 +113,7 @@ def log_loss(predicted: F64, right: F64) -> float:
 
 
 def describe_fit(label: str, drafts: ShownDrafts) -> str:
-    """An arm's weights as `completion.ranking` writes them, and what they gain."""
+    """An arm's weights as `completion.postprocess` writes them, and what they gain."""
     c, a, later_c, later_a, b = fit_logistic_weights(drafts)
     held_out, right = cross_validated(drafts), drafts.right
     errors = [100 * calibration_error(p, right) for p in (drafts.p, held_out)]

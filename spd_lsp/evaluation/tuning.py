@@ -18,7 +18,7 @@ from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.order_weights import OrderWeights
-from spd_lsp.completion.ranking import calibrate
+from spd_lsp.completion.postprocess import calibrate
 from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.coordinate_descent import Search, descend

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.ranking import with_names
+from spd_lsp.completion.postprocess import with_names
 from spd_lsp.lsp.completion_items import CursorLine, unfinished_word
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.document_changes import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.ranking import Completion
+    from spd_lsp.completion.postprocess import Completion
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

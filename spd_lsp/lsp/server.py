@@ -45,7 +45,7 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.ranking import Completion
+    from spd_lsp.completion.postprocess import Completion
     from spd_lsp.lsp.completion_worker import Load
 
 MAX_DEBOUNCE = 0.05  # seconds

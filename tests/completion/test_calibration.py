@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.ranking import calibrate, calibrate_drafts
+from spd_lsp.completion.postprocess import calibrate, calibrate_drafts
 
 PROBABILITY = st.floats(0, 1)
 

@@ -6,8 +6,7 @@ import pytest
 
 from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import DraftText
-from spd_lsp.completion.ranking import Completion, Match, calibrated, with_copies
+from spd_lsp.completion.postprocess import Completion, DraftText, Match, calibrated, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER

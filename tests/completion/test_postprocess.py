@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.postprocess import find_end, remove_overlap, trim_draft, visible_text
-from spd_lsp.completion.ranking import Completion, can_be_code, rank_completions, with_names
+from spd_lsp.completion.overlap import remove_overlap
+from spd_lsp.completion.postprocess import (
+    Completion,
+    can_be_code,
+    find_end,
+    rank_completions,
+    trim_draft,
+    visible_text,
+    with_names,
+)
 
 
 def context_at(shape, indent, after, left=""):

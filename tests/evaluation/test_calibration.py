@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.ranking import WITH_NGRAMS, calibrate
+from spd_lsp.completion.postprocess import WITH_NGRAMS, calibrate
 from spd_lsp.evaluation.calibration import (
     ShownDrafts,
     calibration_error,

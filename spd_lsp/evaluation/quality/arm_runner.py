@@ -16,8 +16,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import DraftText
-from spd_lsp.completion.ranking import Completion, can_be_code, rank_completions, with_copies
+from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code, rank_completions, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam

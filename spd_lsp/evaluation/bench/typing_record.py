@@ -22,8 +22,8 @@ second more before a new line and at one key in ten. A draft that is right for t
 with one key. VS Code asks 50 ms after a key, Neovim and Emacs after 200 ms without one, Emacs only behind a dot or
 three letters. Times are from the key to the answer, the editor's wait included."""
 _WAITING = """\
-Here nobody paused or typed before an answer was there: what is counted does not depend on how busy the machine is,
-times mean nothing, and nothing is computed ahead."""
+Here nobody paused or typed before an answer was there: times mean nothing, nothing is computed ahead, and what is
+counted does not depend on how busy the machine is, unless completions take more than 0.2 s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,9 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
     help="Keys to type in each editor, with --typing: about four minutes.",
 )
 @click.option(
-    "--wait", is_flag=True, help="With --typing, wait for every answer: counts that load hardly changes, and no times."
+    "--wait",
+    is_flag=True,
+    help="With --typing, wait for every answer: counts that load hardly changes, and no times.",
 )
 @click.option(
     "--stages",

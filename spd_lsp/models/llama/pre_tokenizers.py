@@ -13,6 +13,16 @@ _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CJK = "[一-龥\u0800-\u4e00\uac00-\ud7ff]+"  # as DeepSeek wrote it
 _AFTER_NUMBERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# What code is made of, and what vocabularies cut in different ways.
+CUTTING_PROBE = '''def naïve_sum(items: list[int], *, start=0x1F) -> "int":
+\t"""It's the sum; we'll add 1234567890 to 3.14159e-10, don't WE'RE…"""
+    total = start  # größer als €100, 中文字符, 日本語 한국어 русский язык 🙂👍🏽
+
+    for i,x in enumerate(items):\r\n        if x>=10 and not(x%2==0):   total+=x**2;
+            print(f"{i:>5}\\t{x!r}", file=sys.stderr)\n\n\n\n    return total
+<div class="a-b">&nbsp;</div>  \n  x = {'a':[1,22,333,4444]}  // ../path_to/file.cpp::std::vector<int>&&
+SELECT * FROM t WHERE a<>'b' AND c LIKE '%_d';\n\n\t\t}\n});\n#include <stdio.h>\n!?!?...---===>>><<<@@@###$$$
+'''
 
 # Each pattern cuts what those before it left.
 PATTERNS: dict[str, tuple[str, ...]] = {

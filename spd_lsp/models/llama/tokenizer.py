@@ -10,21 +10,11 @@ from tokenizers import Tokenizer
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.llama.header import GgufHeader
-from spd_lsp.models.llama.pre_tokenizers import PATTERNS, pre_tokenizer
+from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE, PATTERNS, pre_tokenizer
 
 _PREFIX = "tokenizer.ggml."
 _BYTE_LEVEL = "gpt2"  # llama.cpp's name of byte-level vocabularies
 _CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5
-# What code is made of, and what vocabularies cut in different ways.
-_PROBE = '''def naïve_sum(items: list[int], *, start=0x1F) -> "int":
-\t"""It's the sum; we'll add 1234567890 to 3.14159e-10, don't WE'RE…"""
-    total = start  # größer als €100, 中文字符, 日本語 한국어 русский язык 🙂👍🏽
-
-    for i,x in enumerate(items):\r\n        if x>=10 and not(x%2==0):   total+=x**2;
-            print(f"{i:>5}\\t{x!r}", file=sys.stderr)\n\n\n\n    return total
-<div class="a-b">&nbsp;</div>  \n  x = {'a':[1,22,333,4444]}  // ../path_to/file.cpp::std::vector<int>&&
-SELECT * FROM t WHERE a<>'b' AND c LIKE '%_d';\n\n\t\t}\n});\n#include <stdio.h>\n!?!?...---===>>><<<@@@###$$$
-'''
 
 
 def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], *, adds_bos: bool) -> Tokenizer:
@@ -35,14 +25,14 @@ def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], *,
             f"{header.path.name} has a tokenizer of the kind {kind!r}, and only byte-level ones are read from "
             "GGUF files; name the model's Hugging Face folder or another model"
         )
-    expected = tokenize(_PROBE)
+    expected = tokenize(CUTTING_PROBE)
     rules = _rules(header, adds_bos=adds_bos)
     for whole_words_first in (False, True):
         rules["model"]["ignore_merges"] = whole_words_first
         tokenizer = _parse(rules, header)
         for patterns in PATTERNS.values():
             tokenizer.pre_tokenizer = pre_tokenizer(patterns)
-            if tokenizer.encode(_PROBE, add_special_tokens=False).ids == expected:
+            if tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids == expected:
                 return tokenizer
     word = header.metadata.get(_PREFIX + "pre", "default")
     raise UserError(

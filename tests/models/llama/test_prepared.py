@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
+from tokenizers.normalizers import NFC
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -56,6 +57,17 @@ def test_marks_and_the_end_of_the_text_come_from_the_file(file):
     assert tokens.fill_format is not None
     assert "<|fim_prefix|>" in tokens.fill_format.marks
     assert tokens.end_of_text == 0
+
+
+def test_a_file_shares_the_tables_of_the_model_it_was_made_of(file, tmp_path):
+    """Hugging Face's form says more, none of which changes what code becomes."""
+    original = hugging_face_tokenizer()
+    original.normalizer = NFC()
+    original.add_tokens(["<|fim_prefix|>"])  # not special there
+    original.save(str(tmp_path / "tokenizer.json"))
+    assert ModelTokenizer(tmp_path).fingerprint == ModelTokenizer(locate(str(file))).fingerprint
+    hugging_face_tokenizer("GPT-2").save(str(tmp_path / "tokenizer.json"))
+    assert ModelTokenizer(tmp_path).fingerprint != ModelTokenizer(locate(str(file))).fingerprint
 
 
 def test_a_file_is_tried_once(file, monkeypatch):

@@ -219,7 +219,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Return 16 hex digits that identify a vocabulary and how it cuts text, in whichever format they are stored."""
+    """Return 16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
     vocabulary = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=itemgetter(1))
     cut = tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids
     found = hashlib.blake2b(json.dumps([vocabulary, cut]).encode(), digest_size=8).hexdigest()

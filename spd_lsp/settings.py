@@ -132,10 +132,10 @@ class Settings:
         advanced=True,
     )
     streams: int = _setting(
-        1,
-        "groups that the drafts are split into (g), one row of the forward pass each: 2 is slower and closer to "
-        "beam search",
-        low=1,
+        0,
+        "groups that the drafts are split into (g), one row of the forward pass each, closer to beam search; "
+        "0: two where a GPU reads two rows in the time of one, else one",
+        low=0,
         high=16,
         advanced=True,
     )

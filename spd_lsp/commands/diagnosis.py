@@ -108,7 +108,9 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
         return Finding("model", "error", f"{settings.model} loads but cannot complete ({reason})")
     milliseconds = result.seconds * 1000 / max(result.passes, 1)
     speed = f"loaded in {load_seconds:.1f} s, {milliseconds:.0f} ms per forward pass"
-    return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}")
+    streams = completer.settings.streams
+    rows = f"drafts in {streams} stream{'s' * (streams > 1)}"
+    return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}, {rows}")
 
 
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:

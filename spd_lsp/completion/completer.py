@@ -51,6 +51,10 @@ class CompletionModel(Model, Protocol):
     def device(self) -> object:
         """Where it computes."""
 
+    @property
+    def second_row_is_free(self) -> bool:
+        """Whether a pass of two rows takes about the time of one."""
+
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
 
@@ -125,7 +129,9 @@ class Completer:
 
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
-        self.settings = self.tuned(settings)
+        tuned = self.tuned(settings)
+        automatic = 2 if self.model.second_row_is_free and tuned.drafts > 1 else 1
+        self.settings = replace(tuned, streams=tuned.streams or automatic)
         self._decode = choose_decoder(self.settings)
 
     def complete(

@@ -13,7 +13,7 @@ DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None
 
 
 def choose_decoder(settings: Settings) -> DecodingFunction:
-    """Return the decoder that the settings name: superposed drafts share `streams` rows."""
+    """Return the decoder that the settings name: superposed drafts share `streams` rows, one if that is 0."""
     if settings.decoder == "superposed":
-        return superpose if settings.streams == 1 else superpose_streams
+        return superpose if settings.streams <= 1 else superpose_streams
     return rescore

@@ -12,21 +12,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from ngram_builders.arrays import Floats
+from spd_lsp.decoding.candidates import ngram_proposals, score_selected
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
     Draft,
     Model,
+    SelectingModel,
+    best_expansions,
     expand,
     first_drafts,
     is_done,
+    ngram_histories,
     rank_drafts,
     select_drafts,
     superposition_weights,
 )
+from spd_lsp.models.topk import TopKRequest, WeightedTokens
 from spd_lsp.settings import Settings
 
 
@@ -51,15 +55,12 @@ def superpose_streams(
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             streams = [Stream(live[:1], 0)]  # as in `superpose`
-            logits_of_rows = model.prefill([*request.prompt, *live[0].ids], check)[None]  # [1, V]
+            logits = model.prefill([*request.prompt, *live[0].ids], check)
+            options = expand(logits, streams[0].members, request, settings)
         else:
             streams = split_streams(streams, settings.streams)
-            mixtures = [
-                ([draft.ids[-1] for draft in members], superposition_weights(members)) for members, _ in streams
-            ]
-            logits_of_rows = model.step_rows(mixtures, [stream.row for stream in streams])  # [g, V]
+            options = _step_streams(model, streams, request, settings)
         passes, rows = passes + 1, rows + len(streams)
-        options = _expand_streams(logits_of_rows, streams, request, settings)
         live, ended = select_drafts(options, request, settings)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
         streams = regroup(live, streams)
@@ -68,15 +69,36 @@ def superpose_streams(
     return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:])
 
 
-def _expand_streams(
-    logits_of_rows: Floats, streams: Sequence[Stream], request: DecodingRequest, settings: Settings
+def _step_streams(
+    model: Model, streams: Sequence[Stream], request: DecodingRequest, settings: Settings
 ) -> Iterator[Draft]:
-    """Yield the continuations of all drafts, best first, from the logits [g, V] of their rows."""
-    options = [
-        expand(logits, stream.members, request, settings)
-        for logits, stream in zip(logits_of_rows, streams, strict=True)
-    ]
+    """Yield the continuations of all drafts, best first, after one forward pass of g rows."""
+    drafts, parents = [stream.members for stream in streams], [stream.row for stream in streams]
+    mixtures = [([draft.ids[-1] for draft in members], superposition_weights(members)) for members in drafts]
+    if getattr(model, "selects_on_device", False):
+        options = _step_and_select(cast(SelectingModel, model), mixtures, parents, drafts, request, settings)
+    else:
+        rows = zip(model.step_rows(mixtures, parents), drafts, strict=True)  # g times [V] and a stream's drafts
+        options = [expand(logits, members, request, settings) for logits, members in rows]
     return heapq.merge(*options, key=lambda draft: -draft.score)
+
+
+def _step_and_select(
+    model: SelectingModel,
+    mixtures: Sequence[WeightedTokens],
+    parents: Sequence[int],
+    drafts: Sequence[Sequence[Draft]],
+    request: DecodingRequest,
+    settings: Settings,
+) -> list[Iterator[Draft]]:
+    """Yield the continuations of each stream, from the few logits that its drafts need."""
+    interpolation = request.interpolation
+    histories = [ngram_histories(request, members) for members in drafts]
+    proposals = [ngram_proposals(each, interpolation, settings) for each in histories]
+    wanted = TopKRequest(settings.candidates, proposals, settings.temperature)
+    rows = zip(model.step_rows_top_k(mixtures, parents, wanted), proposals, histories, strict=True)
+    scored = [score_selected(*row, interpolation, settings) for row in rows]
+    return [best_expansions(members, *row) for members, row in zip(drafts, scored, strict=True)]
 
 
 def regroup(live: Sequence[Draft], streams: Sequence[Stream]) -> list[Stream]:

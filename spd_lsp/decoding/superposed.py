@@ -27,7 +27,7 @@ import numpy as np
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import Interpolation, ngram_proposals, score_logits, score_selected
 from spd_lsp.models.logits import log_z, top_allowed
-from spd_lsp.models.topk import TopK
+from spd_lsp.models.topk import TopK, TopKRequest
 from spd_lsp.settings import Settings
 
 OPTIONS_PER_DRAFT = 4  # options examined per draft, even after enough drafts were found to continue
@@ -79,6 +79,11 @@ class SelectingModel(Model, Protocol):
         self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
     ) -> TopK:
         """As `step`, but return only the k largest logits and those of some further ids."""
+
+    def step_rows_top_k(
+        self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int], request: TopKRequest
+    ) -> list[TopK]:
+        """As `step_rows`, but return only the logits that are asked for of each row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class Engine(ABC):
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
     selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
+    second_row_is_free = False  # whether a pass of two rows takes about the time of one: measured on a GPU
     oom_fallback: OomFallback | None = None
 
     def __init__(self) -> None:
@@ -147,10 +148,26 @@ class Engine(ABC):
         A row is (ids, weights) to superpose; row i continues row `parents[i]` of the last call. Before the first
         call there is one row, number 0: the prompt and what `step` has added.
         """
+        return self.forward(rows, self._select_rows(parents))
+
+    def step_rows_top_k(
+        self, rows: Sequence[WeightedTokens], parents: Sequence[int], request: TopKRequest
+    ) -> list[TopK]:
+        """As `step_rows`, but return only the k largest logits of each row and those of its further ids."""
+        k, extra_ids = request.k, request.extra_ids
+        if not self.selects_on_device:
+            logits = self.step_rows(rows, parents)
+            pairs = zip(logits, extra_ids, strict=True)
+            return [select_top_k(row, k, extra, request.temperature) for row, extra in pairs]
+        top_k = request.padded()
+        [found] = self.forward_batch([ForwardInput(self._select_rows(parents), rows, top_k=top_k)])
+        return [unpack_top_k(row, k, len(extra)) for row, extra in zip(found, extra_ids, strict=True)]
+
+    def _select_rows(self, parents: Sequence[int]) -> Any:
         assert self.draft_cache is not None or not any(parents), "before the first call there is only row 0"
         before = self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
         self.draft_cache = before.select_rows(parents)
-        return self.forward(rows, self.draft_cache)
+        return self.draft_cache
 
     def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """log p of each token of each draft after the last prefill's prompt, all drafts in one forward pass.

@@ -37,6 +37,7 @@ class BatchedEngine(Engine):
         self.scheduler = scheduler
         self.max_positions = scheduler.engine.max_positions
         self.device = scheduler.engine.device
+        self.second_row_is_free = scheduler.engine.second_row_is_free
         super().__init__()
 
     @property

@@ -17,6 +17,7 @@ import numpy as np
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.models.logits import log_z, top
 
+_NO_TOKEN = np.iinfo(np.int64).max  # beyond every vocabulary
 WeightedTokens = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
 
 
@@ -27,6 +28,12 @@ class TopKRequest:
     k: int
     extra_ids: Sequence[Ids]  # X ids for each row
     temperature: float = 1.0  # tau
+
+    def padded(self) -> TopKRequest:
+        """The request with as many extra ids for each row, those added of no token."""
+        longest = max(map(len, self.extra_ids))
+        padded = [np.pad(ids, (0, longest - len(ids)), constant_values=_NO_TOKEN) for ids in self.extra_ids]
+        return TopKRequest(self.k, padded, self.temperature)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +55,6 @@ def select_top_k(logits: Floats, k: int, extra_ids: Ids, temperature: float) -> 
 
 
 def unpack_top_k(row: Floats, k: int, extra: int) -> TopK:
-    """What an engine returns for a row: K logits, K ids, X logits and log z. Ids are exact up to 2^24."""
-    logits, ids, extra_logits, (log_z,) = np.split(row, np.cumsum([k, k, extra]))
-    return TopK(ids.astype(np.int64), logits, extra_logits, float(log_z))
+    """What an engine returns for a row: K logits, K ids, X logits or more, and log z. Ids are exact up to 2^24."""
+    logits, ids, extra_logits, _ = np.split(row, np.cumsum([k, k, extra]))
+    return TopK(ids.astype(np.int64), logits, extra_logits, float(row[-1]))

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.diagnosis import check_model, check_packages, check_tables, tuned_settings
+from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import write_tuned
 from spd_lsp.extras import install_command
@@ -230,6 +231,12 @@ def test_an_impossible_folder_is_reported(tmp_path):
     data = str(tmp_path / ("x" * 300))
     result = CliRunner().invoke(main, ["--data-dir", data, "doctor"])
     assert re.search(r"error +data folder +cannot write to .*: File name too long", result.output)
+
+
+@pytest.mark.parametrize(("settings", "text"), [({}, "1 stream"), ({"streams": 2}, "2 streams")])
+def test_the_number_of_streams_is_reported(settings, text):
+    finding = check_model(Settings(**settings), lambda settings: load_completer(settings, str, ngrams=False))
+    assert finding.text.endswith(f"drafts in {text}")
 
 
 def test_a_model_that_fails_after_opening_is_a_problem():

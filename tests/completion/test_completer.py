@@ -129,6 +129,21 @@ def test_there_are_at_most_k_completions_for_one_pass_a_token(network, tokens, k
     assert answer.passes == answer.tokens <= 8
 
 
+@pytest.mark.parametrize(
+    ("is_free", "drafts", "streams", "used"),
+    [(False, 3, 0, 1), (True, 3, 0, 2), (True, 1, 0, 1), (True, 3, 1, 1), (False, 3, 3, 3)],
+)
+def test_drafts_share_two_rows_where_the_second_is_free(tokens, is_free, drafts, streams, used):
+    model, rows = load(STARTER, "cpu"), []
+    model.second_row_is_free, forward = is_free, model.forward
+    model.forward = lambda mixtures, cache: rows.append(len(mixtures)) or forward(mixtures, cache)
+    settings = Settings(drafts=drafts, streams=streams, max_tokens=6)
+    completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
+    assert completer.settings.streams == used
+    completer.complete(ELSEWHERE, len(ELSEWHERE), "python", forced=True)
+    assert max(rows) == used
+
+
 def test_completions_go_on_from_the_cursor_in_the_middle_of_a_word(completer):
     source = "import collections\n\nqueue = collections.deq\n"
     answer = completer.complete(source, source.index("deq") + 3, "python")

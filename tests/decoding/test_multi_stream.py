@@ -16,7 +16,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
-from tests.decoding.test_superposed import Counts
+from tests.decoding.test_superposed import Counts, SelectingModel
 
 PROMPT = [1, 2, 3]
 
@@ -90,6 +90,18 @@ def test_as_many_streams_as_drafts_are_beam_search(seed, **drawn):
     )  # else beam search looks at more first tokens that end a draft at once
     found = superpose_streams(TinyModel(seed), start, replace(chosen, streams=chosen.drafts), nothing)
     same(found, beam(TinyModel(seed), start, chosen, nothing))
+
+
+@given(**CASES, g=st.integers(1, 3))
+@hypothesis_settings(max_examples=40, deadline=None)
+def test_streams_are_the_same_where_the_device_selects_logits(seed, g, **drawn):
+    start, chosen = case(seed, **drawn)
+    chosen = replace(chosen, streams=g, candidates=4)
+    found, expected = (
+        superpose_streams(model(seed), start, chosen, nothing) for model in (SelectingModel, TinyModel)
+    )
+    same(found, expected)
+    assert (found.passes, found.rows) == (expected.passes, expected.rows)
 
 
 def test_a_reset_goes_on_with_the_best_draft_alone_in_a_row_of_its_own():

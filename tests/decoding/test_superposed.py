@@ -71,6 +71,13 @@ class SelectingModel(TinyModel):
     def step_top_k(self, ids, weights, k, extra_ids, temperature=1.0):
         return select_top_k(super().step(ids, weights), k, extra_ids, temperature)
 
+    def step_rows_top_k(self, rows, parents, request):
+        found = zip(super().step_rows(rows, parents), request.extra_ids, strict=True)
+        return [select_top_k(logits, request.k, extra, request.temperature) for logits, extra in found]
+
+    def step_rows(self, rows, parents):
+        raise AssertionError("all logits were asked for")
+
     def step(self, ids, weights):
         raise AssertionError("all logits were asked for")
 

@@ -49,6 +49,12 @@ def drafts_of(engine, prompt):
     return superpose(engine, start, SETTINGS)
 
 
+def test_requests_that_share_an_engine_know_whether_a_second_row_is_free(engine):
+    assert not BatchScheduler(engine).new_engine().second_row_is_free
+    engine.second_row_is_free = True
+    assert BatchScheduler(engine).new_engine().second_row_is_free
+
+
 def test_passes_over_different_prompts_are_read_as_each_alone(engine):
     """Prompts of different lengths at once with steps, and with the rows of someone's drafts."""
 

@@ -28,6 +28,7 @@ from spd_lsp.models.self_test import (
     probe_reference,
     read_every_way,
 )
+from spd_lsp.models.topk import TopKRequest
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import Capture, CudaCapture
 from spd_lsp.models.torch.engine import TorchEngine
@@ -39,6 +40,7 @@ _MAX_ULPS = 4  # allowed difference in any case; where up to 4 were measured, th
 _VOCABULARY, _HEAD_WIDTH = 64, 8  # of the small network
 _K, _EXTRA = 20, 60  # logits that choosing three drafts needs
 _TRIALS = 5
+_MAX_SLOWDOWN = 1.15  # from which a second row costs more than it brings
 
 
 def on_gpu(
@@ -54,6 +56,7 @@ def on_gpu(
         if mismatch := find_gpu_mismatch(engine, reference):
             raise UnsupportedModel(mismatch)
         engine.selects_on_device = selecting_is_faster(engine)
+        engine.second_row_is_free = second_row_is_free(engine)
         engine.warm_up(_USUAL_LENGTHS)
     except (UnsupportedModel, RuntimeError) as error:  # also of CUDA, or too little memory for a second engine
         report(f"runs in transformers: {str(error).splitlines()[0]}")
@@ -128,6 +131,25 @@ def selecting_is_faster(engine: TorchEngine, clock: Callable[[], float] = time.p
             logits[on_device] = np.concatenate([selected.logits, selected.extra_logits, [selected.log_z]])
     same = np.allclose(logits[True], logits[False], rtol=ROUNDING, atol=ROUNDING)
     return same and min(times[True][1:]) < min(times[False][1:])
+
+
+def second_row_is_free(engine: TorchEngine, clock: Callable[[], float] = time.perf_counter) -> bool:
+    """Whether a pass of two rows that continue one prompt takes at most 1.15 times as long as one of one row."""
+    ids, weights = probe_ids(engine.vocabulary), np.full(3, 1 / 3)
+    request = TopKRequest(_K, [np.arange(_EXTRA) % engine.vocabulary] * 2)
+    rows = [(ids[:3], weights)] * 2
+    times: list[tuple[float, float]] = []
+    for _ in range(1 + _TRIALS):  # the first captures
+        engine.prefill(ids)
+        started = clock()
+        engine.step_top_k(ids[:3], weights, _K, request.extra_ids[0])
+        between = clock()
+        engine.step_rows_top_k(rows, [0, 0], request)  # copies the prompt, once for each completion
+        begun = clock()
+        engine.step_rows_top_k(rows, [0, 1], request)
+        times.append((between - started, clock() - begun))
+    one, two = map(min, zip(*times[1:], strict=True))
+    return bool(two <= _MAX_SLOWDOWN * one)
 
 
 def distance(logits: Floats, expected: Floats) -> float:

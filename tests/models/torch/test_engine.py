@@ -15,6 +15,7 @@ from spd_lsp.models.base import MAX_CACHED_PROMPTS
 from spd_lsp.models.numpy.convert import convert as convert_for_numpy
 from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.self_test import kl_divergence
+from spd_lsp.models.topk import TopKRequest
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import MIN_MIXED, TorchEngine, padded_length
 from spd_lsp.models.transformers_engine import TransformersEngine
@@ -170,6 +171,26 @@ def test_a_step_returns_the_top_tokens_and_the_requested_ones(small, count, capt
     assert np.isfinite(beyond.extra_logits).tolist() == [True, False, True]
     with pytest.raises(IndexError):
         engine.step_top_k([VOCABULARY], ONE, 1, np.array([4]))
+
+
+@pytest.mark.parametrize("capture", [None, Traced()], ids=["eager", "captured"])
+def test_each_row_returns_its_own_requested_tokens_however_many_there_are(small, capture):
+    engine, reference = TorchEngine(convert(small), capture), TransformersEngine(small)
+    engine.selects_on_device = True
+    rows = [(ids_of(3), np.array([0.5, 0.3, 0.2])), ([4], ONE)]
+    for asked in ([[3, 90], [5]], [[], [7, 8, 9]]):
+        request = TopKRequest(5, [np.array(ids, dtype=np.int64) for ids in asked], 0.5)
+        for parents in ([0, 0], [1, 0]):
+            found, expected = [], []
+            for one, results in ((engine, found), (reference, expected)):
+                one.prefill(ids_of(30))
+                one.step_rows(rows, [0, 0])
+                results += one.step_rows_top_k(rows, parents, request)
+            for one, other in zip(found, expected, strict=True):
+                assert one.ids.tolist() == other.ids.tolist()
+                same(one.logits, other.logits)
+                np.testing.assert_allclose(one.extra_logits, other.extra_logits, rtol=1e-4, atol=1e-5)
+                assert one.log_z == pytest.approx(other.log_z, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from transformers import (
 from spd_lsp.models import backend_selection as choice
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import TorchEngine
-from spd_lsp.models.torch.select import on_gpu, selecting_is_faster
+from spd_lsp.models.torch.select import on_gpu, second_row_is_free, selecting_is_faster
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, SMALL, random_network
 from tests.models.torch.test_engine import ONE, Traced, ids_of
@@ -75,6 +75,16 @@ def test_the_device_chooses_among_logits_where_that_takes_less_time(whole, few, 
     engine = TorchEngine(convert(random_network(FAST["qwen2"])))
     seconds = accumulate(chain([0.0], cycle([whole, 0.0, few, 0.0])))  # a step of each, and nothing in between
     assert selecting_is_faster(engine, lambda: next(seconds)) is selects_on_device
+
+
+@pytest.mark.parametrize(("two", "is_free"), [(1.0, True), (1.15, True), (1.2, False), (2.0, False)])
+def test_a_second_row_is_free_where_it_takes_hardly_any_time(two, is_free):
+    engine = TorchEngine(convert(random_network(FAST["qwen2"])))
+    passes, forward_batch = [], engine.forward_batch
+    engine.forward_batch = lambda inputs: passes.append(len(inputs[0].mixtures)) or forward_batch(inputs)
+    seconds = accumulate(chain([0.0], cycle([1.0, 0.0, two, 0.0])))  # a step of one row, and of two
+    assert second_row_is_free(engine, lambda: next(seconds)) is is_free
+    assert sum(passes) == 6 * (1 + 2 + 2), "six trials"
 
 
 def test_a_device_that_selects_wrongly_is_not_used_for_selection():

@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
 SERVER = "spd_lsp/lsp/server.py"
-MOST_FILES = 21  # of a request, from its handler to the items
-MOST_AFTER_COMPLETER = 15  # of them, from the completer on
+MOST_FILES = 20  # of a request, from its handler to the items
+MOST_AFTER_COMPLETER = 14  # of them, from the completer on
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):

@@ -1,7 +1,7 @@
-"""Combine the model and the n-grams: which tokens may follow each draft, and the probability p_f of each.
+"""Combine the model and the n-grams by the paper's formula, where n-grams choose among the model's top tokens.
 
-There are two formulas: the paper's, where n-grams choose among the model's top tokens, and a linear mixture, where
-both propose tokens and neither has a veto. In: logits and the histories of drafts. Out: tokens and their log p_f.
+And score the same tokens as `superposed.score_logits` where a device selects the few logits that are needed. In:
+logits and the histories of drafts. Out: tokens and their log p_f.
 
 Legend: K histories, R the model's candidate tokens, A those of the n-grams, C of both, V vocabulary.
 """
@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import log_softmax, log_z, top, top_allowed
+from spd_lsp.models.logits import log_softmax, top
 from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
@@ -47,19 +47,6 @@ class Interpolation(Protocol):
         """
 
 
-def score_logits(
-    logits: Floats,
-    histories: Histories,
-    interpolation: Interpolation | None,
-    settings: Settings,
-    allowed: Ids | None,
-) -> tuple[Ids, Floats]:
-    """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams."""
-    if interpolation is not None and settings.interpolation == "linear":
-        return mix_candidates(logits, histories, interpolation, settings, allowed)
-    return _fuse_with_ngrams(*top_candidates(logits, settings), histories, interpolation, settings)
-
-
 def ngram_proposals(histories: Histories, interpolation: Interpolation | None, settings: Settings) -> Ids:
     """Return the tokens that n-grams propose, whose logits `score_selected` needs too. -> [A]."""
     if interpolation is None or settings.interpolation != "linear":
@@ -70,17 +57,17 @@ def ngram_proposals(histories: Histories, interpolation: Interpolation | None, s
 def score_selected(
     top_k: TopK, extra_ids: Ids, histories: Histories, interpolation: Interpolation | None, settings: Settings
 ) -> tuple[Ids, Floats]:
-    """Score the same candidates, given only selected logits: the top R and those of `ngram_proposals`."""
+    """Score what `superposed.score_logits` does, given only the top R logits and those of `ngram_proposals`."""
     tau = settings.temperature
     if interpolation is None or settings.interpolation != "linear":
         logp = log_softmax(top_k.logits / tau)
-        return _fuse_with_ngrams(top_k.ids, logp, histories, interpolation, settings)
+        return fuse_with_ngrams(top_k.ids, logp, histories, interpolation, settings)
     candidates, logits = _merge_logits((top_k.ids, top_k.logits), (extra_ids, top_k.extra_logits))  # [C] twice
     p = np.exp(logits / tau - top_k.log_z)
     return candidates, np.log(np.maximum(interpolation.mix(histories, candidates, p), TINY))
 
 
-def _fuse_with_ngrams(
+def fuse_with_ngrams(
     candidates: Ids, logp: Floats, histories: Histories, interpolation: Interpolation | None, settings: Settings
 ) -> tuple[Ids, Floats]:
     """The paper's formula: n-grams choose among the model's top tokens. [R] twice -> [R], and [K, R] or [1, R]."""
@@ -108,77 +95,9 @@ def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
     return np.asarray((1 - alpha) * logp + np.where(known, alpha * log_ngram, penalty))
 
 
-def mix_candidates(
-    logits: Floats,
-    histories: Histories,
-    interpolation: Interpolation,
-    settings: Settings,
-    allowed: Ids | None,
-) -> tuple[Ids, Floats]:
-    """Beyond the paper: mix candidates of the model and of the n-grams linearly, so that neither has a veto.
-
-    The paper lets n-grams choose among the model's top tokens only, but a small model has rarely seen the names
-    that a repository uses. Logits are [V], shared by all drafts, or [K, V]. -> ids [C], log p_f [K, C].
-    """
-    tau = settings.temperature
-    if logits.ndim == 1:
-        p = _softmax(logits, tau)  # [V]
-        candidates, p_f = interpolation.mix_top(
-            histories, p if allowed is None else _mask_disallowed(p, allowed), settings.candidates
-        )
-        if allowed is not None:
-            p_f = condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
-        return candidates, np.log(np.maximum(p_f, TINY))
-    proposed = interpolation.successors(histories, settings.candidates)
-    proposed = proposed[proposed < logits.shape[1]]  # a table may name tokens that the model does not have
-    if allowed is not None:
-        proposed = proposed[np.isin(proposed, allowed)]
-    top_rows = [top_allowed(row, settings.candidates, allowed) for row in logits]
-    candidates = _sorted_union([*top_rows, proposed])
-    z = np.array([[log_z(row, tau)] for row in logits])  # [K, 1], in double precision like all that follows
-    p = np.exp(logits[:, candidates] / tau - z)  # [K, C]
-    p_f = interpolation.mix(histories, candidates, p)
-    if allowed is not None:
-        all_allowed = np.exp([[log_z(row[allowed], tau)] for row in logits] - z)  # [K, 1]
-        p_f = condition_on_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
-    return candidates, np.log(np.maximum(p_f, TINY))
-
-
-def condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
-    """Condition probabilities on the next token being allowed: all allowed ones begin with the text already typed.
-
-    `others`: p of the allowed tokens that are not candidates, by the model alone, [K, 1] or one. [K, C] -> [K, C].
-    """
-    total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
-    return np.asarray(p_f / np.maximum(total, TINY))
-
-
 def _merge_logits(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:
     """Merge ids and their logits: sorted, without duplicates and tokens that the model does not have."""
     ids, logits = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     known = logits > -np.inf
     unique, first = np.unique(ids[known], return_index=True)
     return unique, logits[known][first]
-
-
-def _sorted_union(parts: Sequence[Ids]) -> Ids:
-    """Return the sorted union of several arrays: `np.unique` without its overhead."""
-    ids = np.sort(np.concatenate(parts))
-    return ids[np.concatenate(([True], ids[1:] != ids[:-1]))]
-
-
-def _softmax(logits: Floats, tau: float) -> Floats:
-    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
-    p = logits - logits.max()
-    if tau != 1:
-        p /= tau
-    np.exp(p, out=p)
-    p /= p.sum()
-    return np.asarray(p)
-
-
-def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
-    """Probabilities [V] with -1 for all tokens that are not allowed."""
-    kept = np.full_like(p, -1)
-    kept[allowed] = p[allowed]
-    return kept

@@ -10,6 +10,8 @@ Sections of the paper are cited where they are computed. In its notation, for dr
     p_theta  softmax(f(x~) / tau), its top r tokens   shared by all drafts     (section 3.1)
     p_f      p_theta^(1-alpha) p_ngram^alpha          of each draft            (section 3.2, `candidates.py`)
 
+By default p_f is not the paper's, but a linear mixture (`_mix_candidates`).
+
 Knows ids and probabilities only: no text, no tokenizer, no tensor library but NumPy.
 
 Shapes: K live drafts, C candidate tokens, V vocabulary.
@@ -25,7 +27,14 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.decoding.candidates import Interpolation, ngram_proposals, score_logits, score_selected
+from spd_lsp.decoding.candidates import (
+    TINY,
+    Interpolation,
+    fuse_with_ngrams,
+    ngram_proposals,
+    score_selected,
+    top_candidates,
+)
 from spd_lsp.models.logits import log_z, top_allowed
 from spd_lsp.models.topk import TopK, TopKRequest
 from spd_lsp.settings import Settings
@@ -201,6 +210,61 @@ def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, sett
     histories = ngram_histories(request, live)  # [K, 8]
     ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed)  # [C], [K, C]
     return best_expansions(live, ids, log_p_f)
+
+
+def score_logits(
+    logits: Floats,
+    histories: Ids,
+    interpolation: Interpolation | None,
+    settings: Settings,
+    allowed: Ids | None,
+) -> tuple[Ids, Floats]:
+    """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams."""
+    if interpolation is not None and settings.interpolation == "linear":
+        return _mix_candidates(logits, histories, interpolation, settings, allowed)
+    return fuse_with_ngrams(*top_candidates(logits, settings), histories, interpolation, settings)
+
+
+def _mix_candidates(
+    logits: Floats, histories: Ids, interpolation: Interpolation, settings: Settings, allowed: Ids | None
+) -> tuple[Ids, Floats]:
+    """Beyond the paper: mix candidates of the model and of the n-grams linearly, so that neither has a veto.
+
+    The paper lets n-grams choose among the model's top tokens only, but a small model has rarely seen the names
+    that a repository uses. Logits [V], shared by all drafts -> ids [C], log p_f [K, C].
+    """
+    p = _softmax(logits, settings.temperature)  # [V]
+    asked = p if allowed is None else _mask_disallowed(p, allowed)
+    candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)
+    if allowed is not None:
+        p_f = condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
+    return candidates, np.log(np.maximum(p_f, TINY))
+
+
+def condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
+    """Condition probabilities on the next token being allowed: all allowed ones begin with the text already typed.
+
+    `others`: p of the allowed tokens that are not candidates, by the model alone, [K, 1] or one. [K, C] -> [K, C].
+    """
+    total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
+    return np.asarray(p_f / np.maximum(total, TINY))
+
+
+def _softmax(logits: Floats, tau: float) -> Floats:
+    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
+    p = logits - logits.max()
+    if tau != 1:
+        p /= tau
+    np.exp(p, out=p)
+    p /= p.sum()
+    return np.asarray(p)
+
+
+def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
+    """Probabilities [V] with -1 for all tokens that are not allowed."""
+    kept = np.full_like(p, -1)
+    kept[allowed] = p[allowed]
+    return kept
 
 
 def ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:

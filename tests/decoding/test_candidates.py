@@ -7,12 +7,11 @@ import pytest
 
 from spd_lsp.decoding.candidates import (
     LOG_DELTA,
-    condition_on_allowed,
     fuse,
     ngram_proposals,
-    score_logits,
     score_selected,
 )
+from spd_lsp.decoding.superposed import condition_on_allowed, score_logits
 from spd_lsp.models.topk import select_top_k
 from spd_lsp.settings import Settings
 
@@ -63,12 +62,3 @@ def test_what_is_not_allowed_takes_no_part():
     p_f = np.array([[0.1, 0.2], [0.3, 0.1]])
     np.testing.assert_allclose(condition_on_allowed(p_f, 0.1), [[0.25, 0.5], [0.6, 0.2]])
     assert np.isfinite(condition_on_allowed(np.zeros((1, 2)), 0.0)).all()
-
-
-def test_tokens_that_the_model_does_not_have_are_not_offered_to_streams_of_their_own():
-    """A table may name any: it takes logits [K, V] no further than V."""
-    logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
-    candidates, p_f = score_logits(logits, [[1], [2]], Bigrams(), Settings(candidates=3), None)
-    assert 4 in candidates
-    assert candidates.max() < 6
-    assert p_f.shape == (2, len(candidates))

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.evaluation.beam_search import beam, branches
+from spd_lsp.evaluation.beam_search import beam, branches, mix_rows
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
@@ -145,3 +145,28 @@ def test_ngrams_speak_of_each_row_by_its_own_history(decode):
     ]
     assert after_four
     assert after_four.count(5) / len(after_four) > 0.5
+
+
+class KnowsToken4:
+    """Says of token 4 that it follows, and of one beyond the vocabulary."""
+
+    def __call__(self, histories, candidates):
+        return np.tile(candidates == 4, (len(histories), 1)).astype(float)
+
+    def mix(self, histories, candidates, p):
+        return 0.5 * p + 0.5 * self(histories, candidates)
+
+    def successors(self, histories, n):
+        return np.array([4, 99])
+
+    def mix_top(self, histories, p, n):
+        raise AssertionError("of logits that all rows share")
+
+
+def test_tokens_that_the_model_does_not_have_are_not_offered():
+    """A table may name any: it takes logits [N, V] no further than V."""
+    logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
+    candidates, logp_f = mix_rows(logits, np.array([[1], [2]]), KnowsToken4(), Settings(candidates=3), None)
+    assert 4 in candidates
+    assert candidates.max() < 6
+    assert logp_f.shape == (2, len(candidates))

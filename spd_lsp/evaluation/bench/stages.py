@@ -83,8 +83,10 @@ def stage_of(stack: Sequence[CodeType]) -> str:
     if any(code.co_name == "prefill" for code in inner):
         return _PROMPT
     files = (code.co_filename.removeprefix(f"{_ROOT}/") for code in inner)
-    found = (stage for file in files for start, stage in _DECODING.items() if file.startswith(start))
-    return next(found, _HYPOTHESES)
+    found = next((stage for file in files for start, stage in _DECODING.items() if file.startswith(start)), "")
+    if found in ("", _HYPOTHESES):
+        return _CANDIDATES if any(code.co_name == "score_logits" for code in inner) else _HYPOTHESES
+    return found
 
 
 @dataclass

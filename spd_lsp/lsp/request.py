@@ -168,7 +168,7 @@ def remaining(
 def _with_names(
     rest: CompletionResult, result: CompletionResult, request: CompletionRequest, typed: str
 ) -> CompletionResult:
-    """What is left of a result, and the names that go on with what was typed. The best draft stays the first."""
+    """What is left of a result, and names that go on with what was typed; a draft that was the first stays so."""
     document = OpenDocument(request.uri, request.path, request.language, request.source)
     left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
     word = re.split(r"\W", left)[-1]
@@ -177,7 +177,7 @@ def _with_names(
         for name in result.completions
         if name.is_name and name.text.startswith(typed) and name.text != typed
     }
-    best = rest.completions[: rest.has_best]
+    best = rest.completions[: rest.has_best and not result.completions[0].is_name]
     offered = with_names(rest.completions, {**names, **document.matching_names(request.cursor)}, left)
     others = [one for one in offered if one not in best]
     return dataclasses.replace(rest, completions=[*best, *others][: result.limit])

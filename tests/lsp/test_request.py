@@ -142,6 +142,15 @@ def test_names_that_the_word_begins_take_the_places_of_drafts_that_were_not_type
     assert remaining(previous, names_only, typed) is None  # the model may know more
 
 
+def test_the_draft_that_is_typed_along_with_stays_before_names_unless_one_was_the_first():
+    previous = dataclasses.replace(PREVIOUS, source="count = 1\nx = \ny\n", cursor=14)
+    typed = dataclasses.replace(previous, source="count = 1\nx = co\ny\n", cursor=16)
+    unlikely, name = Completion("copy(y)", 0.05), Completion("count", 0.9, is_name=True)
+    for drafts, texts_left in (([unlikely], ["py(y)", "unt"]), ([name, unlikely], ["unt", "py(y)"])):
+        left = remaining(previous, CompletionResult(drafts), typed)
+        assert left is not None and [one.text for one in left.completions] == texts_left
+
+
 def test_behind_a_draft_that_was_cut_off_more_may_follow():
     result = CompletionResult([Completion("found", 0.5, ends=False)])
     assert remaining(PREVIOUS, result, after("found")) is None

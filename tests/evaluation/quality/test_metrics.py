@@ -76,6 +76,7 @@ def test_a_draft_that_saves_nothing_is_not_accepted():
     (["abXY", "aXYZ"], 2, ["", "ab", "abc"]),  # another takes the place of one that was typed otherwise
     (["aXYZ", "abXY"], 2, ["", "ab", "abc"]),  # as of the best one
     (["abXY", "abZ"], 3, ["", "a", "ab", "abc"]),  # or a free place
+    (["abXY", "abZ", "abW", "aV"], 4, ["", "abc"]),  # three are enough
 ])  # fmt: skip
 def test_drafts_that_typing_goes_on_with_stay_offered_and_others_are_asked_for(drafts, most, asked):
     requests = []

@@ -76,6 +76,7 @@ def build(
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
     language: str | None = None,
+    skip_damaged: bool = False,
     model: str = "",
     report: ReportProgress = lambda stage, done, total: None,
     cluster: Cluster | None = None,
@@ -104,6 +105,7 @@ def build(
         "rows": [os.path.abspath(root) for root in roots if root not in folders],  # noqa: PTH100, patterns too
         **record_revisions(folders),
     }
+    recipe |= {"skip_damaged": True} if skip_damaged else {}
     size = sum(file.text_bytes for file in inputs)
     plan = Plan(
         shards=min(len(inputs), max(MIN_SHARDS, -(-size // _SHARD_BYTES))),
@@ -114,6 +116,7 @@ def build(
         end_of_text=end_of_text,
         fingerprint=fingerprint,
         language=language,
+        skip_damaged=skip_damaged,
     )
     home = registry.domain_folder(name)
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"

@@ -1,13 +1,17 @@
 """Corpus files -> documents: one per source file, or one per row in JSONL and Parquet. Knows nothing of counting.
 
-datatrove's readers read the rows; a row's text is the field `text`, and the field `path`, where there is one,
-gives the language. The same checks as for a repository's files apply: secrets, generated, minified, too large.
+A row's text is the field `text`; the field `path`, where there is one, gives the language, and the rules for names
+are those for a file that git tracks. What is damaged is an error that names the place, or is left out and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+import gzip
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
@@ -20,10 +24,13 @@ from ngram_builders.sources.filters import (
     read_file,
 )
 from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.sources.name_rules import NOT_SOURCE
+from ngram_builders.sources.name_rules import check_row_path
 
 # File name ending -> about how many bytes of text a byte holds; only used to cut even shards.
 EXPANSION = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}
+_DAMAGED = "damaged"
+_BATCH_ROWS = 100
+_PIECE_BYTES = 1 << 18
 
 
 class CorpusDocument(NamedTuple):
@@ -40,14 +47,17 @@ def is_corpus(path: str) -> bool:
     return path.endswith(tuple(EXPANSION))
 
 
-def read_documents(paths: Iterable[str], language: str | None) -> Iterator[CorpusDocument]:
+def read_documents(
+    paths: Iterable[str], language: str | None, *, skip_damaged: bool = False
+) -> Iterator[CorpusDocument]:
     """Read the documents of these files, in order, skipped ones included.
 
-    With a language, rows of other languages are skipped, and rows that name none are taken to be in it.
+    With a language, rows of other languages are skipped, and rows that name none are taken to be in it. What is
+    damaged raises UserError, unless it is to be skipped.
     """
     for path in paths:
         if is_corpus(path):
-            yield from _read_rows(path, language)
+            yield from _read_rows(path, language, skip_damaged)
         else:
             yield _read_source(path)
 
@@ -63,26 +73,34 @@ def _read_source(path: str) -> CorpusDocument:
         return CorpusDocument("", language, UNREADABLE)
 
 
-def _read_rows(path: str, language: str | None) -> Iterator[CorpusDocument]:
-    """Read a file of rows; datatrove passes over rows that are no JSON or have no text."""
-    wanted = None if language is None else related_languages(language)
-    try:
-        for row in _open_reader(path).read_files_shard([path.lstrip("/")]):
-            name = row.metadata.get("path")
-            row_language = language_of(name) if isinstance(name, str) else language
-            if isinstance(name, str) and row_language is None:
-                yield CorpusDocument("", None, NOT_SOURCE)
-            elif wanted is not None and row_language not in wanted:
-                yield CorpusDocument("", row_language, OTHER_LANGUAGE)
-            else:
-                data = row.text.encode() if isinstance(row.text, str) else b""
-                yield _make_document(data, name if isinstance(name, str) else "", row_language)
-    except UserError:
-        raise
-    except Exception as error:  # readers raise whatever their libraries do
-        raise UserError(
-            f"cannot read {path}: {error}; repair it or leave it out, and run the same command again"
-        ) from error
+def _read_rows(path: str, language: str | None, skip_damaged: bool) -> Iterator[CorpusDocument]:
+    """Read a file of rows."""
+    for number, row in enumerate(_parse_rows(path), 1):
+        if not isinstance(row, Exception):
+            yield _read_row(row, language)
+        elif skip_damaged:
+            yield CorpusDocument("", None, _DAMAGED)
+        else:
+            raise UserError(
+                f"cannot read row {number} of {path}: {row}; repair the file, or leave out what is damaged with "
+                "--skip-damaged"
+            ) from row
+
+
+def _read_row(row: dict[str, Any], language: str | None) -> CorpusDocument:
+    """Read the document of a row."""
+    metadata = row.get("metadata")
+    path = row.get("path", metadata.get("path") if isinstance(metadata, dict) else None)
+    if isinstance(path, str):
+        if (reason := check_row_path(path)) is not None:
+            return CorpusDocument("", language_of(path), reason)
+        wanted = None if language is None else related_languages(language)
+        language = language_of(path)
+        if wanted is not None and language not in wanted:
+            return CorpusDocument("", language, OTHER_LANGUAGE)
+    text = row.get("text")
+    data = text.encode() if isinstance(text, str) else b""
+    return _make_document(data, path if isinstance(path, str) else "", language)
 
 
 def _make_document(data: bytes, path: str, language: str | None) -> CorpusDocument:
@@ -93,14 +111,74 @@ def _make_document(data: bytes, path: str, language: str | None) -> CorpusDocume
     return CorpusDocument(text, language, reason, text_digest(data if reason else text.encode()))
 
 
-def _open_reader(path: str) -> Any:
-    """Return datatrove's reader for such a file."""
-    from datatrove.pipeline.readers import JsonlReader, ParquetReader
-
+def _parse_rows(path: str) -> Iterator[dict[str, Any] | Exception]:
+    """Yield the rows of a file, or what is wrong in their place; where reading ends early, that comes last."""
     try:
         if path.endswith(".parquet"):
-            return ParquetReader("/", batch_size=100)
-        return JsonlReader("/", compression="zstd" if path.endswith(".zst") else "infer")
+            yield from _read_parquet(path)
+            return
+        parse = _import("orjson", path).loads
+        for line in _split_lines(_decompress(path)):
+            if line and not line.isspace():
+                yield _parse_row(parse, line)
+    except UserError:
+        raise
+    except Exception as error:  # the libraries raise whatever they do
+        yield error
+
+
+def _parse_row(parse: Callable[[bytes], Any], line: bytes) -> dict[str, Any] | Exception:
+    """Parse a line; what is wrong with it if it holds no row."""
+    try:
+        row = parse(line)
+    except ValueError as error:
+        return error
+    return row if isinstance(row, dict) else ValueError("it holds no JSON object")
+
+
+def _read_parquet(path: str) -> Iterator[dict[str, Any]]:
+    """Read the rows of a Parquet file."""
+    with _import("pyarrow.parquet", path).ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            yield from batch.to_pylist()
+
+
+def _decompress(path: str) -> Iterator[bytes]:
+    """Read a file of lines in pieces; raises whatever a decompressor does, and EOFError if its end is missing."""
+    with Path(path).open("rb") as file:
+        if path.endswith(".zst"):
+            yield from _decompress_zstd(file, _import("zstandard", path).ZstdDecompressor())
+            return
+        with cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else nullcontext(file) as plain:
+            while data := plain.read(_PIECE_BYTES):
+                yield data
+
+
+def _decompress_zstd(file: BinaryIO, decompressor: Any) -> Iterator[bytes]:
+    """Decompress frame after frame; the library's own readers take the end of a file for that of a frame."""
+    frame = None
+    while data := file.read(_PIECE_BYTES):
+        while data:
+            frame = frame or decompressor.decompressobj()
+            yield frame.decompress(data)
+            data, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None:
+        raise EOFError("the file ends within compressed data")
+
+
+def _split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Split a text that comes in pieces into lines."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    yield rest
+
+
+def _import(module: str, path: str) -> Any:
+    """Import what reads such a file; raises UserError if it is not installed."""
+    try:
+        return importlib.import_module(module)
     except ImportError as error:
-        missing = "pyarrow" if path.endswith(".parquet") else "orjson"
-        raise UserError(f"reading {path} needs {missing}; run: pip install {missing}") from error
+        package = module.partition(".")[0]
+        raise UserError(f"reading {path} needs {package}; run: pip install {package}") from error

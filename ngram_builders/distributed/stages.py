@@ -70,6 +70,7 @@ class Plan:
     end_of_text: int
     fingerprint: str  # of the tokenizer
     language: str | None
+    skip_damaged: bool = False  # or damaged rows are an error
 
     def count_tasks(self, stage: str) -> int:
         """Return the number of tasks of a stage."""
@@ -271,7 +272,8 @@ def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
 def _read_shard(work: Path, plan: Plan, rank: int) -> Iterator[CorpusDocument]:
     """Read the documents of a shard."""
     paths = msgpack.unpackb((work / "shards" / _file_name(rank)).read_bytes())
-    yield from read_documents((path.decode(errors="surrogateescape") for path in paths), plan.language)
+    names = (path.decode(errors="surrogateescape") for path in paths)
+    yield from read_documents(names, plan.language, skip_damaged=plan.skip_damaged)
 
 
 def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]]:

@@ -17,7 +17,7 @@ from ngram_builders.sources.unwritten import GENERATED, MINIFIED
 INTERNAL = "version control or cache"
 _VENDORED = "vendored or installed"
 _BUILT = "build output"
-NOT_SOURCE = "not source code"
+_NOT_SOURCE = "not source code"
 ENVIRONMENT = "pyvenv.cfg"  # in every virtual environment, whatever its name
 PACKAGE = "__init__.py"
 
@@ -71,4 +71,10 @@ def check_file_name(path: str, name: str) -> str | None:
         return MINIFIED
     if _is_generated_name(name):
         return GENERATED
-    return NOT_SOURCE if language_of(name) is None else None
+    return _NOT_SOURCE if language_of(name) is None else None
+
+
+def check_row_path(path: str) -> str | None:
+    """Return why a row of a corpus with this path does not count; else None. The row is taken to be tracked."""
+    *folders, name = path.replace("\\", "/").split("/")
+    return next(filter(None, map(check_folder_name, folders)), None) or check_file_name(path, name)

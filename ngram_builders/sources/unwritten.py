@@ -53,7 +53,7 @@ _MAX_MEAN_LINE_CHARACTERS = 200  # checked in files of more than this:
 _MIN_MINIFIED_CHARACTERS = 2_000
 
 _MIN_TABLE_BYTES = 4_000
-_MIN_DIGITS, _MIN_NUMBERS = 0.3, 0.6  # of what is no white space; digits are quicker to count
+_MIN_DIGITS, _MIN_NUMBERS = 0.3, 0.7  # of what is no white space; digits are quicker to count
 _DIGITS, _SPACES = b"0123456789", b" \t\n"
 _NUMBER = re.compile(rb"(?<![\w.])(?:0[xX][0-9a-fA-F_]+|\d[\d_.]*(?:[eE][-+]?\d+)?)[uUlLfF]{0,3}\b")
 

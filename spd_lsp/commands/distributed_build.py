@@ -24,12 +24,19 @@ CLUSTER_DEFAULTS: dict[str, Any] = {
     "shared_folder": None,
     "share": "1/1",
     "slurm_partition": None,
+    "skip_damaged": False,
 }
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say where tasks run."""
+    """Give a command the options that say where tasks run, and what of a corpus they read."""
     for option in (
+        click.option(
+            "--skip-damaged",
+            is_flag=True,
+            default=None,
+            help="Leave out damaged rows of a corpus, and count them.",
+        ),
         click.option("--slurm-partition", metavar="P", help="Slurm partition to use."),
         click.option("--share", metavar="I/N", help="This is machine I of N that share the folder."),
         click.option("--shared-folder", type=_FOLDER, metavar="DIR", help="Folder that all machines can reach."),
@@ -64,7 +71,8 @@ def count_in_tasks(
         folder=where["shared_folder"],
         options={"partition": partition} if partition else {},
     )
-    summary, costs = build(repos, domain, partial(_make_encoder, model), model=model, cluster=cluster, **options)
+    options |= {"model": model, "cluster": cluster, "skip_damaged": where["skip_damaged"]}
+    summary, costs = build(repos, domain, partial(_make_encoder, model), **options)
     if summary is None:
         raise UserError("this machine has done its share; machine 1 makes and installs the table")
     return summary, [_describe_cost(cost, summary.tokens) for cost in costs]

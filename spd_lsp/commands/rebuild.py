@@ -122,6 +122,7 @@ def _rebuild(
             engine=str(domain.recipe.get("engine") or "local"),
             model=model or _recorded_model(domain),
             fresh=fresh,
+            where={"skip_damaged": True} if domain.recipe.get("skip_damaged") else {},
             **_recorded_options(domain),
         )
     return summary

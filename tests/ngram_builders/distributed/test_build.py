@@ -64,7 +64,8 @@ def run(
     registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any
 ) -> tuple[local.BuildSummary | None, list[StageCost]]:
     domain = options.pop("domain", "there")
-    built = {key: options.pop(key) for key in ("min_count", "orders", "language", "report") if key in options}
+    names = ("min_count", "orders", "language", "report", "skip_damaged")
+    built = {key: options.pop(key) for key in names if key in options}
     cluster = Cluster(**{"workers": 2, **options})
     return distributed.build(roots, domain, make, registry=registry, cluster=cluster, **OPTIONS, **built)
 
@@ -243,6 +244,16 @@ def test_invalid_input_is_refused(
     (tmp_path / "rows.jsonl").write_text('{"text": "x"}\n')
     with pytest.raises(UserError, match=fault):
         run(registry, tmp_path / root, domain=domain)
+
+
+def test_a_damaged_corpus_is_an_error_or_told(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "x = 1\\n", "path": "a.py"}\n{"text": "y')
+    with pytest.raises(UserError, match=r"cannot read row 2 of .*rows\.jsonl"):
+        run(registry, tmp_path / "rows.jsonl")
+    made, _ = run(registry, tmp_path / "rows.jsonl", skip_damaged=True)
+    assert made is not None
+    assert (made.files, made.skipped) == (1, {"damaged": 1})
+    assert registry.find(made.domain).recipe["skip_damaged"] is True
 
 
 class Commands:

@@ -59,7 +59,7 @@ def test_files_that_mention_generated_code_are_written_by_hand(text: str) -> Non
 def test_a_table_of_numbers_is_data() -> None:
     row = "    0x637c777b, 0xf26b6fc5, 0x3001672b, 0xfed7ab76,\n"
     assert find_reason(f"static const uint32_t TABLE[] = {{\n{row * 200}}};\n") == "table of numbers"
-    assert find_reason(f"_data = [\n{'    [0.267004, 0.004874, 0.329415],' * 1}\n" * 200) == "table of numbers"
+    assert find_reason("_data = [\n" + "    [0.267004, 0.004874, 0.329415],\n" * 200) == "table of numbers"
     code = "    value = table[index + 1] * 0.25 + offset[2]  # a quarter\n" * 100
     assert find_reason(code + row * 20) is None, "a table in code"
     assert find_reason(row * 20) is None, "a short one"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,9 +26,7 @@ from tests.lsp.lsp_client import at, session
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
-SERVER = "spd_lsp/lsp/server.py"
 MOST_FILES = 20  # of a request, from its handler to the items
-MOST_AFTER_COMPLETER = 14  # of them, from the completer on
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -49,7 +48,7 @@ STAGES = {
     "spd_lsp/decoding/superposed.py": "decoding",
     "spd_lsp/completion/postprocess.py": "postprocessing",
     "ngram_builders/sources/masking.py": "postprocessing",
-    "spd_lsp/ngrams/document_changes.py": "postprocessing",  # the names in open documents
+    "spd_lsp/ngrams/open_documents.py": "postprocessing",  # the names in open documents
 }
 
 
@@ -128,6 +127,16 @@ def test_a_completion_passes_each_stage_once_in_order(trace: Trace) -> None:
 
 
 def test_a_completion_opens_few_files(trace: Trace) -> None:
-    assert trace.files[0] == SERVER
     assert len(trace.files) <= MOST_FILES, "\n".join(trace.files)
-    assert len(trace.files[trace.files.index(COMPLETER) :]) <= MOST_AFTER_COMPLETER
+
+
+def test_contributors_are_told_to_read_the_files_that_a_completion_enters(trace: Trace) -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = contributing.partition("To follow one completion")[2].partition("`tests/test_path.py`")[0]
+    named = re.findall(r"`([\w/]+\.py)`", told)
+    files = [name if name.startswith("ngram_builders/") else f"spd_lsp/{name}" for name in named]
+    completer = files.index(COMPLETER)
+    assert files[: completer + 1] == trace.files[: completer + 1]
+    assert files[-1] == trace.files[-1]
+    assert sorted(files) == sorted(trace.files)
+    assert f"these {len(files)} files" in told

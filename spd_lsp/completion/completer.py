@@ -27,8 +27,8 @@ from spd_lsp.completion.postprocess import (
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, Model
-from spd_lsp.ngrams.document_changes import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.settings import Settings
 
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to

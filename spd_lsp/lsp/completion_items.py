@@ -57,14 +57,6 @@ class CursorLine:
         return self.before[: len(self.before) - len(self.before.lstrip())]
 
 
-def unfinished_word(before: str) -> str:
-    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
-    start = len(before)
-    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
-        start -= 1
-    return before[start:]
-
-
 def menu_items(
     completions: Sequence[Completion], line: CursorLine, client: ItemCapabilities
 ) -> list[types.CompletionItem]:

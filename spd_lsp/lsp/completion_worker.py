@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.lsp.protocol import safe_traceback, user_message
@@ -25,7 +26,7 @@ from spd_lsp.lsp.request import (
     after_accepting,
 )
 from spd_lsp.lsp.status import LOADING
-from spd_lsp.ngrams.document_changes import DocumentChanges, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,6 +43,54 @@ _PAUSE_SECONDS = 0.01  # between two slices
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 AHEAD_DELAY_SECONDS = 0.15  # whoever types on does so sooner; reading a draft and accepting it takes longer
 _MAX_AHEAD_SECONDS = 1.0  # a completion that takes longer is not computed for nothing
+
+
+class DocumentChanges:
+    """The newest change of each document. Filled on the event loop, drained in the worker thread."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, OpenDocument] = {}
+        self.pending: dict[str, DocumentChange] = {}  # each put and pop is atomic
+        self.files: dict[Path, None] = {}  # that other programs changed, likewise
+
+    def update(self, documents: Iterable[OpenDocument]) -> None:
+        """Record which documents changed, were opened or closed since the last update."""
+        now = {document.name: document for document in documents}
+        for name in self.known.keys() - now.keys():
+            self.pending[name] = DocumentChange(None, self.is_save_pending(name))
+        for name, document in now.items():
+            if (before := self.known.get(name)) is None or before.text is not document.text:
+                self.pending[name] = DocumentChange(document, self.is_save_pending(name))
+        self.known = now
+
+    def mark_saved(self, name: str) -> None:
+        """Record that a document was saved."""
+        if (document := self.known.get(name)) is not None:
+            self.pending[name] = DocumentChange(document, True)
+
+    def is_save_pending(self, name: str) -> bool:
+        """Whether a save of the document is still to be drained."""
+        news = self.pending.get(name)
+        return news is not None and news.saved
+
+    def reset(self) -> None:
+        """Report all documents again at the next update: the index is a new one."""
+        self.known = {}
+
+    def mark_files_changed(self, files: Iterable[Path]) -> None:
+        """Record files that were created, changed or deleted on disk."""
+        self.files.update(dict.fromkeys(files))
+
+    def drain_files(self) -> list[Path]:
+        """Return and clear the files that changed on disk."""
+        files = list(self.files)
+        for file in files:
+            del self.files[file]
+        return files
+
+    def drain(self) -> dict[str, DocumentChange]:
+        """Return and clear the changes, by document name."""
+        return {name: self.pending.pop(name) for name in list(self.pending)}
 
 
 class CompletionWorker:

@@ -25,7 +25,7 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument, Workspace
 
 from ngram_builders.sources.secret_files import is_secret
-from spd_lsp.ngrams.document_changes import OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask

@@ -21,9 +21,9 @@ from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.postprocess import with_names
-from spd_lsp.lsp.completion_items import CursorLine, unfinished_word
+from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
-from spd_lsp.ngrams.document_changes import OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
@@ -191,6 +191,14 @@ def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionReq
     return request == dataclasses.replace(
         previous, source=source, cursor=request.cursor, explicit=request.explicit
     )
+
+
+def unfinished_word(before: str) -> str:
+    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
+    start = len(before)
+    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
+        start -= 1
+    return before[start:]
 
 
 def cursor_line(document: LspDocument, cursor: int) -> CursorLine:

@@ -26,9 +26,9 @@ from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
-from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
 from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
 Steps = Iterator[None]  # background work that can pause after each step

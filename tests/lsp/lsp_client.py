@@ -18,7 +18,7 @@ from spd_lsp.completion.postprocess import Completion
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWriter
-from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 from tests.processes import TIMEOUT
 

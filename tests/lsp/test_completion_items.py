@@ -17,8 +17,8 @@ from spd_lsp.lsp.completion_items import (
     label_for,
     menu_items,
     relative_to,
-    unfinished_word,
 )
+from spd_lsp.lsp.request import unfinished_word
 
 VS_CODE = ItemCapabilities(
     modes=frozenset({types.InsertTextMode.AsIs, types.InsertTextMode.AdjustIndentation}),

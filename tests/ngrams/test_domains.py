@@ -24,10 +24,10 @@ from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import file_sync as follow
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
-from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import OPEN_FILES, Domains, Mixture
 from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from tests.conftest import STARTER
 
 LINES = (

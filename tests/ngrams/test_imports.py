@@ -13,10 +13,10 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import built_in_domains
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.document_changes import ImportedModules, OpenDocument
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
 

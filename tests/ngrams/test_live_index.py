@@ -24,9 +24,9 @@ from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import live_index as module
-from spd_lsp.ngrams.document_changes import DocumentChange, OpenDocument
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.live_index import LiveIndex, line_around
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from tests.conftest import STARTER
 from tests.planted import lines, private_key
 

@@ -24,7 +24,7 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.evaluation.bench.clocks import Spread
 from spd_lsp.evaluation.bench.machine import children_seconds, load_average
 from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable
-from spd_lsp.ngrams.document_changes import DocumentChange
+from spd_lsp.ngrams.open_documents import DocumentChange
 from spd_lsp.progress import ReportProgress
 
 _INTERVAL = 0.001  # seconds of processor time between two samples; systems may round it up

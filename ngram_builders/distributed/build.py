@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ from ngram_builders.distributed.readers import EXPANSION, is_corpus
 from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, write_plan
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
+from ngram_builders.registry.cleanup import TASKS_ABANDONED_SECONDS, TASKS_PATTERN, is_abandoned
 from ngram_builders.registry.domains import check_name
 from ngram_builders.registry.origin import record_revisions
 from ngram_builders.registry.registry import Registry
@@ -120,6 +122,7 @@ def build(
     )
     home = registry.domain_folder(name)
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
+    _delete_stale(work, name)
     write_plan(work, plan, split_into_shards(inputs, plan.shards))
     if not run_stages(work, plan, cluster, make_encode, report):
         return None, []
@@ -128,7 +131,7 @@ def build(
     for result in (*results["digests"], *results["counts"]):
         skipped.update(result["skipped"])
     made = registry.install(name, lambda scratch: _link_table(work / TABLE, scratch), roots=folders, recipe=recipe)
-    for old in (work, *home.glob("*.counting")):  # and what earlier runs left in the domain's folder
+    for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
         shutil.rmtree(old, ignore_errors=True)
     masked = sum(result["masked"] for result in results["counts"])
     perplexity = results["table"][0]["perplexity"]
@@ -195,6 +198,14 @@ def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str
         paths[min(shards - 1, (before + file.text_bytes // 2) * shards // total)].append(file.path)
         before += file.text_bytes
     return paths
+
+
+def _delete_stale(work: Path, name: str) -> None:
+    """Delete what builds of the same table left beside a folder long ago, of inputs that have changed since."""
+    pattern = re.compile(rf"{re.escape(name)}-[0-9a-f]{{16}}\.counting")
+    for old in work.parent.glob(TASKS_PATTERN):
+        if old != work and pattern.fullmatch(old.name) and is_abandoned(old, TASKS_ABANDONED_SECONDS):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _measure_cost(work: Path, stage: str) -> StageCost:

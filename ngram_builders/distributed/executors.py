@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import threading
@@ -17,26 +18,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import msgpack  # type: ignore[import-untyped]
-from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor, SlurmPipelineExecutor
+from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor
 from loguru import logger
 
 from ngram_builders.counting.tokenize import Encode, ReportProgress
+from ngram_builders.distributed.slurm import SlurmStage, job_name, run_on_slurm
 from ngram_builders.distributed.stages import STAGES, Plan, run_task
 from ngram_builders.errors import UserError
-from ngram_builders.programs import AWAY, find_program
-from ngram_builders.table.format import replace_file
 
 _EXECUTORS = ("local", "slurm", "ray")
 _LOCAL_POLL_SECONDS = 0.5
-SLURM_POLL_SECONDS = 10.0
-_JOBS = "jobs.msgpack"
+_ALIVE_SECONDS = 60.0  # between two signs that a build waits for its tasks
+_RAY_SECONDS = 10.0  # for an address to answer
+_RAY_CLIENT_PORT = 10001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +84,10 @@ class StageRunner:
         return f"see the logs in {self.logs}; the same command continues where this one stopped"
 
     def report_finished(self, report: ReportProgress) -> bool:
-        """Report the number of finished tasks; return whether that is all of them."""
+        """Report the number of finished tasks; return whether that is all of them. The folder stays a new one."""
+        with suppress(OSError):
+            if time.time() - self.work.stat().st_mtime > _ALIVE_SECONDS:
+                os.utime(self.work)
         try:
             finished = sum(1 for _ in (self.logs / "completions").iterdir())
         except FileNotFoundError:
@@ -99,7 +103,8 @@ def run_stages(
     logger.remove()  # datatrove's logs are kept in files
     stages = [StageRunner(stage, plan.count_tasks(stage), work, make_encode) for stage in STAGES]
     if cluster.executor == "slurm":
-        _run_on_slurm(work, stages, cluster, report)
+        with _explain_failure(stages[-1]):
+            run_on_slurm(work, stages, lambda stage: make_executor(stage, cluster), report)
         return True
     if cluster.executor == "ray":
         _start_ray()
@@ -129,24 +134,26 @@ def select_share(tasks: int, share: tuple[int, int]) -> range:
 
 def make_executor(stage: StageRunner, cluster: Cluster, share: range | None = None) -> Any:
     """Make datatrove's executor for one stage."""
-    kind: Any = {"local": _Local, "slurm": _Slurm, "ray": RayPipelineExecutor}[cluster.executor]
+    kind: Any = {"local": _Local, "slurm": SlurmStage, "ray": RayPipelineExecutor}[cluster.executor]
     arguments: dict[str, Any] = {"pipeline": [stage], "tasks": stage.tasks, "logging_dir": str(stage.logs)}
     if kind is _Local:
         share = range(stage.tasks) if share is None else share
         arguments |= {"local_rank_offset": share.start, "local_tasks": len(share)}
-    if kind is _Slurm:
-        if "partition" not in cluster.options:
-            raise UserError("Slurm needs a partition; name it with --slurm-partition")
+    options: dict[str, Any] = dict(cluster.options)
+    if kind is SlurmStage:
+        # Without the first a stage would wait for ever for one that failed.
+        directives: dict[str, Any] = {"kill-on-invalid-dep": "yes"}
+        directives |= {name: options.pop(name) for name in ("account", "mem") if name in options}
         arguments |= {
-            "time": "24:00:00",
-            "job_name": f"ngrams-{stage.stage}",
+            "partition": "",
+            "time": "",
+            "job_name": job_name(stage.work, stage.stage),
             "qos": "",
             "env_command": f'export PYTHONSAFEPATH=1 PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
-            # Without it a stage would wait for ever for one that failed.
-            "sbatch_args": {"kill-on-invalid-dep": "yes"},
+            "sbatch_args": directives,
         }
     try:
-        return kind(**{**arguments, "workers": cluster.workers or -1, **cluster.options})
+        return kind(**{**arguments, "workers": cluster.workers or -1, **options})
     except TypeError as error:
         raise UserError(f"datatrove's {cluster.executor} executor refuses these options: {error}") from error
 
@@ -178,13 +185,6 @@ class _Local(LocalPipelineExecutor):  # type: ignore[misc]
             self._run_for_rank(rank)
 
 
-class _Slurm(SlurmPipelineExecutor):  # type: ignore[misc]
-    """datatrove's executor for Slurm, without its extra job that adds up statistics; there are none."""
-
-    def launch_merge_stats(self) -> None:
-        """Submit nothing."""
-
-
 def _start_workers(cluster: Cluster) -> ProcessPoolExecutor:
     """Prepare this machine's workers; each starts when there is a task for it."""
     workers = cluster.workers or os.cpu_count() or 1
@@ -203,41 +203,35 @@ def _exit_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run_on_slurm(work: Path, stages: list[StageRunner], cluster: Cluster, report: ReportProgress) -> None:
-    """Submit all stages to Slurm, each after the one before, unless an earlier run did; and wait for them."""
-    file = work / _JOBS
-    jobs: list[str] = msgpack.unpackb(file.read_bytes()) if file.exists() else []
-    if not any(map(_is_queued, jobs)):
-        executors: list[Any] = []
-        for stage in stages:
-            executors.append(make_executor(stage, cluster))
-            executors[-1].depends = executors[-2] if len(executors) > 1 else None
-        with _explain_failure(stages[-1]):
-            executors[-1].run()
-        jobs = [str(executor.job_id) for executor in executors]
-        replace_file(file, [msgpack.packb(jobs)])
-    for stage in stages:
-        while not stage.report_finished(report):
-            if not any(map(_is_queued, jobs)) and not stage.report_finished(report):
-                raise UserError(f"the jobs ended before stage {stage.stage} was done; {stage.remedy}")
-            time.sleep(SLURM_POLL_SECONDS)
-
-
-def _is_queued(job: str) -> bool:
-    """Whether a job is waiting or running."""
-    if (squeue := find_program("squeue")) is None:
-        raise UserError("Slurm's squeue is not installed here; run this on a login node")
-    result = subprocess.run([squeue, "-h", "-j", job], capture_output=True, text=True, check=False, cwd=AWAY)
-    return bool(result.stdout.strip())
-
-
 def _start_ray() -> None:
     """Connect to the cluster that RAY_ADDRESS names, or start one on this machine."""
     try:
         import ray
     except ImportError as error:
         raise UserError("--executor ray needs Ray; run: pip install ray") from error
-    ray.init(ignore_reinit_error=True, log_to_driver=False)
+    _check_ray_address(os.environ.get("RAY_ADDRESS", ""))
+    try:
+        ray.init(ignore_reinit_error=True, log_to_driver=False)
+    except Exception as error:
+        cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"Ray does not start: {cause}; check RAY_ADDRESS, and that its version is the same"
+        ) from error
+
+
+def _check_ray_address(address: str) -> None:
+    """Refuse the address of a cluster at which nothing answers, for which Ray would wait for minutes."""
+    url = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = url.hostname, url.port or _RAY_CLIENT_PORT
+        if not host or address in ("auto", "local"):
+            return
+        socket.create_connection((host, port), timeout=_RAY_SECONDS).close()
+    except (OSError, ValueError) as error:
+        cause = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise UserError(
+            f"no Ray cluster answers at RAY_ADDRESS={address} ({cause}); start it or correct the address"
+        ) from error
 
 
 @contextmanager
@@ -255,6 +249,10 @@ def _explain_failure(stage: StageRunner) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, FileNotFoundError) and error.filename == "sbatch":
             raise UserError("Slurm's sbatch is not installed here; run this on a login node") from error
+        if isinstance(error, subprocess.CalledProcessError):
+            raise UserError(
+                "Slurm refused a job, for the reason that sbatch gives above; see --slurm options"
+            ) from error
         raise UserError(f"a task of stage {stage.stage} failed ({error}); {stage.remedy}") from error
 
 

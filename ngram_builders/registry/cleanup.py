@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from ngram_builders.errors import UserError
@@ -28,7 +29,8 @@ from ngram_builders.scratch import read_writer
 
 BUILD_LOCK = ".building"  # held by a build in its domain's folder
 _ASIDE = ".aside"  # where unreadable domains are kept
-_TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
+TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
+TASKS_ABANDONED_SECONDS = 7 * 24 * 3600.0  # without a change: its jobs may wait in a queue for days
 _ABANDONED_SECONDS = 24 * 3600.0  # without a change, for a scratch file or an unfinished build
 
 
@@ -47,7 +49,9 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
     yield from _scratch_files(folder)
     for home in sorted(entry for entry in folder.iterdir() if is_name(entry.name) and entry.is_dir()):
         if not has_index(home):
-            if _is_abandoned(home) and not _is_building(home):
+            has_tasks = any(home.glob(TASKS_PATTERN))
+            seconds = TASKS_ABANDONED_SECONDS if has_tasks else _ABANDONED_SECONDS
+            if is_abandoned(home, seconds) and not _is_building(home):
                 yield Leftover(home, "token cache of a table that was removed or never finished", total_size(home))
             continue
         try:
@@ -60,8 +64,8 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
                 yield Leftover(home, "its index cannot be read", total_size(home), aside)
             continue
         yield from _scratch_files(home)
-        for tasks in sorted(home.glob(_TASKS_PATTERN)):
-            if _is_abandoned(tasks) and not _is_building(home):
+        for tasks in sorted(home.glob(TASKS_PATTERN)):
+            if is_abandoned(tasks, TASKS_ABANDONED_SECONDS) and not _is_building(home):
                 yield Leftover(tasks, "an abandoned distributed build", total_size(tasks))
         for old in sorted(home.glob(TABLE_PATTERN)):
             if old != table:
@@ -76,9 +80,9 @@ def _scratch_files(folder: Path) -> Iterator[Leftover]:
             yield Leftover(file, "unfinished file of a process that has ended", total_size(file))
 
 
-def _is_abandoned(home: Path) -> bool:
-    """Whether nothing in a folder has changed for long."""
-    return all(_age(path) > _ABANDONED_SECONDS for path in [home, *home.rglob("*")])
+def is_abandoned(home: Path, seconds: float) -> bool:
+    """Whether nothing in a folder has changed for so long."""
+    return all(_age(path) > seconds for path in chain([home], home.rglob("*")))
 
 
 def _is_building(home: Path) -> bool:

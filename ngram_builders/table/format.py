@@ -46,7 +46,7 @@ _CONTEXTS_PER_BUCKET = 4  # about
 _MAX_DIRECTORY_BITS = 40
 _MAX_HEADER_BYTES = 1 << 16  # a build writes about one thousand
 _MAX_NUMBER = 1 << 53  # which every program can read
-_NAME = re.compile(r"[\w.+#-]{1,64}", re.ASCII)  # of a tokenizer or a language
+_NAME = re.compile(r"[ -~]{1,64}")  # of a tokenizer or a language
 _ALIGNMENT = 64
 
 SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {

@@ -25,7 +25,12 @@ CLUSTER_DEFAULTS: dict[str, Any] = {
     "share": "1/1",
     "slurm_partition": None,
     "skip_damaged": False,
+    "slurm_account": None,
+    "slurm_qos": None,
+    "slurm_time": None,
+    "slurm_memory": None,
 }
+_SLURM_NAMES = {"slurm_memory": "mem"}  # of sbatch, where they differ
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +42,10 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=None,
             help="Leave out damaged rows of a corpus, and count them.",
         ),
+        click.option("--slurm-memory", metavar="4G", help="Memory of each Slurm task."),
+        click.option("--slurm-time", metavar="D-HH:MM", help="Time limit of each Slurm task."),
+        click.option("--slurm-qos", metavar="Q", help="Slurm quality of service."),
+        click.option("--slurm-account", metavar="A", help="Slurm account to charge."),
         click.option("--slurm-partition", metavar="P", help="Slurm partition to use."),
         click.option("--share", metavar="I/N", help="This is machine I of N that share the folder."),
         click.option("--shared-folder", type=_FOLDER, metavar="DIR", help="Folder that all machines can reach."),
@@ -63,13 +72,17 @@ def count_in_tasks(
         raise UserError(
             f"--engine datatrove needs the package {error.name}; run: {install_command('distributed')}"
         ) from error
-    partition = where["slurm_partition"]
+    slurm = {name: value for name, value in where.items() if name.startswith("slurm_") and value}
+    if slurm and where["executor"] != "slurm":
+        raise UserError(
+            f"--{next(iter(slurm)).replace('_', '-')} works with --executor slurm only; add that option"
+        )
     cluster = Cluster(
         executor=where["executor"],
         workers=where["workers"],
         share=_parse_share(where["share"]),
         folder=where["shared_folder"],
-        options={"partition": partition} if partition else {},
+        options={_SLURM_NAMES.get(name, name.removeprefix("slurm_")): value for name, value in slurm.items()},
     )
     options |= {"model": model, "cluster": cluster, "skip_damaged": where["skip_damaged"]}
     summary, costs = build(repos, domain, partial(_make_encoder, model), **options)

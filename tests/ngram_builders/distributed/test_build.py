@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -219,7 +220,6 @@ def test_a_failed_task_is_reported_in_one_line_with_the_path_of_its_log(
 @pytest.mark.parametrize(("options", "fault"), [
     ({"executor": "fast"}, "unknown executor 'fast'; choose one of local, slurm, ray"),
     ({"share": (3, 2)}, "no machine has the share 3/2"),
-    ({"executor": "slurm"}, "--slurm-partition"),
     ({"options": {"wings": 2}}, "datatrove's local executor refuses these options: .*wings"),
 ])  # fmt: skip
 def test_invalid_options_are_refused_before_a_task_runs(
@@ -288,7 +288,7 @@ echo "Submitted batch job $$"
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    monkeypatch.setattr("ngram_builders.distributed.executors.SLURM_POLL_SECONDS", 0.01)
+    monkeypatch.setattr("ngram_builders.distributed.slurm.POLL_SECONDS", 0.01)
     monkeypatch.setenv("PATH", f"{tmp_path / 'slurm'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return Commands(tmp_path / "slurm")
@@ -307,24 +307,110 @@ def test_slurm_jobs_make_the_same_bytes(registry: Registry, sources: Path, slurm
         assert all(line in script for script in slurm.scripts())
 
 
+NAMES = 'for all; do case "$all" in --name=*) names=${all#--name=}; esac; done; names=${names//,/ }\n'
+COUNTED = (
+    'echo x >> "$0.count"; n=$(wc -l < "$0.count"); echo "$n $*" >> "$0.asked"; echo "Submitted batch job $n"\n'
+)
+
+
+def submitted(slurm: Commands) -> int:
+    """How many jobs were submitted by a stand-in that does nothing else."""
+    count = slurm.folder / "sbatch.count"
+    return count.read_text().count("x") if count.exists() else 0
+
+
 def test_jobs_that_end_early_are_noticed_and_resubmitted_only_once_they_are_gone(
     registry: Registry, sources: Path, slurm: Commands
 ) -> None:
-    slurm.say("sbatch", 'echo x >> "$0.count"; echo "Submitted batch job 7"\n')
+    slurm.say("sbatch", COUNTED)
     with pytest.raises(UserError, match="jobs ended before stage digests was done"):
         run(registry, sources, **SLURM)
-    slurm.say("squeue", f'[ -e "{slurm.folder}/asked" ] || echo 7; touch "{slurm.folder}/asked"\n')
+    assert submitted(slurm) == 4
+    asked = (slurm.folder / "sbatch.asked").read_text().splitlines()
+    assert [re.findall(r"afterok:(\d+)", line) for line in asked] == [[], ["1"], ["2"], ["3"]]
+    queued = f'{NAMES}for one in $names; do echo "7|RUNNING|None|$one"; done\n'
+    slurm.say("squeue", f'if [ ! -e "$0.asked" ]; then touch "$0.asked"\n{queued}fi\n')
     with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
-    assert (slurm.folder / "sbatch.count").read_text().count("x") == 4, "those in the queue were waited for"
+    assert submitted(slurm) == 4, "those in the queue were waited for"
     with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
-    assert (slurm.folder / "sbatch.count").read_text().count("x") == 8
+    assert submitted(slurm) == 8
+
+
+def test_a_run_that_was_killed_while_it_submitted_is_continued_behind_its_jobs(
+    registry: Registry, sources: Path, slurm: Commands
+) -> None:
+    """Two stages are in the queue, of which no file tells."""
+    slurm.say("sbatch", COUNTED)
+    once = '[ -e "$0.asked" ] && exit; touch "$0.asked"; set -- $names\n'
+    slurm.say("squeue", f'{NAMES}{once}echo "40|PENDING|Priority|$1"; echo "41|PENDING|Dependency|$2"\n')
+    with pytest.raises(UserError, match="jobs ended"):
+        run(registry, sources, **SLURM)
+    asked = (slurm.folder / "sbatch.asked").read_text().splitlines()
+    assert [re.findall(r"afterok:(\d+)", line) for line in asked] == [["41"], ["1"]]
+
+
+def test_a_queue_that_does_not_answer_is_not_an_empty_one(
+    registry: Registry, sources: Path, slurm: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1\n'
+    slurm.say("sbatch", COUNTED)
+    slurm.say("squeue", failing)
+    with pytest.raises(
+        UserError, match=r"squeue fails \(.*Unable to contact slurm controller\); run the same command"
+    ):
+        run(registry, sources, **SLURM)
+    assert submitted(slurm) == 0
+    times = 'echo x >> "$0.times"; [ $(wc -l < "$0.times") -lt 9 ] && [ $(wc -l < "$0.times") -gt 1 ] && '
+    slurm.say("squeue", times + "{ " + failing.replace("\n", "; }\n") + "true\n")
+    with pytest.raises(UserError, match="jobs ended"):
+        run(registry, sources, **SLURM)
+    assert (slurm.folder / "squeue.times").read_text().count("x") >= 10
+    monkeypatch.setattr("ngram_builders.distributed.slurm._SILENT_SECONDS", 0.0)
+    (slurm.folder / "squeue.times").unlink()
+    with pytest.raises(UserError, match="the jobs may still run: the same command finds them again"):
+        run(registry, sources, **SLURM)
+
+
+def test_a_job_that_slurm_will_never_start_is_told(registry: Registry, sources: Path, slurm: Commands) -> None:
+    slurm.say("sbatch", COUNTED)
+    slurm.say(
+        "squeue", f'{NAMES}[ -e "$0.asked" ] && echo "7|PENDING|PartitionTimeLimit|$names"; touch "$0.asked"\n'
+    )
+    with pytest.raises(
+        UserError, match="Slurm will not start job 7: PartitionTimeLimit; run: scancel 7, and then"
+    ):
+        run(registry, sources, **SLURM)
+
+
+def test_a_job_that_slurm_refuses_is_one_sentence(registry: Registry, sources: Path, slurm: Commands) -> None:
+    slurm.say("sbatch", 'echo "sbatch: error: invalid account" >&2; exit 1\n')
+    with pytest.raises(UserError, match="Slurm refused a job, for the reason that sbatch gives above"):
+        run(registry, sources, **SLURM)
+
+
+@pytest.mark.slow
+def test_folders_of_earlier_inputs_are_deleted_after_a_week(
+    registry: Registry, sources: Path, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    made, _ = run(registry, sources, folder=shared)
+    assert made is not None
+    old = [shared / f"{made.domain}-{digit * 16}.counting" for digit in "ab"]
+    others = [shared / f"{made.domain}-2-{'a' * 16}.counting", shared / "notes"]
+    for folder in (*old, *others):
+        (folder / "counts").mkdir(parents=True)
+        for path in (folder / "counts", folder):
+            os.utime(path, (1, 1))
+    os.utime(old[1] / "counts")
+    run(registry, sources, folder=shared)
+    assert [folder.exists() for folder in (*old, *others)] == [False, True, True, True]
 
 
 def test_without_slurm_the_error_says_where_to_run(
     registry: Registry, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match="sbatch is not installed here"):
+    with pytest.raises(UserError, match="squeue is not installed here"):
         run(registry, sources, **SLURM)

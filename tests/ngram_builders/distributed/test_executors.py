@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,13 @@ from tests.ngram_builders.byte_encoder import make_encode
 
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
-from ngram_builders.distributed.executors import Cluster, StageRunner, make_executor, select_share
+from ngram_builders.distributed.executors import (
+    Cluster,
+    StageRunner,
+    _check_ray_address,
+    make_executor,
+    select_share,
+)
 
 
 def test_shares_cover_all_tasks_once_and_the_first_has_the_last_stage() -> None:
@@ -33,3 +42,41 @@ def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
     executor = make_executor(stage, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
     assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 1)
     assert executor.pipeline == [stage]
+
+
+def sbatch_lines(folder: Path, **options: str) -> dict[str, object]:
+    """The directives of a stage's jobs."""
+    stage = StageRunner("counts", 12, folder / "corpus-0123456789abcdef.counting", make_encode)
+    made: dict[str, object] = make_executor(stage, Cluster(executor="slurm", options=options)).get_sbatch_args(12)
+    return made
+
+
+def test_slurm_gets_what_was_chosen_and_nothing_else(tmp_path: Path) -> None:
+    chosen = {"partition": "cpu", "time": "0-02:00", "account": "lab", "qos": "low", "mem": "4G"}
+    lines = sbatch_lines(tmp_path, **chosen)
+    assert {name: lines[name] for name in chosen} == chosen
+    assert lines["job-name"] == "ngrams-counts-0123456789abcdef"
+    assert "mem-per-cpu" not in lines
+    lines = sbatch_lines(tmp_path)
+    assert chosen.keys() & lines.keys() == set()
+    assert lines["mem-per-cpu"] == "2G"
+
+
+def test_an_address_at_which_no_ray_cluster_answers_is_refused_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "no-such-host.invalid:6379", "h:99999999"):
+            with pytest.raises(UserError, match=f"no Ray cluster answers at RAY_ADDRESS={address}"):
+                _check_ray_address(address)
+        taken.listen()
+        _check_ray_address(f"127.0.0.1:{port}")
+    for address in ("", "auto", "local"):
+        _check_ray_address(address)
+
+
+def test_a_folder_whose_build_waits_stays_a_new_one(tmp_path: Path) -> None:
+    """Pruning goes by its age."""
+    os.utime(tmp_path, (1, 1))
+    StageRunner("counts", 12, tmp_path, make_encode).report_finished(lambda *_: None)
+    assert time.time() - tmp_path.stat().st_mtime < 3600

@@ -136,7 +136,11 @@ def test_an_abandoned_count_in_tasks_is_pruned(registry: Registry) -> None:
     for name in ("new", "old"):
         (home / f"{name}.counting" / "counts").mkdir(parents=True)
         (home / f"{name}.counting" / "counts" / "1").write_bytes(b"run")
-    age(*(home / "old.counting").rglob("*"), home / "old.counting")
+    tasks = [*(home / "old.counting").rglob("*"), home / "old.counting"]
+    age(*tasks)
+    assert registry.prune() == ([], [])
+    for path in tasks:
+        os.utime(path, (1, 1))  # longer than jobs wait in queues
     assert set(prune_reasons(registry)) == {"mine/old.counting"}
     assert (home / "new.counting" / "counts" / "1").exists()
 

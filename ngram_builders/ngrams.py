@@ -1,12 +1,12 @@
 """Token ids -> counts of every n-gram as one sorted run. Knows ids, not text, files or formats.
 
-An n-gram is a context of n - 1 tokens and the token after it. It is kept as one 64-bit record: the order in the
-top 3 bits, the context's hash below, the token in the lower `token_bits`. Sorting records therefore groups orders
+An n-gram is a context of n - 1 tokens and the token after it. It is kept as one 64-bit record: the order above,
+the context's hash below, the token in the lower `token_bits`. Sorting records therefore groups orders
 and contexts and sorts their tokens, and equal records are equal n-grams: counting is sort and run-length. Runs can
 be added in any grouping and order, and a run with negative counts removes text.
 
-With 45 hash bits (vocabularies below 65,536) the chance that any two of a million contexts of an order share a
-hash is 1.4 %, and of ten million about one pair does; such a pair counts as one context.
+With 40 hash bits, of a million contexts of an order about every second time one pair shares a hash, of ten million
+45 pairs do; such a pair counts as one context.
 
 Dimensions: B tokens, G distinct n-grams.
 """
@@ -24,7 +24,8 @@ from ngram_builders.errors import UserError
 
 ORDERS = (2, 3, 4, 5, 6)
 HIGHEST_ORDER = 9
-ORDER_SHIFT = 61
+_ORDER_BITS = 3
+_MAX_HASH_BITS = 40  # a table stores what its directory does not imply; more bits would be more bytes
 
 
 def _multiplier(distance: int) -> int:
@@ -56,8 +57,13 @@ def token_bits(vocab_size: int) -> int:
 
 
 def hash_bits(vocab_size: int) -> int:
-    """Return how many bits of a context's hash a record has room for, beside order and token."""
-    return ORDER_SHIFT - token_bits(vocab_size)
+    """Return how many bits of a context's hash a record holds, beside order and token."""
+    return min(_MAX_HASH_BITS, 64 - _ORDER_BITS - token_bits(vocab_size))
+
+
+def order_shift(vocab_size: int) -> int:
+    """Return how many bits of a record lie below the order."""
+    return hash_bits(vocab_size) + token_bits(vocab_size)
 
 
 def other(vocab_size: int) -> int:
@@ -100,11 +106,11 @@ def count_streams(streams: Sequence[Ints], *, orders: Sequence[int], vocab_size:
     """
     orders = check_orders(orders)
     _check_ids(streams, vocab_size)
-    parts = [_run_of(records) for records in _records_by_order(streams, orders, token_bits(vocab_size))]
+    parts = [_run_of(records) for records in _records_by_order(streams, orders, vocab_size)]
     return Run(np.concatenate([part.records for part in parts]), np.concatenate([part.counts for part in parts]))
 
 
-def _records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int) -> Iterable[U64]:
+def _records_by_order(streams: Sequence[Ints], orders: Sequence[int], vocab_size: int) -> Iterable[U64]:
     """Yield the records of all n-grams, unsorted, order by order."""
     ids = np.concatenate([np.empty(0, dtype=np.uint64), *streams]).astype(np.uint64)  # [B]
     lengths = np.array([len(stream) for stream in streams], dtype=np.int64)
@@ -119,10 +125,10 @@ def _records_by_order(streams: Sequence[Ints], orders: Sequence[int], bits: int)
         if order in orders:
             whole = np.flatnonzero(remaining[:windows] > back)
             hashed = _mix(context[whole])
-            hashed >>= np.uint64(64 - ORDER_SHIFT + bits)
-            hashed <<= np.uint64(bits)
+            hashed >>= np.uint64(64 - hash_bits(vocab_size))
+            hashed <<= np.uint64(token_bits(vocab_size))
             hashed |= ids[whole + back]
-            hashed |= np.uint64((order - 2) << ORDER_SHIFT)
+            hashed |= np.uint64((order - 2) << order_shift(vocab_size))
             yield hashed
 
 
@@ -194,7 +200,8 @@ def prune(run: Run, min_count: Mapping[int, int], vocab_size: int) -> Run:
     minimum = np.array([max(1, min_count.get(order, 1)) for order in range(2, HIGHEST_ORDER + 1)], dtype=np.int32)
     if not len(run) or minimum.max() == 1:
         return run
-    return drop(run, run.counts < minimum[(run.records >> np.uint64(ORDER_SHIFT)).astype(np.intp)], vocab_size)
+    orders = (run.records >> np.uint64(order_shift(vocab_size))).astype(np.intp)
+    return drop(run, run.counts < minimum[orders], vocab_size)
 
 
 def drop(run: Run, dropped: npt.NDArray[np.bool_], vocab_size: int) -> Run:

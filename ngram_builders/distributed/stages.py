@@ -39,7 +39,7 @@ from ngram_builders.counting.external_merge import (
 )
 from ngram_builders.counting.tokenize import Encode
 from ngram_builders.distributed.readers import CorpusDocument, read_documents
-from ngram_builders.ngrams import ORDER_SHIFT, Run, prune, stream
+from ngram_builders.ngrams import Run, order_shift, prune, stream
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.format import replace_file
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
@@ -213,16 +213,17 @@ def _merge_range(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     check_token_count(sum(result["tokens"] for result in read_stage_results(work, "counts")))
     order, part = plan.orders[rank // plan.parts], rank % plan.parts
     runs = [read_run(work / "counts" / _file_name(shard)) for shard in range(plan.shards)]
-    merged = merge_in_pieces([_select_range(run, order, part, plan.parts) for run in runs], plan.vocab_size)
+    merged = merge_in_pieces([_select_range(run, order, part, plan) for run in runs], plan.vocab_size)
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged)
     write_run(work / "merge" / _file_name(rank), pieces)
     return {}
 
 
-def _select_range(run: Run, order: int, part: int, parts: int) -> Run:
+def _select_range(run: Run, order: int, part: int, plan: Plan) -> Run:
     """Select one range of a run; ranges differ in the upper bits of hashes, so no context is cut."""
-    width = 2**ORDER_SHIFT // parts
-    low = ((order - 2) << ORDER_SHIFT) + part * width
+    shift = order_shift(plan.vocab_size)
+    width = 2**shift // plan.parts
+    low = ((order - 2) << shift) + part * width
     start = int(np.searchsorted(run.records, np.uint64(low)))
     end = int(np.searchsorted(run.records, np.uint64(low + width - 1), side="right"))
     return Run(run.records[start:end], run.counts[start:end])

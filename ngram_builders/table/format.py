@@ -1,12 +1,14 @@
 """The table file: its header, its sections, and how it is opened, checked and replaced. Knows no counting.
 
-Little-endian: 7 bytes magic, 1 byte version, the header's length and crc32 (4 bytes each), a msgpack header, then
-raw sections on 64-byte boundaries. Rows are contexts sorted by order and hash; a row's entries are the tokens that
-followed it. A context is found through its order's directory (the upper bits of its hash -> a few rows) and its
-fingerprint (the lower 32 bits). Together they are the whole hash, so the counts can be read back and updated.
+Little-endian: 7 bytes magic, 1 byte version, the header's length and crc32 (4 bytes each), a msgpack header, and
+sections on 64-byte boundaries. Rows are contexts sorted by order and hash; a row's entries are the tokens that
+followed it. A context is found by its order's directory, the upper bits of its hash, and by its row's head, which
+has the lower 28: the whole hash, so the counts can be read back and updated. The head's other four bits are the
+row's shape: how many entries it has, and whether their counts are stored; most are 1, and are not. Where a row's
+entries begin follows from the shapes of those before it in its block of rows.
 A table may also hold the texts that were counted, with their suffix array.
 
-Dimensions: G n-grams, R contexts, O orders.
+Dimensions: G entries, N counts stored, R rows, W wide rows, O orders.
 """
 
 from __future__ import annotations
@@ -26,23 +28,29 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
 
-from ngram_builders.arrays import I64, Ints
+from ngram_builders.arrays import I64, Bools, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
 from ngram_builders.scratch import scratch_path
 from ngram_builders.table.mapping import map_file
-from ngram_builders.table.suffix_array import SuffixArray, text_dtype
+from ngram_builders.table.suffix_array import SUFFIX_BYTES, SuffixArray, text_dtype
 
 MAGIC = b"SPDNGT\0"
-VERSION = 3  # with texts
-_VERSION_WITHOUT_TEXTS = 2  # otherwise the same
+VERSION = 4
 FILE_PREFIX = struct.Struct("<7sBII")
 _REBUILD = "run: spd-lsp ngrams rebuild"
-# kernel.c has these two as well; a test compares them.
+# rows.h has these as well; a test compares them.
 COUNT_OVERFLOW = 255  # this count and all above are in the overflow sections
-WIDE_ROW = 32  # rows with at least this many entries have their total stored
-_FINGERPRINT_BITS = 32
-_CONTEXTS_PER_BUCKET = 4  # about
+SHAPE_BITS = 4
+ONES = (
+    5  # shapes 0 ... 4: 1 ... 5 entries, each counted once; shapes 5 ... 14: 1 ... 10 entries with stored counts
+)
+WIDE = 2**SHAPE_BITS - 1  # this shape's widths and totals are stored apart
+WIDE_ROW = WIDE - ONES + 1  # a row with at least this many entries is wide
+BLOCK_ROWS = 32
+POINTERS = 3  # of a block
+FINGERPRINT_BITS = 32 - SHAPE_BITS
+_CONTEXTS_PER_BUCKET = 16  # about
 _MAX_DIRECTORY_BITS = 40
 _MAX_HEADER_BYTES = 1 << 16  # a build writes about one thousand
 _MAX_NUMBER = 1 << 53  # which every program can read
@@ -51,18 +59,18 @@ _ALIGNMENT = 64
 
 SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
     "directory": ("<u4",),
-    "fingerprints": ("<u4",),
+    "heads": ("<u4",),
     "pointers": ("<u4",),
     "tokens": ("<u2", "<u4"),
     "counts": ("|u1",),
     "overflow_places": ("<u4",),
     "overflow_counts": ("<u4",),
-    "wide_rows": ("<u4",),
+    "wide_widths": ("<u4",),
     "wide_totals": ("<i8",),
 }
 TEXT_SECTIONS: Mapping[str, tuple[str, ...]] = {  # all of them or none
     "text": (">u2", ">u4"),
-    "suffixes": ("<u4",),
+    "suffixes": ("|u1",),
     "documents": ("<u4",),
 }
 
@@ -98,14 +106,14 @@ class Columns:
     """The sections as arrays. Counts of several Columns add up: a file, and what changed since it was built."""
 
     directory: Ints  # per order 2**bits + 1 rows: bucket b holds rows directory[b] ... directory[b + 1]
-    fingerprints: Ints  # [R]
-    pointers: Ints  # [R + 1] row r's entries are tokens[pointers[r]:pointers[r + 1]]
+    heads: Ints  # [R] the lower bits of the context's hash << SHAPE_BITS | shape
+    pointers: Ints  # of each block of rows, and the end: tokens, stored counts and wide rows before it
     tokens: Ints  # [G] sorted within a row; u16 or u32
-    counts: Ints  # [G] u8 with overflow, or i32 and signed
+    counts: Ints  # [N] of the rows that have them stored: u8 with overflow, or i32 and signed
     overflow_places: Ints  # sorted indices of the counts that are COUNT_OVERFLOW
     overflow_counts: Ints  # their values
-    wide_rows: Ints  # sorted rows with WIDE_ROW entries or more
-    wide_totals: Ints  # their totals
+    wide_widths: Ints  # [W] how many entries the rows have that have WIDE_ROW or more
+    wide_totals: Ints  # [W] the sums of their counts
     orders: Mapping[int, tuple[int, int]]  # order -> where its directory starts, and its bits
     vocab_size: int
 
@@ -119,12 +127,38 @@ class Columns:
         directory = self.order_directory(order)
         rows = np.arange(start, end).astype(directory.dtype)  # searchsorted would copy a directory of another type
         buckets = np.searchsorted(directory, rows, side="right") - 1
-        upper = buckets >> (self.orders[order][1] - (hash_bits(self.vocab_size) - _FINGERPRINT_BITS))
-        return (upper << _FINGERPRINT_BITS) | self.fingerprints[start:end].astype(np.int64), buckets
+        upper = buckets >> (self.orders[order][1] - (hash_bits(self.vocab_size) - FINGERPRINT_BITS))
+        return (upper << FINGERPRINT_BITS) | (self.heads[start:end] >> SHAPE_BITS).astype(np.int64), buckets
 
-    def exact_counts(self, start: int, end: int) -> I64:
-        """The counts of some entries, large ones from the overflow."""
+    def layout(self, start: int, end: int) -> tuple[I64, Bools]:
+        """The widths of some rows, and whether their counts are stored."""
+        first = start - start % BLOCK_ROWS
+        shapes = (self.heads[first:end] & WIDE).astype(np.int64)
+        widths = shapes + np.where(shapes < ONES, 1, 1 - ONES)
+        wide = np.flatnonzero(shapes == WIDE)
+        before = int(self.pointers[POINTERS * (first // BLOCK_ROWS) + 2])
+        widths[wide] = self.wide_widths[before : before + len(wide)]
+        return widths[start - first :], shapes[start - first :] >= ONES
+
+    def read_rows(self, start: int, end: int) -> tuple[I64, Ints, I64]:
+        """The widths of some rows, and their entries: tokens and counts."""
+        first = start - start % BLOCK_ROWS
+        widths, stored = self.layout(first, end)
+        before = slice(0, start - first)
+        block = POINTERS * (first // BLOCK_ROWS)
+        entry = int(self.pointers[block]) + int(widths[before].sum())
+        place = int(self.pointers[block + 1]) + int((widths * stored)[before].sum())
+        widths, stored = widths[start - first :], stored[start - first :]
+        counts = np.ones(int(widths.sum()), dtype=np.int64)
+        kept = np.repeat(stored, widths)
+        counts[kept] = self._exact_counts(place, place + int(kept.sum()))
+        return widths, self.tokens[entry : entry + len(counts)], counts
+
+    def _exact_counts(self, start: int, end: int) -> I64:
+        """Some stored counts, large ones from the overflow."""
         counts = self.counts[start:end].astype(np.int64)
+        if self.counts.dtype.itemsize > 1:
+            return counts
         large = np.flatnonzero(counts == COUNT_OVERFLOW)
         places = (large + start).astype(self.overflow_places.dtype)
         counts[large] = self.overflow_counts[np.searchsorted(self.overflow_places, places)]
@@ -135,7 +169,7 @@ def directory_bits(contexts: int, vocab_size: int) -> int:
     """How many upper bits of the hash an order's directory resolves."""
     hashed = hash_bits(vocab_size)
     wanted = (contexts // _CONTEXTS_PER_BUCKET).bit_length()
-    return min(hashed, max(hashed - _FINGERPRINT_BITS, wanted))
+    return min(hashed, max(hashed - FINGERPRINT_BITS, wanted))
 
 
 def token_dtype(vocab_size: int) -> str:
@@ -164,8 +198,7 @@ def pack_header(fields: Mapping[str, Any], sections: Mapping[str, tuple[int, str
         places[name] = [offset, size, dtype, crc]
         offset = align(offset + size)
     header: bytes = msgpack.packb({**fields, "sections": places})
-    version = VERSION if sections.keys() >= TEXT_SECTIONS.keys() else _VERSION_WITHOUT_TEXTS
-    prefix = FILE_PREFIX.pack(MAGIC, version, len(header), zlib.crc32(header))
+    prefix = FILE_PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
     start = align(len(prefix) + len(header))
     return (prefix + header).ljust(start, b"\0"), start + offset
 
@@ -229,7 +262,7 @@ def read_table(path: Path, *, into_memory: bool = False) -> TableFile:
     fields, start = read_header(path, data)
     try:
         summary = read_summary(fields, len(data))
-        kinds = {**SECTION_DTYPES, **(TEXT_SECTIONS if data[len(MAGIC)] == VERSION else {})}
+        kinds = {**SECTION_DTYPES, **(TEXT_SECTIONS if fields["sections"].keys() & TEXT_SECTIONS else {})}
         sections = {name: _read_section(kinds[name], *fields["sections"][name]) for name in kinds}
         orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
@@ -271,8 +304,8 @@ def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], in
         raise TableError(path, "it is not an n-gram table")
     if version > VERSION:
         raise TableError(path, f"its format {version} is newer than {VERSION}", f"update spd-lsp or {_REBUILD}")
-    if version < _VERSION_WITHOUT_TEXTS:
-        raise TableError(path, f"its format {version} is older than {_VERSION_WITHOUT_TEXTS}")
+    if version < VERSION:
+        raise TableError(path, f"its format {version} is older than {VERSION}")
     if length > _MAX_HEADER_BYTES:
         raise TableError(path, "its header is too long")
     raw = data[FILE_PREFIX.size : FILE_PREFIX.size + length]
@@ -330,27 +363,27 @@ def _fit(texts: SuffixArray | None, summary: TableSummary) -> bool:
     """Whether the sections of texts, if there are any, agree with the header."""
     return texts is None or (
         texts.text.dtype.str == text_dtype(summary.vocab_size)
-        and len(texts.text) == len(texts.suffixes) == summary.tokens + 1
+        and len(texts.text) * SUFFIX_BYTES == len(texts.suffixes) == (summary.tokens + 1) * SUFFIX_BYTES
         and len(texts.documents) == summary.files
     )
 
 
 def _have_matching_lengths(summary: TableSummary, columns: Columns) -> bool:
-    """Whether the sections' lengths agree with the header; reads only the last pointer."""
+    """Whether the sections' lengths agree with the header; reads only the last pointers."""
     contexts, entries, hashed = summary.contexts, summary.entries, hash_bits(summary.vocab_size)
     return (
         tuple(columns.orders) == summary.orders
         and all(
             base >= 0
-            and hashed - _FINGERPRINT_BITS <= bits <= min(hashed, _MAX_DIRECTORY_BITS)
+            and hashed - FINGERPRINT_BITS <= bits <= min(hashed, _MAX_DIRECTORY_BITS)
             and base + 2**bits + 1 <= len(columns.directory)
             for base, bits in columns.orders.values()
         )
         and columns.tokens.dtype.str == token_dtype(summary.vocab_size)
-        and len(columns.fingerprints) == contexts
-        and len(columns.pointers) == contexts + 1
-        and len(columns.tokens) == len(columns.counts) == entries
+        and len(columns.heads) == contexts
+        and len(columns.pointers) == POINTERS * (-(-contexts // BLOCK_ROWS) + 1)
+        and len(columns.tokens) == entries
         and len(columns.overflow_places) == len(columns.overflow_counts)
-        and len(columns.wide_rows) == len(columns.wide_totals)
-        and int(columns.pointers[-1]) == entries
+        and len(columns.wide_widths) == len(columns.wide_totals)
+        and columns.pointers[-POINTERS:].tolist() == [entries, len(columns.counts), len(columns.wide_widths)]
     )

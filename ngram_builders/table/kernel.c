@@ -29,7 +29,10 @@
 #define SOURCE_DIGEST 0
 #endif
 
-enum { BLOCK = 32 }; /* probabilities compared at a time in search of large ones */
+enum {
+    BLOCK = 32,   /* probabilities compared at a time in search of large ones */
+    SEARCHED = 32 /* rows with at least this many entries are searched for the candidates */
+};
 
 typedef struct {
     int64_t count, token;
@@ -102,13 +105,13 @@ static Candidates sort_candidates(const int64_t *candidates, int64_t C, int64_t 
 /* Add a row's counts to the candidates' sums. Appends the candidates found, each once, to hits; returns its length. */
 static int64_t add_counts(const Segment *s, Slice slice, const Candidates *candidates, int64_t *hits, int64_t length) {
     const uint64_t tokens = (uint64_t)(uintptr_t)candidates->tokens;
-    if (slice.width < WIDE_ROW) {
+    if (slice.width < SEARCHED) {
         int64_t next = 0; /* tokens ascend; where a bad row repeats some, a candidate is still found only once */
         for (int64_t place = slice.start; place < slice.start + slice.width; place++) {
             int64_t token = token_at(s, place);
             int64_t i = bisect(tokens, 0, candidates->length, (uint32_t)token);
             if (candidates->tokens[i] != token || token >= s->other || i < next) continue;
-            candidates->sums[i] += count_at(s, place);
+            candidates->sums[i] += slice_count(s, &slice, place);
             hits[length++] = i;
             next = i + 1;
         }
@@ -124,7 +127,7 @@ static int64_t add_counts(const Segment *s, Slice slice, const Candidates *candi
     }
     for (int64_t i = 0; i < candidates->length; i++) {
         if (token_at(s, cursors[i]) != candidates->tokens[i] || candidates->tokens[i] >= s->other) continue;
-        candidates->sums[i] += count_at(s, cursors[i]);
+        candidates->sums[i] += slice_count(s, &slice, cursors[i]);
         hits[length++] = i;
     }
     return length;
@@ -197,11 +200,12 @@ static int64_t top_tokens_of_one(const Segment *s, Slice slice, int64_t n, Entry
     const uint8_t *small = s->count_size == 1 ? (const uint8_t *)(uintptr_t)s->counts : 0;
     int64_t length = 0, worst = 0, over = -1; /* tokens ascend: of equally common ones the first is kept */
     for (int64_t place = slice.start; place < slice.start + slice.width; place++) {
-        int64_t count = small ? small[place] : count_at(s, place);
+        int64_t at = slice.counts + place - slice.start;
+        int64_t count = slice.counts < 0 ? 1 : small ? small[at] : count_at(s, at);
         if (small && count == COUNT_OVERFLOW && s->overflows) {
-            if (over < 0) over = bisect(s->overflow_places, 0, s->overflows, (uint32_t)place);
-            while (over + 1 < s->overflows && u32_at(s->overflow_places, over) < (uint32_t)place) over++;
-            if (u32_at(s->overflow_places, over) == (uint32_t)place) count = u32_at(s->overflow_counts, over);
+            if (over < 0) over = bisect(s->overflow_places, 0, s->overflows, (uint32_t)at);
+            while (over + 1 < s->overflows && u32_at(s->overflow_places, over) < (uint32_t)at) over++;
+            if (u32_at(s->overflow_places, over) == (uint32_t)at) count = u32_at(s->overflow_counts, over);
         }
         if (count <= worst) continue;
         int64_t token = token_at(s, place);
@@ -229,7 +233,9 @@ static int64_t top_tokens(const Segment *segments, Slice *rows, int64_t segment_
         uint64_t sum = 0;
         for (int64_t s = 0; s < segment_count; s++) {
             if (!rows[s].width || token_at(segments + s, rows[s].start) != token) continue;
-            sum += (uint64_t)count_at(segments + s, rows[s].start++);
+            sum += (uint64_t)slice_count(segments + s, rows + s, rows[s].start);
+            rows[s].counts += rows[s].counts >= 0;
+            rows[s].start++;
             rows[s].width--;
         }
         if ((int64_t)sum > 0 && token < other) length = heap_push(heap, length, n, (Entry){(int64_t)sum, token});
@@ -237,7 +243,7 @@ static int64_t top_tokens(const Segment *segments, Slice *rows, int64_t segment_
 }
 
 /* Append to ids the n commonest tokens of each pool and draft after the longest context with any; with p [V], only
-   tokens below V whose p is not negative. scratch [3 * segment_count + 2 * n]. Returns the new length. */
+   tokens below V whose p is not negative. scratch [SLICE_WORDS * segment_count + 2 * n]. Returns the new length. */
 static int64_t append_successors(const Tables *t, const Matches *m, int64_t n, const float *p, int64_t V,
                                  int64_t *ids, int64_t id_count, int64_t *scratch) {
     Slice *rows = (Slice *)scratch;
@@ -265,7 +271,7 @@ EXPORT int64_t successors(const Tables *t, int64_t K, int64_t L, int64_t n, void
     const int64_t *contexts = block;
     int64_t max_ids = t->pool_count * K * n, *ids = (int64_t *)block + K * L, *spare = ids + max_ids;
     int64_t *scratch = spare + max_ids;
-    Matches m = match_contexts(t, contexts, K, L, 0, scratch + 3 * t->segment_count + 2 * n);
+    Matches m = match_contexts(t, contexts, K, L, 0, scratch + SLICE_WORDS * t->segment_count + 2 * n);
     int64_t id_count = append_successors(t, &m, n, 0, 0, ids, 0, scratch);
     ASSERT(id_count <= max_ids);
     return sort_unique(ids, id_count, spare);
@@ -303,7 +309,7 @@ EXPORT int64_t mix_candidates(const Tables *t, int64_t K, int64_t L, int64_t n, 
     double *mixed = (double *)(ids + max_ids), *matched = mixed + K * max_ids;
     int64_t *sorting = (int64_t *)(matched + K * ORDER_COUNT), *scratch = sorting + 6 * max_ids;
     Entry *heap = (Entry *)scratch;
-    Matches m = match_contexts(t, contexts, K, L, matched, scratch + 3 * t->segment_count + 2 * n);
+    Matches m = match_contexts(t, contexts, K, L, matched, scratch + SLICE_WORDS * t->segment_count + 2 * n);
 
     int64_t likely_count = top_probabilities(p, V, n, heap);
     for (int64_t i = 0; i < likely_count; i++) ids[id_count++] = heap[i].token;

@@ -24,13 +24,15 @@ from ngram_builders.table.writer import build_columns
 
 log = logging.getLogger(__name__)
 
+_SLICE_WORDS = 4  # as rows.h has it
+
 
 class _Segment(ctypes.Structure):
     """One set of columns, as rows.h declares it."""
 
     _fields_ = (
         *((f"{name}_address", ctypes.c_uint64) for name in SECTION_DTYPES),
-        *((name, ctypes.c_int64) for name in ("rows", "entries", "overflows", "wides")),
+        *((name, ctypes.c_int64) for name in ("rows", "entries", "stored", "overflows", "wides")),
         ("base", ctypes.c_int64 * ORDER_COUNT),
         ("shift", ctypes.c_int64 * ORDER_COUNT),
         *((name, ctypes.c_int64) for name in ("hash_shift", "other", "token_size", "count_size")),
@@ -70,7 +72,7 @@ class CompiledQuery:
 
     def _match_words(self, drafts: int) -> int:
         """How many 8-byte words `match_contexts` in rows.h needs, `matched` included."""
-        return drafts + drafts * ORDER_COUNT * (2 + 3 * len(self.segments) + len(self.pools))
+        return drafts + drafts * ORDER_COUNT * (2 + _SLICE_WORDS * len(self.segments) + len(self.pools))
 
     def probabilities(self, contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
         """See `Query.probabilities`."""
@@ -93,7 +95,7 @@ class CompiledQuery:
         if n <= 0:
             return np.empty(0, dtype=np.int64)
         inputs, max_ids = drafts * length, len(self.pools) * drafts * n
-        scratch = max_ids + 3 * len(self.segments) + 2 * n + self._match_words(drafts)
+        scratch = max_ids + _SLICE_WORDS * len(self.segments) + 2 * n + self._match_words(drafts)
         block = np.empty(inputs + max_ids + scratch, dtype=np.int64)
         block[:inputs] = contexts.reshape(-1)
         count = self.library.successors(self.address, drafts, length, n, block.ctypes.data)
@@ -108,7 +110,8 @@ class CompiledQuery:
         max_ids = n + len(self.pools) * drafts * n
         inputs = drafts * length
         results = inputs + order_weights.size
-        scratch = (len(self.segments) + 6) * max_ids + 3 * len(self.segments) + 2 * n + self._match_words(drafts)
+        scratch = (len(self.segments) + 6) * max_ids + _SLICE_WORDS * len(self.segments) + 2 * n
+        scratch += self._match_words(drafts)
         block = np.empty(results + (1 + drafts) * max_ids + scratch)
         words = block.view(np.int64)
         words[:inputs] = contexts.reshape(-1)
@@ -137,10 +140,11 @@ def _segment(columns: Columns, arrays: dict[str, Ints]) -> _Segment:
     sizes = {name: len(array) for name, array in arrays.items()}
     return _Segment(
         *(array.ctypes.data for array in arrays.values()),
-        max(0, min(sizes["fingerprints"], sizes["pointers"] - 1)),
-        min(sizes["tokens"], sizes["counts"]),
+        numpy_query.row_count(columns),
+        sizes["tokens"],
+        sizes["counts"],
         min(sizes["overflow_places"], sizes["overflow_counts"]),
-        min(sizes["wide_rows"], sizes["wide_totals"]),
+        min(sizes["wide_widths"], sizes["wide_totals"]),
         tuple(base.tolist()),
         tuple(shift.tolist()),
         64 - hash_bits(columns.vocab_size),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, I64, U64, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, hash_contexts, other
-from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW, Columns
+from ngram_builders.table.format import BLOCK_ROWS, COUNT_OVERFLOW, ONES, POINTERS, SHAPE_BITS, WIDE, Columns
 
 Pools = Sequence[Sequence[Columns]]
 
@@ -32,9 +32,10 @@ class Matches:
 
     columns: Columns
     slots: I64  # [S] ascending, each once
-    rows: I64  # [S]
     starts: I64  # [S] of a row's entries
     widths: I64  # [S] at least 1
+    counts: I64  # [S] where the row's counts begin; negative: each is 1
+    totals: I64  # [S] where the row's total is; negative: nowhere
 
 
 def probabilities(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Ints) -> tuple[F64, F64]:
@@ -115,10 +116,10 @@ def _top_tokens(matches: Sequence[Matches], slot: int, n: int) -> I64:
     tokens, counts = [_NONE], [_NONE]
     for match in matches:
         for i in np.flatnonzero(match.slots == slot):
-            places = np.arange(match.starts[i], match.starts[i] + match.widths[i])
-            tokens.append(match.columns.tokens.take(places).astype(np.int64))
+            entries = np.arange(match.widths[i])
+            tokens.append(match.columns.tokens.take(match.starts[i] + entries).astype(np.int64))
             is_token = tokens[-1] < other(match.columns.vocab_size)
-            counts.append(_exact_counts(match.columns, places) * is_token)
+            counts.append(_exact_counts(match.columns, match.counts[i], entries) * is_token)
     joined = np.concatenate(tokens)
     order = np.argsort(joined, kind="stable")
     starts = _group_starts(joined[order])
@@ -172,16 +173,50 @@ def _find_rows(columns: Columns, hashes: U64, known: npt.NDArray[np.bool_]) -> M
     hashed = hashes.reshape(-1)[slots]
     orders = slots % ORDER_COUNT
     buckets = base[orders] + (hashed >> shift[orders].astype(np.uint64)).astype(np.int64)
-    row_count = max(0, min(len(columns.fingerprints), len(columns.pointers) - 1))
-    starts, widths = _between(columns.directory, buckets, row_count)
+    starts, widths = _between(columns.directory, buckets, row_count(columns))
     kept = widths > 0
     slots, starts, widths = slots[kept], starts[kept], widths[kept]
-    fingerprints = hashed[kept].astype(np.uint32)
-    rows = _bisect(columns.fingerprints, starts, widths, fingerprints)
-    starts, widths = _between(columns.pointers, rows, min(len(columns.tokens), len(columns.counts)))
-    kept = (columns.fingerprints.take(rows) == fingerprints) & (widths > 0)
-    widths = np.minimum(widths, other(columns.vocab_size) + 1)
-    return Matches(columns, slots[kept], rows[kept], starts[kept], widths[kept])
+    last_heads = (hashed[kept] << np.uint64(SHAPE_BITS)).astype(np.uint32) | np.uint32(WIDE)
+    rows = _bisect(columns.heads, starts, widths, last_heads)
+    kept = columns.heads.take(rows) | np.uint32(WIDE) == last_heads
+    return _read_rows(columns, slots[kept], rows[kept])
+
+
+def row_count(columns: Columns) -> int:
+    """How many rows there are; of lengths that disagree the shorter counts."""
+    return max(0, min(len(columns.heads), (len(columns.pointers) // POINTERS - 1) * BLOCK_ROWS))
+
+
+def _read_rows(columns: Columns, slots: I64, rows: I64) -> Matches:
+    """Some rows' entries, which begin where those before them in their block end."""
+    blocks, offsets = np.divmod(rows, BLOCK_ROWS)
+    before = np.arange(BLOCK_ROWS) < offsets[:, None]  # the last column is the row's own
+    members = np.where(before, blocks[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS), rows[:, None])
+    shapes = (columns.heads.take(members) & WIDE).astype(np.int64)
+    start, count, wide = (columns.pointers.take(POINTERS * blocks + i).astype(np.int64) for i in range(POINTERS))
+    is_wide = shapes == WIDE
+    totals = wide[:, None] + (is_wide & before).cumsum(axis=1)
+    totals -= is_wide & before
+    widths = np.where(
+        is_wide, _wide_widths(columns, totals), np.where(shapes < ONES, shapes + 1, shapes + 1 - ONES)
+    )
+    is_stored = shapes >= ONES
+    starts = np.minimum(start + (widths * before).sum(axis=1), len(columns.tokens))
+    counts = np.minimum(count + (widths * (before & is_stored)).sum(axis=1), len(columns.counts))
+    own, has_counts = widths[:, -1], is_stored[:, -1]
+    own = np.minimum(np.minimum(own, len(columns.tokens) - starts), other(columns.vocab_size) + 1)
+    own = np.where(has_counts, np.minimum(own, len(columns.counts) - counts), own)
+    counts, totals = np.where(has_counts, counts, -1), np.where(is_wide[:, -1], totals[:, -1], -1)
+    kept = own > 0
+    return Matches(columns, *(part[kept] for part in (slots, starts, own, counts, totals)))
+
+
+def _wide_widths(columns: Columns, places: I64) -> I64:
+    """The widths of wide rows; 0 where there is none."""
+    length = min(len(columns.wide_widths), len(columns.wide_totals))
+    if not length:
+        return np.zeros(places.shape, dtype=np.int64)
+    return np.where(places < length, columns.wide_widths.take(places, mode="clip"), 0).astype(np.int64)
 
 
 def directory_shifts(columns: Columns) -> tuple[I64, I64]:
@@ -228,13 +263,23 @@ def _candidate_counts(match: Matches, candidates: Ints) -> I64:
     places = _bisect(columns.tokens, match.starts[:, None], match.widths[:, None], candidates[None, :])
     held = (columns.tokens.take(places) == candidates) & (candidates < other(columns.vocab_size))
     counts = np.zeros(places.shape, dtype=np.int64)
-    counts[held] = _exact_counts(columns, places[held])
+    first_counts = np.broadcast_to(match.counts[:, None], held.shape)[held]
+    counts[held] = _exact_counts(columns, first_counts, (places - match.starts[:, None])[held])
     return counts
 
 
-def _exact_counts(columns: Columns, places: I64) -> I64:
-    """The counts of these entries, large ones from the overflow."""
-    counts = columns.counts.take(places).astype(np.int64)
+def _exact_counts(columns: Columns, first: I64 | np.int64, entries: I64) -> I64:
+    """The counts of entries of rows whose counts begin at `first`, or are all 1; large ones from the overflow."""
+    first = np.broadcast_to(first, entries.shape)
+    counts = np.ones(len(entries), dtype=np.int64)
+    places = (first + entries)[first >= 0]
+    counts[first >= 0] = _stored_counts(columns, places)
+    return counts
+
+
+def _stored_counts(columns: Columns, places: I64) -> I64:
+    """These stored counts, large ones from the overflow."""
+    counts = columns.counts.take(places).astype(np.int64) if len(places) else _NONE
     if columns.counts.dtype.itemsize > 1:
         return counts
     large = np.flatnonzero(counts == COUNT_OVERFLOW)
@@ -245,14 +290,15 @@ def _exact_counts(columns: Columns, places: I64) -> I64:
 def _row_totals(match: Matches) -> I64:
     """[S] how often each context was followed by anything: stored for wide rows, a sum for others."""
     columns = match.columns
-    sums = np.zeros(len(match.slots), dtype=np.int64)
-    wide = match.widths >= WIDE_ROW
-    sums[wide] = _lookup(columns.wide_rows, columns.wide_totals, match.rows[wide], np.int64(0))
-    if not wide.all():
-        starts, widths = match.starts[~wide], match.widths[~wide]
+    sums: I64 = match.widths.copy()
+    wide = match.totals >= 0
+    sums[wide] = columns.wide_totals.take(match.totals[wide]) if wide.any() else 0
+    summed = ~wide & (match.counts >= 0)
+    if summed.any():
+        widths = match.widths[summed]
         ends = np.cumsum(widths)
-        places = np.arange(ends[-1]) + np.repeat(starts - ends + widths, widths)
-        sums[~wide] = np.add.reduceat(_exact_counts(columns, places), ends - widths)
+        places = np.arange(ends[-1]) + np.repeat(match.counts[summed] - ends + widths, widths)
+        sums[summed] = np.add.reduceat(_stored_counts(columns, places), ends - widths)
     return sums
 
 

@@ -100,8 +100,7 @@ class Table:
         columns = self.columns
         contexts = columns.hashes(order, start, end)[0].astype(np.uint64)
         contexts |= np.uint64((order - 2) << hash_bits(columns.vocab_size))
-        pointers = columns.pointers[start : end + 1].astype(np.int64)
-        first, last = int(pointers[0]), int(pointers[-1])
-        records = np.repeat(contexts << np.uint64(token_bits(columns.vocab_size)), np.diff(pointers))
-        records |= columns.tokens[first:last].astype(np.uint64)
-        return Run(records, columns.exact_counts(first, last).astype(np.int32))
+        widths, tokens, counts = columns.read_rows(start, end)
+        records = np.repeat(contexts << np.uint64(token_bits(columns.vocab_size)), widths)
+        records |= tokens.astype(np.uint64)
+        return Run(records, counts.astype(np.int32))

@@ -24,9 +24,12 @@
 
 /* The constants that C and Python share. Python has them in format.py and ngrams.py; a test compares them. */
 enum {
-    ORDER_COUNT = 8,     /* 2 to 9 */
-    WIDE_ROW = 32,       /* rows with at least this many entries have their total stored */
-    COUNT_OVERFLOW = 255 /* this count and all above are in the overflow sections */
+    ORDER_COUNT = 8,      /* 2 to 9 */
+    COUNT_OVERFLOW = 255, /* this count and all above are in the overflow sections */
+    SHAPE_BITS = 4,       /* of a row's head */
+    ONES = 5,             /* shapes 0 ... 4: 1 ... 5 entries, each counted once; then 1 ... 10 with stored counts */
+    WIDE = 15,            /* this shape's widths and totals are stored apart */
+    BLOCK_ROWS = 32       /* there are pointers for each block of so many rows */
 };
 static const uint64_t MULTIPLIERS[ORDER_COUNT] = {
     0xE220A8397B1DCDAFu, 0x6E789E6AA1B965F5u, 0x06C45D188009454Fu, 0xF88BB8A8724C81EDu,
@@ -36,14 +39,14 @@ static const uint64_t MULTIPLIERS[ORDER_COUNT] = {
 
 /* One set of columns: a table's, or changes to it. */
 typedef struct {
-    uint64_t directory, fingerprints, pointers, tokens, counts, overflow_places, overflow_counts, wide_rows,
-        wide_totals;                         /* addresses */
-    int64_t rows, entries, overflows, wides; /* lengths */
-    int64_t base[ORDER_COUNT];               /* where the directory of each order begins */
-    int64_t shift[ORDER_COUNT];              /* hash >> shift is the bucket; negative where there is no such order */
-    int64_t hash_shift;                      /* 64 - bits of the hash */
-    int64_t other;                           /* the token that stands for all pruned entries */
-    int64_t token_size, count_size;          /* bytes: 2 or 4; 1 with overflow or 4 and signed */
+    uint64_t directory, heads, pointers, tokens, counts, overflow_places, overflow_counts, wide_widths,
+        wide_totals;                                 /* addresses */
+    int64_t rows, entries, stored, overflows, wides; /* lengths */
+    int64_t base[ORDER_COUNT];      /* where the directory of each order begins */
+    int64_t shift[ORDER_COUNT];     /* hash >> shift is the bucket; negative where there is no such order */
+    int64_t hash_shift;             /* 64 - bits of the hash */
+    int64_t other;                  /* the token that stands for all pruned entries */
+    int64_t token_size, count_size; /* bytes: 2 or 4; 1 with overflow or 4 and signed */
 } Segment;
 
 /* Segments whose counts add up. */
@@ -58,10 +61,14 @@ typedef struct {
     int64_t pool_count, segment_count;
 } Tables;
 
-/* A row and its entries. */
+/* A row's entries. */
 typedef struct {
-    int64_t row, start, width; /* width 0: not found */
+    int64_t start, width; /* among the tokens; width 0: not found */
+    int64_t counts;       /* where its counts begin; negative: each is 1 */
+    int64_t total;        /* where its total is; negative: nowhere */
 } Slice;
+enum { SLICE_WORDS = 4 };
+enum { POINTERS = 3 };
 
 /* What tables have of the contexts of one call. */
 typedef struct {
@@ -100,6 +107,10 @@ static inline int64_t count_at(const Segment *s, int64_t place) {
     return u32_at(s->overflow_places, i) == (uint32_t)place ? u32_at(s->overflow_counts, i) : count;
 }
 
+static inline int64_t slice_count(const Segment *s, const Slice *slice, int64_t place) {
+    return slice->counts < 0 ? 1 : count_at(s, slice->counts + place - slice->start);
+}
+
 /* --- contexts to rows ---------------------------------------------------------------------------------------- */
 
 /* The finaliser of MurmurHash3. */
@@ -126,6 +137,34 @@ static void hash_contexts(const int64_t *contexts, int64_t K, int64_t L, uint64_
     }
 }
 
+static inline int64_t wide_width(const Segment *s, int64_t wide) {
+    return wide < s->wides ? u32_at(s->wide_widths, wide) : 0;
+}
+
+/* What a row of each shape adds: its entries, 16 bits above its stored counts, 32 bits above whether it is wide. */
+#define STORED(width) ((uint64_t)(width) << 16 | (width))
+static const uint64_t SHAPES[WIDE + 1] = {
+    1, 2, 3, 4, 5, STORED(1), STORED(2), STORED(3), STORED(4), STORED(5), STORED(6), STORED(7), STORED(8), STORED(9),
+    STORED(10), (uint64_t)1 << 32};
+
+/* A row's entries, which begin where those before it in its block end. */
+static Slice read_row(const Segment *s, int64_t row) {
+    int64_t block = row / BLOCK_ROWS, of_wide = 0;
+    uint64_t before = 0;
+    for (int64_t r = block * BLOCK_ROWS; r < row; r++) before += SHAPES[u32_at(s->heads, r) & WIDE];
+    uint32_t shape = u32_at(s->heads, row) & WIDE;
+    int64_t wide = u32_at(s->pointers, POINTERS * block + 2), own = wide + (int64_t)(before >> 32);
+    while (wide < own) of_wide += wide_width(s, wide++);
+    int64_t width = shape == WIDE ? wide_width(s, wide) : (int64_t)(SHAPES[shape] & 0xFFFF);
+    int64_t start = u32_at(s->pointers, POINTERS * block) + (int64_t)(before & 0xFFFF) + of_wide;
+    int64_t counts = u32_at(s->pointers, POINTERS * block + 1) + (int64_t)(before >> 16 & 0xFFFF) + of_wide;
+    start = at_most(start, s->entries);
+    width = at_most(at_most(width, s->entries - start), s->other + 1);
+    if (shape < ONES) return (Slice){start, width, -1, -1};
+    counts = at_most(counts, s->stored);
+    return (Slice){start, at_most(width, s->stored - counts), counts, shape == WIDE ? wide : -1};
+}
+
 /* One segment's slice for each slot. Until the last loop a slice's fields hold what is known of it so far. */
 static void find_rows(const Segment *s, const uint64_t *hashes, const int64_t *lengths, int64_t slots,
                       Slice *slices) {
@@ -133,43 +172,43 @@ static void find_rows(const Segment *s, const uint64_t *hashes, const int64_t *l
         int64_t o = i % ORDER_COUNT, known = o < lengths[i / ORDER_COUNT] && s->shift[o] >= 0;
         slices[i].width = known;
         if (!known) continue;
-        slices[i].row = s->base[o] + (int64_t)(hashes[i] >> s->hash_shift >> s->shift[o]);
-        PREFETCH(s->directory + 4 * (uint64_t)slices[i].row);
+        slices[i].start = s->base[o] + (int64_t)(hashes[i] >> s->hash_shift >> s->shift[o]);
+        PREFETCH(s->directory + 4 * (uint64_t)slices[i].start);
     }
     for (int64_t i = 0; i < slots; i++) {
         if (!slices[i].width) continue;
-        int64_t start = at_most(u32_at(s->directory, slices[i].row), s->rows);
-        int64_t end = at_most(u32_at(s->directory, slices[i].row + 1), s->rows);
+        int64_t bucket = slices[i].start;
+        int64_t start = at_most(u32_at(s->directory, bucket), s->rows);
+        int64_t end = at_most(u32_at(s->directory, bucket + 1), s->rows);
         slices[i].start = start;
         slices[i].width = end > start ? end - start : 0;
-        PREFETCH(s->fingerprints + 4 * (uint64_t)start);
-        PREFETCH(s->pointers + 4 * (uint64_t)start);
+        PREFETCH(s->heads + 4 * (uint64_t)start);
+        PREFETCH(s->heads + 4 * (uint64_t)at_most(end, s->rows - 1));
     }
     for (int64_t i = 0; i < slots; i++) {
         if (!slices[i].width) continue;
-        uint32_t fingerprint = (uint32_t)(hashes[i] >> s->hash_shift);
-        int64_t row = bisect(s->fingerprints, slices[i].start, slices[i].width, fingerprint);
-        if (u32_at(s->fingerprints, row) != fingerprint) {
-            slices[i].width = 0;
-            continue;
-        }
-        int64_t start = at_most(u32_at(s->pointers, row), s->entries);
-        int64_t end = at_most(u32_at(s->pointers, row + 1), s->entries);
-        slices[i] = (Slice){row, start, end > start ? at_most(end - start, s->other + 1) : 0};
-        PREFETCH(s->tokens + (uint64_t)(s->token_size * start));
-        PREFETCH(s->counts + (uint64_t)(s->count_size * start));
+        uint32_t head = (uint32_t)(hashes[i] >> s->hash_shift << SHAPE_BITS);
+        int64_t row = bisect(s->heads, slices[i].start, slices[i].width, head | WIDE), block = row / BLOCK_ROWS;
+        slices[i].width = (u32_at(s->heads, row) ^ head) <= WIDE;
+        if (!slices[i].width) continue;
+        slices[i].start = row;
+        PREFETCH(s->pointers + 4 * POINTERS * (uint64_t)block);
+        for (int64_t r = block * BLOCK_ROWS; r < row; r += 16) PREFETCH(s->heads + 4 * (uint64_t)r);
+    }
+    for (int64_t i = 0; i < slots; i++) {
+        if (!slices[i].width) continue;
+        slices[i] = read_row(s, slices[i].start);
+        PREFETCH(s->tokens + (uint64_t)(s->token_size * slices[i].start));
+        if (slices[i].counts >= 0) PREFETCH(s->counts + (uint64_t)(s->count_size * slices[i].counts));
     }
 }
 
 /* What followed a context in all, OTHER included. */
 static int64_t row_total(const Segment *s, Slice slice) {
-    if (slice.width >= WIDE_ROW) {
-        if (!s->wides) return 0;
-        int64_t i = bisect(s->wide_rows, 0, s->wides, (uint32_t)slice.row);
-        return u32_at(s->wide_rows, i) == slice.row ? ((const int64_t *)(uintptr_t)s->wide_totals)[i] : 0;
-    }
+    if (slice.total >= 0) return slice.width ? ((const int64_t *)(uintptr_t)s->wide_totals)[slice.total] : 0;
+    if (slice.counts < 0) return slice.width;
     int64_t sum = 0;
-    for (int64_t i = 0; i < slice.width; i++) sum += count_at(s, slice.start + i);
+    for (int64_t i = 0; i < slice.width; i++) sum += count_at(s, slice.counts + i);
     return sum;
 }
 
@@ -181,7 +220,7 @@ static int64_t pool_total(const Tables *t, const Matches *m, int64_t w, int64_t 
 }
 
 /* Find contexts [K, L] in all tables; totals only where `matched` is wanted.
-   scratch [K + slots * (1 + 3 * segment_count + pool_count)] */
+   scratch [K + slots * (1 + SLICE_WORDS * segment_count + pool_count)] */
 static Matches match_contexts(const Tables *t, const int64_t *contexts, int64_t K, int64_t L, double *matched,
                               int64_t *scratch) {
     int64_t slots = K * ORDER_COUNT, *lengths = scratch;

@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngram_builders.arrays import Ints
+from ngram_builders.arrays import U8, Ints
 from ngram_builders.ngrams import token_bits
 
 DEPTH = 32  # tokens of a match; of longer ones no more is known
+SUFFIX_BYTES = 3  # little-endian
 _MAX_PLACES = 48  # of one table, and of the texts that are being written
 _PLACES_PER_LENGTH = 16
 
@@ -44,7 +45,7 @@ class SuffixArray:
     """Documents one after the other, each with an end-of-text before it and behind it, read backwards."""
 
     text: Ints  # [T] their ids, big-endian
-    suffixes: Ints  # [T] every place in `text`, sorted by the DEPTH ids from there on
+    suffixes: U8  # [T * SUFFIX_BYTES] every place in `text`, sorted by the DEPTH ids from there on
     documents: Ints  # [D] where each begins in `text`: with the end-of-text behind it
 
     def find(self, history: Sequence[int], n: int, follow: int, skipped: Container[int] = ()) -> Iterator[Place]:
@@ -52,30 +53,40 @@ class SuffixArray:
 
         With the `follow` ids that come next there. Documents in `skipped` are left out.
         """
-        place_of, width = self.suffixes.data, self.text.itemsize
-        data = self.text.view(np.uint8).data
+        width, data, packed = self.text.itemsize, self.text.view(np.uint8).data, self.suffixes.data
+        ranks = range(len(packed) // SUFFIX_BYTES)
         needle = _backwards(history, self.text.dtype)
 
-        def read(place: int, length: int = len(needle)) -> bytes:
-            return bytes(data[place * width : place * width + length])
+        def place_of(rank: int) -> int:
+            return int.from_bytes(packed[rank * SUFFIX_BYTES : (rank + 1) * SUFFIX_BYTES], "little")
 
-        first = end = bisect_left(place_of, needle, key=read)
+        def read(rank: int, length: int = len(needle)) -> bytes:
+            start = place_of(rank) * width
+            return bytes(data[start : start + length])
+
+        first = end = bisect_left(ranks, needle, key=read)
         length = len(needle) // width + 1
         while True:
-            neighbours = [place_of[at] for at in (first - 1, end) if 0 <= at < len(place_of)]
-            common = max((_common_prefix(read(place), needle) // width for place in neighbours), default=0)
+            neighbours = (rank for rank in (first - 1, end) if rank in ranks)
+            common = max((_common_prefix(read(rank), needle) // width for rank in neighbours), default=0)
             length = min(common, length - 1)  # in an array that is not sorted it might not fall
             if length < 1:
                 return
             part = needle[: length * width]
             key = partial(read, length=len(part))
-            widened = bisect_left(place_of, part, hi=first, key=key), bisect_right(place_of, part, lo=end, key=key)
+            widened = bisect_left(ranks, part, hi=first, key=key), bisect_right(ranks, part, lo=end, key=key)
             left, right = range(widened[0], first), range(end, widened[1])
             step = max(1, -(-(len(left) + len(right)) // n))  # none if the file was cut meanwhile
             first, end = widened
-            for at in (*left[::step], *right[::step]):
-                if found := self._place(place_of[at], length, follow, skipped):
+            for rank in (*left[::step], *right[::step]):
+                if found := self._place(place_of(rank), length, follow, skipped):
                     yield found
+
+    def places(self) -> Ints:
+        """Return the suffixes as numbers. [T]"""
+        wide = np.zeros((len(self.suffixes) // SUFFIX_BYTES, 4), dtype=np.uint8)
+        wide[:, :SUFFIX_BYTES] = self.suffixes[: len(wide) * SUFFIX_BYTES].reshape(-1, SUFFIX_BYTES)
+        return wide.reshape(-1).view("<u4")
 
     def _place(self, place: int, length: int, follow: int, skipped: Container[int]) -> Place | None:
         """What follows a place; None where nothing does."""
@@ -157,7 +168,14 @@ def build_suffix_array(documents: Sequence[Ints], end_of_text: int, vocab_size: 
     parts = [part for ids in documents for part in (boundary, np.asarray(ids)[::-1].astype(dtype))]
     text = np.concatenate([*parts, boundary]).astype(dtype, copy=False)
     starts = np.cumsum([0, *(len(ids) + 1 for ids in documents)])[:-1]
-    return SuffixArray(text, _sort_suffixes(text), starts.astype("<u4"))
+    if len(text) > 256**SUFFIX_BYTES:
+        raise ValueError(f"{len(text):,} tokens are more than a suffix array can address")
+    return SuffixArray(text, pack_places(_sort_suffixes(text)), starts.astype("<u4"))
+
+
+def pack_places(places: Ints) -> U8:
+    """Return places in SUFFIX_BYTES each."""
+    return np.ascontiguousarray(places.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :SUFFIX_BYTES]).reshape(-1)
 
 
 def text_dtype(vocab_size: int) -> str:
@@ -186,7 +204,7 @@ def _sort_suffixes(text: Ints) -> Ints:
         open_ = np.repeat(sizes > 1, sizes)
         slots, places = slots[open_], places[open_]
         if h >= DEPTH or not len(places):
-            return order.astype("<u4")
+            return order
         keys = (ranks[places] << np.uint64(32)) | ranks[places + h]
         sort = np.argsort(keys, kind="stable")
         places, keys = places[sort], keys[sort]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ngram_builders.ngrams import hash_bits, other
-from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW, Columns
+from ngram_builders.table.format import BLOCK_ROWS, COUNT_OVERFLOW, ONES, POINTERS, WIDE, WIDE_ROW, Columns
 from ngram_builders.table.suffix_array import SuffixArray
 
 CHUNK_LENGTH = 1 << 20
@@ -22,15 +22,17 @@ _MAX_COUNT = 2**31 - 1  # of an n-gram
 
 def find_invalid_section(columns: Columns) -> str | None:
     """The first section with data that no build writes, or None."""
-    checks = {  # each relies on those before it
-        "pointers": _rows_are_adjacent,
-        "directory": _directories_cover_rows,
-        "fingerprints": _contexts_ascend,
-        "tokens": _tokens_ascend,
-        "counts": _overflow_is_exact,
-        "wide_totals": _totals_are_exact,
-    }
-    return next((section for section, is_valid in checks.items() if not is_valid(columns)), None)
+    checks = (  # each relies on those before it
+        ("wide_widths", _wide_rows_are_counted),
+        ("pointers", _rows_are_adjacent),
+        ("directory", _directories_cover_rows),
+        ("heads", _contexts_ascend),
+        ("counts", _overflow_is_exact),
+        ("counts", _shapes_fit_counts),
+        ("tokens", _tokens_ascend),
+        ("wide_totals", _totals_are_exact),
+    )
+    return next((section for section, is_valid in checks if not is_valid(columns)), None)
 
 
 def find_invalid_text(texts: SuffixArray, vocab_size: int) -> str | None:
@@ -38,7 +40,7 @@ def find_invalid_text(texts: SuffixArray, vocab_size: int) -> str | None:
 
     How suffixes are sorted is not checked: in another order places are found at random, and no more.
     """
-    text, suffixes, documents = texts.text, texts.suffixes, texts.documents
+    text, suffixes, documents = texts.text, texts.places(), texts.documents
     if not len(text) or max(int(text[a:b].max()) for a, b in _chunks(0, len(text))) >= other(vocab_size):
         return "text"
     seen = np.zeros(len(text), dtype=bool)
@@ -58,12 +60,32 @@ def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + CHUNK_LENGTH, end)
 
 
+def _wide_rows_are_counted(columns: Columns) -> bool:
+    """Whether each block's pointer says how many rows before it have their width stored, and these are wide."""
+    is_wide = (columns.heads & WIDE) == WIDE
+    before = np.append(0, np.cumsum(is_wide))
+    blocks = np.append(np.arange(0, len(is_wide), BLOCK_ROWS), len(is_wide))
+    return bool(
+        np.array_equal(columns.pointers[2::POINTERS], before[blocks])
+        and len(columns.wide_widths) == before[-1]
+        and (columns.wide_widths >= WIDE_ROW).all()
+    )
+
+
 def _rows_are_adjacent(columns: Columns) -> bool:
-    """Whether rows of at least one entry each lie side by side, from the first entry to the last."""
-    pointers = columns.pointers
-    if int(pointers[0]) != 0 or int(pointers[-1]) != len(columns.tokens):
-        return False
-    return all((pointers[a:b] < pointers[a + 1 : b + 1]).all() for a, b in _chunks(0, len(pointers) - 1))
+    """Whether the blocks of rows lie side by side, from the first entry to the last, and so do their counts."""
+    pointers = columns.pointers.astype(np.int64).reshape(-1, POINTERS)[:, :2]
+    ends = np.zeros(2, dtype=np.int64)
+    for start, end in _chunks(0, len(columns.heads)):
+        widths, is_stored = columns.layout(start, end)
+        sizes = np.stack((widths, widths * is_stored), axis=1)
+        before = ends + np.cumsum(sizes, axis=0) - sizes
+        blocks = slice(-(-start // BLOCK_ROWS), -(-end // BLOCK_ROWS))
+        if not np.array_equal(pointers[blocks], before[-start % BLOCK_ROWS :: BLOCK_ROWS]):
+            return False
+        ends = before[-1] + sizes[-1]
+    lengths = [len(columns.tokens), len(columns.counts)]
+    return bool(ends.tolist() == pointers[-1].tolist() == lengths)
 
 
 def _directories_cover_rows(columns: Columns) -> bool:
@@ -79,7 +101,7 @@ def _directories_cover_rows(columns: Columns) -> bool:
         if first != row:
             return False
         row = last
-    return row == len(columns.fingerprints)
+    return row == len(columns.heads)
 
 
 def _contexts_ascend(columns: Columns) -> bool:
@@ -97,14 +119,12 @@ def _contexts_ascend(columns: Columns) -> bool:
 
 def _tokens_ascend(columns: Columns) -> bool:
     """Whether the tokens of each row ascend, none twice and none beyond OTHER."""
-    tokens, pointers = columns.tokens, columns.pointers
-    for start, end in _chunks(0, len(tokens)):
-        chunk = tokens[start : end + 1]
-        ascends = chunk[:-1] < chunk[1:]
+    for start, end in _chunks(0, len(columns.heads)):
+        widths, tokens, _ = columns.read_rows(start, end)
+        ascends = tokens[:-1] < tokens[1:]
         # The last token of a row need not be below the first of the next.
-        rows = slice(*np.searchsorted(pointers, np.array([start + 1, start + len(chunk)], pointers.dtype)))
-        ascends[pointers[rows].astype(np.int64) - 1 - start] = True
-        if not ascends.all() or int(chunk.max()) > other(columns.vocab_size):
+        ascends[np.cumsum(widths)[:-1] - 1] = True
+        if not ascends.all() or int(tokens.max()) > other(columns.vocab_size):
             return False
     return True
 
@@ -124,24 +144,27 @@ def _overflow_is_exact(columns: Columns) -> bool:
     return seen == len(columns.overflow_places)
 
 
-def _totals_are_exact(columns: Columns) -> bool:
-    """Whether the wide rows, and no others, have totals, and these are right."""
-    seen = row = 0
-    pointers = columns.pointers
-    while row < len(pointers) - 1:
-        end = min(int(pointers[row]) + CHUNK_LENGTH, len(columns.tokens))
-        last = int(np.searchsorted(pointers, pointers.dtype.type(end)))  # else pointers would be copied
-        starts = pointers[row : last + 1].astype(np.int64)
-        counts = columns.exact_counts(int(starts[0]), int(starts[-1]))
-        sums = np.add.reduceat(counts, starts[:-1] - starts[0])
-        wide = np.flatnonzero(np.diff(starts) >= WIDE_ROW)
-        rows = columns.wide_rows[seen : seen + len(wide)]
-        totals = columns.wide_totals[seen : seen + len(wide)]
-        if not (np.array_equal(rows, wide + row) and np.array_equal(totals, sums[wide])):
+def _shapes_fit_counts(columns: Columns) -> bool:
+    """Whether the counts of short rows are stored if, and only if, they are not all 1."""
+    for start, end in _chunks(0, len(columns.heads)):
+        widths, _, counts = columns.read_rows(start, end)
+        is_stored = columns.layout(start, end)[1]
+        all_ones = np.logical_and.reduceat(counts == 1, np.cumsum(widths) - widths)
+        if (is_stored & all_ones & (widths <= ONES)).any():
             return False
-        seen += len(wide)
-        row += len(starts) - 1
-    return seen == len(columns.wide_rows)
+    return True
+
+
+def _totals_are_exact(columns: Columns) -> bool:
+    """Whether the totals of the wide rows are right."""
+    seen = 0
+    for start, end in _chunks(0, len(columns.heads)):
+        widths, _, counts = columns.read_rows(start, end)
+        totals = np.add.reduceat(counts, np.cumsum(widths) - widths)[widths >= WIDE_ROW]
+        if not np.array_equal(columns.wide_totals[seen : seen + len(totals)], totals):
+            return False
+        seen += len(totals)
+    return True
 
 
 def find_foreign_ids(columns: Columns, texts: SuffixArray | None) -> str | None:

@@ -21,9 +21,15 @@ from ngram_builders.arrays import U64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, group_starts, hash_bits, other, prune, token_bits
 from ngram_builders.table.format import (
+    BLOCK_ROWS,
     COUNT_OVERFLOW,
+    FINGERPRINT_BITS,
+    ONES,
+    POINTERS,
     SECTION_DTYPES,
+    SHAPE_BITS,
     TEXT_SECTIONS,
+    WIDE,
     WIDE_ROW,
     Columns,
     TableSummary,
@@ -39,25 +45,36 @@ from ngram_builders.table.format import (
 from ngram_builders.table.suffix_array import SuffixArray
 
 _COPY_BYTES = 1 << 22  # copied at a time when sections are joined
+_PIECE_RECORDS = 1 << 17  # grouped at a time
 _CHUNK_ROWS = 1 << 22  # contexts sorted into directories at a time
 _MAX_ENTRIES = 2**32  # what a pointer can address
 
 
-def _group_by_context(run: Run, vocab_size: int) -> dict[str, Ints]:
+def _group_by_context(run: Run, vocab_size: int, first_row: int = 0) -> dict[str, Ints]:
     """A run's rows as sections, and the contexts themselves under "contexts"; no directory, no overflow."""
     bits = token_bits(vocab_size)
     contexts = run.records >> np.uint64(bits)
     starts = group_starts(contexts)
-    wide = np.flatnonzero(np.diff(starts, append=len(run)) >= WIDE_ROW)
-    totals = np.add.reduceat(run.counts, starts, dtype=np.int64) if len(starts) else np.empty(0, np.int64)
+    widths = np.diff(starts, append=len(run))
+    others_before = np.concatenate(([0], np.cumsum(run.counts != 1, dtype=np.int32)))
+    all_ones = np.diff(others_before[np.append(starts, len(run))]) == 0
+    shapes = np.where(all_ones & (widths <= ONES), widths - 1, np.minimum(widths - 1 + ONES, WIDE))
+    stored = widths * (shapes >= ONES)
+    stored_before = np.cumsum(stored) - stored
+    blocks = slice(-first_row % BLOCK_ROWS, None, BLOCK_ROWS)
+    is_wide = widths >= WIDE_ROW
+    wide_before = np.cumsum(is_wide) - is_wide
+    of_wide = np.cumsum(run.counts[np.repeat(is_wide, widths)], dtype=np.int64)
+    totals = np.diff(of_wide[np.cumsum(widths[is_wide]) - 1], prepend=0)
+    fingerprints = contexts[starts] & np.uint64(2**FINGERPRINT_BITS - 1)
     return {
         "contexts": contexts[starts],
-        "fingerprints": contexts[starts].astype("<u4"),
-        "pointers": starts,
+        "heads": (fingerprints << np.uint64(SHAPE_BITS) | shapes.astype(np.uint64)).astype("<u4"),
+        "pointers": np.stack((starts[blocks], stored_before[blocks], wide_before[blocks]), axis=1).reshape(-1),
         "tokens": (run.records & np.uint64(2**bits - 1)).astype(token_dtype(vocab_size)),
-        "counts": run.counts,
-        "wide_rows": wide,
-        "wide_totals": totals[wide],
+        "counts": run.counts[np.repeat(stored > 0, widths)],
+        "wide_widths": widths[is_wide],
+        "wide_totals": totals,
     }
 
 
@@ -67,8 +84,9 @@ def build_columns(run: Run, vocab_size: int) -> Columns:
     contexts = rows.pop("contexts").astype(np.uint64, copy=False)
     orders = np.flatnonzero(np.bincount((contexts >> np.uint64(hash_bits(vocab_size))).astype(np.int64))) + 2
     directory, places = _build_directories([contexts], orders.tolist(), vocab_size)
-    rows["pointers"] = np.append(rows["pointers"], len(run)).astype("<u4")
-    rows["wide_rows"] = rows["wide_rows"].astype("<u4")
+    rows["pointers"] = np.append(rows["pointers"], [len(run), len(rows["counts"]), len(rows["wide_totals"])])
+    for name in ("pointers", "wide_widths"):
+        rows[name] = rows[name].astype("<u4")
     none = np.empty(0, dtype="<u4")
     return Columns(
         **rows,
@@ -146,6 +164,8 @@ class _TableBuilder:
     stack: ExitStack
     contexts: int = 0
     entries: int = 0  # OTHER entries included
+    stored: int = 0  # counts
+    wide: int = 0  # rows
     ngrams: int = 0
     sections: dict[str, _Section] = field(default_factory=dict)
 
@@ -162,19 +182,21 @@ class _TableBuilder:
 
     def append(self, run: Run) -> None:
         """Add a run of whole contexts, all counts above 0."""
-        rows = _group_by_context(run, self.vocab_size)
-        large = np.flatnonzero(run.counts >= COUNT_OVERFLOW)
+        rows = _group_by_context(run, self.vocab_size, self.contexts)
+        counts, before = rows["counts"], [self.entries, self.stored, self.wide]
+        large = np.flatnonzero(counts >= COUNT_OVERFLOW)
         rows |= {
-            "pointers": rows["pointers"] + self.entries,
-            "counts": np.minimum(run.counts, COUNT_OVERFLOW),
-            "overflow_places": large + self.entries,
-            "overflow_counts": run.counts[large],
-            "wide_rows": rows["wide_rows"] + self.contexts,
+            "pointers": rows["pointers"] + np.tile(before, len(rows["pointers"]) // POINTERS),
+            "counts": np.minimum(counts, COUNT_OVERFLOW),
+            "overflow_places": large + self.stored,
+            "overflow_counts": counts[large],
         }
         for name, column in rows.items():
             self.sections[name].append(column)
         self.contexts += len(rows["contexts"])
         self.entries += len(run)
+        self.stored += len(counts)
+        self.wide += len(rows["wide_totals"])
         self.ngrams += int((rows["tokens"] != other(self.vocab_size)).sum())
         if self.entries >= _MAX_ENTRIES:
             raise UserError("one table holds fewer than 2^32 n-grams; build several smaller domains")
@@ -188,7 +210,7 @@ class _TableBuilder:
 
     def finish(self, orders: Sequence[int]) -> list[list[int]]:
         """Write what is known only at the end; -> [order, where its directory starts, its bits]."""
-        self.sections["pointers"].append(np.array([self.entries]))
+        self.sections["pointers"].append(np.array([self.entries, self.stored, self.wide]))
         file = self.sections.pop("contexts").file
         file.flush()
         contexts: U64 = np.memmap(file, "<u8", "r", 0, (self.contexts,)) if self.contexts else np.empty(0, "<u8")
@@ -220,7 +242,8 @@ def write_table(
         with ExitStack() as stack:
             builder = _TableBuilder(path.parent, vocab_size, stack)
             for run in runs:
-                builder.append(prune(_only_positive(run), min_count, vocab_size))
+                for piece in _cut(prune(_only_positive(run), min_count, vocab_size), vocab_size):
+                    builder.append(piece)
             places = builder.finish(orders)
             if texts is not None:
                 builder.add_texts(texts)
@@ -251,6 +274,17 @@ def _file_parts(head: bytes, sections: Iterable[_Section]) -> Iterator[bytes]:
     yield head
     for section in sections:
         yield from section.padded()
+
+
+def _cut(run: Run, vocab_size: int) -> Iterator[Run]:
+    """A run in pieces of whole contexts whose arrays fit a cache: grouping one large run takes twice as long."""
+    last_token = np.uint64(other(vocab_size))
+    start = 0
+    while start < len(run):
+        last = min(start + _PIECE_RECORDS, len(run)) - 1
+        end = int(np.searchsorted(run.records, run.records[last] | last_token, side="right"))
+        yield Run(run.records[start:end], run.counts[start:end])
+        start = end
 
 
 def _only_positive(run: Run) -> Run:

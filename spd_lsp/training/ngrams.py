@@ -27,7 +27,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 MinCounts = Mapping[int, tuple[int, int]]
 _MIN_COUNTS: MinCounts = {2: (3, 3), 3: (3, 2), 4: (4, 3), 5: (6, 4), 6: (8, 6)}
 _GROWTH = 1.2  # of the counts, from one try to the next
-_MAX_BYTES = 6_000_000  # of a language's table
+_MAX_BYTES = 4_900_000  # of a language's table
 
 PackageIds = Sequence[U16]  # the ids of its documents, each ending with end-of-text
 ReportOrder = Callable[[int], None]

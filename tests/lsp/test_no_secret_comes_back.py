@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, read_indexed_files
-from ngram_builders.ngrams import ORDER_SHIFT, hash_contexts, token_bits
+from ngram_builders.ngrams import hash_contexts, order_shift, token_bits
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from spd_lsp.cli import main
@@ -79,7 +79,7 @@ def walks(table: Table, tokens: ModelTokenizer) -> Iterator[tuple[int, ...]]:
         before = waiting.pop()
         hashed = hash_contexts(np.array(before[:-6:-1]), tokens.vocab_size)
         for length in range(len(hashed), 0, -1):
-            context = ((length - 1) << ORDER_SHIFT) | (int(hashed[length - 1]) << bits)
+            context = ((length - 1) << order_shift(tokens.vocab_size)) | (int(hashed[length - 1]) << bits)
             first, last = np.searchsorted(records, np.array([context, context + 2**bits], dtype=np.uint64))
             for token in (int(record) & (2**bits - 1) for record in records[first:last]):
                 after = (*before[-30:], token)

@@ -15,6 +15,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from itertools import count
@@ -26,7 +27,17 @@ import numpy as np
 
 from ngram_builders.errors import UserError
 from ngram_builders.table import numpy_query
-from ngram_builders.table.format import FILE_PREFIX, SECTION_DTYPES, Columns, align, read_header
+from ngram_builders.table.format import (
+    BLOCK_ROWS,
+    FILE_PREFIX,
+    POINTERS,
+    SECTION_DTYPES,
+    VERSION,
+    WIDE,
+    Columns,
+    align,
+    read_header,
+)
 from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.reader import Table
 from ngram_builders.table.shared_library import open_library
@@ -94,7 +105,7 @@ def write_parts(parts: Parts, random: Random) -> bytes:
     header = bytearray(msgpack.packb({**fields, "sections": places}))
     while random.random() < 0.05:
         header[random.integers(len(header))] = random.integers(256)
-    prefix = FILE_PREFIX.pack(b"SPDNGT\0", 2, len(header), zlib.crc32(header))
+    prefix = FILE_PREFIX.pack(b"SPDNGT\0", VERSION, len(header), zlib.crc32(header))
     return (prefix + header).ljust(align(len(prefix) + len(header)), b"\0") + body
 
 
@@ -117,23 +128,31 @@ def change_header(parts: Parts, random: Random) -> None:
 def repeat_a_token(parts: Parts, random: Random) -> None:
     """Fill a row with one token."""
     _, sections = parts
-    start, end = row_of(sections, random)
+    start, end = row_of(parts, random)
     sections["tokens"][start:end] = pick(random, (0, 1, 2, 30, 49, 2**16 - 1))
 
 
 def disorder_a_row(parts: Parts, random: Random) -> None:
     """Reorder a row's tokens."""
-    start, end = row_of(parts[1], random)
+    start, end = row_of(parts, random)
     random.shuffle(parts[1]["tokens"][start:end])
 
 
-def row_of(sections: dict[str, np.ndarray], random: Random) -> tuple[int, int]:
+def row_of(parts: Parts, random: Random) -> tuple[int, int]:
     """Pick a row, the widest ones most often, and return the range of its entries."""
-    widths = np.diff(sections["pointers"].astype(np.int64))
-    if not len(widths):
+    rows = len(parts[1]["heads"])
+    if not rows:
         return 0, 0
-    row = int(widths.argmax()) if random.random() < 0.5 else int(random.integers(len(widths)))
-    return int(sections["pointers"][row]), int(sections["pointers"][row + 1])
+    widths = np.ones(rows, dtype=np.int64)
+    with suppress(IndexError, ValueError):  # another change may have taken the wide rows away
+        widths, _ = columns_of(parts).layout(0, rows)
+    row = int(widths.argmax()) if random.random() < 0.5 else int(random.integers(rows))
+    return int(widths[:row].sum()), int(widths[: row + 1].sum())
+
+
+def columns_of(parts: Parts) -> Columns:
+    """Return the sections as columns."""
+    return Columns(**{name: parts[1][name] for name in SECTION_DTYPES}, orders={}, vocab_size=50)
 
 
 def change_numbers(parts: Parts, random: Random) -> None:
@@ -159,19 +178,27 @@ def change_length(parts: Parts, random: Random) -> None:
     length = int(random.choice([0, 1, len(sections[name]) - 1, len(sections[name]) + 1, len(sections[name]) * 2]))
     lengths = {name: max(length, 0)}
     if random.random() < 0.5:
-        twin = {"tokens": "counts", "overflow_places": "overflow_counts", "wide_rows": "wide_totals"}.get(name)
-        lengths |= {twin: lengths[name]} if twin else {}
-        fields["entries"] = lengths.get("tokens", fields["entries"])
-        fields["contexts"] = lengths.get("fingerprints", fields["contexts"])
+        twins = {"overflow_places": ["overflow_counts"], "wide_widths": ["wide_totals"]}
+        lengths |= dict.fromkeys(twins.get(name, ()), lengths[name])
+        if name == "heads":
+            fields["contexts"], lengths["pointers"] = (
+                lengths[name],
+                POINTERS * (-(-lengths[name] // BLOCK_ROWS) + 1),
+            )
+        if name in ("tokens", "counts"):
+            fields["entries"] = lengths.get("tokens", fields["entries"])
+            sections["pointers"][-3:-1] = fields["entries"], lengths.get("counts", len(sections["counts"]))
     for changed, wanted in lengths.items():
         sections[changed] = np.resize(np.append(sections[changed], 0).astype(sections[changed].dtype), wanted)
 
 
 def join_rows(parts: Parts, random: Random) -> None:
-    """Point every context to the same row, or to all entries."""
+    """Let every block of rows begin at the same entry, or all rows be of one shape."""
     sections = parts[1]
-    ends = random.integers(len(sections["tokens"]) + 1, size=2)
-    sections["pointers"][:-1] = np.tile(ends, len(sections["pointers"]))[: len(sections["pointers"]) - 1]
+    if random.random() < 0.5:
+        sections["pointers"][:-POINTERS] = random.integers(len(sections["tokens"]) + 1)
+    else:
+        sections["heads"][:] = sections["heads"] & ~np.uint32(WIDE) | np.uint32(random.integers(WIDE + 1))
 
 
 CHANGES: tuple[Callable[[Parts, Random], None], ...] = (

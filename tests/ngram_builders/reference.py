@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ngram_builders.counting.external_merge import NgramCounter
-from ngram_builders.ngrams import ORDERS, Run, count_streams, hash_contexts, other, token_bits
+from ngram_builders.ngrams import ORDERS, Run, count_streams, hash_contexts, order_shift, other, token_bits
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.writer import write_table
@@ -47,7 +47,7 @@ def successors(texts: Documents, order: int) -> Successors:
 def record(order: int, context: Sequence[int], token: int, vocab_size: int) -> int:
     """Return the record that represents an n-gram."""
     hashed = int(hash_contexts(np.array(context[::-1]), vocab_size)[-1])
-    return (order - 2) << 61 | hashed << token_bits(vocab_size) | token
+    return (order - 2) << order_shift(vocab_size) | hashed << token_bits(vocab_size) | token
 
 
 def expected_run(

@@ -22,9 +22,9 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import import_table
 from ngram_builders.table import validation
-from ngram_builders.table.format import COUNT_OVERFLOW
+from ngram_builders.table.format import COUNT_OVERFLOW, ONES, POINTERS, WIDE, WIDE_ROW
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.crafted import Parts, read_parts, real_tables, write_parts
+from tests.ngram_builders.crafted import Parts, columns_of, read_parts, real_tables, write_parts
 
 ROOT = Path(compile_kernel.__file__).parent.parent
 SECONDS = os.environ.get("SPD_LSP_FUZZ_SECONDS", "20")
@@ -106,9 +106,9 @@ def test_a_kernel_without_its_bounds_check_is_detected(sanitized: SanitizedKerne
 
 def widest(parts: Parts) -> slice:
     """Where the entries of the widest row lie."""
-    pointers = parts[1]["pointers"].astype(np.int64)
-    row = int(np.diff(pointers).argmax())
-    return slice(pointers[row], pointers[row + 1])
+    widths, _ = columns_of(parts).layout(0, len(parts[1]["heads"]))
+    row = int(widths.argmax())
+    return slice(int(widths[:row].sum()), int(widths[: row + 1].sum()))
 
 
 def repeat_a_token(parts: Parts) -> None:
@@ -121,7 +121,7 @@ def swap_two_tokens(parts: Parts) -> None:
 
 
 def drop_a_row(parts: Parts) -> None:
-    parts[1]["pointers"][1] = 0
+    parts[1]["pointers"][POINTERS] = 0
 
 
 def start_later(parts: Parts) -> None:
@@ -140,7 +140,24 @@ def drop_rows(parts: Parts) -> None:
 def repeat_a_context(parts: Parts) -> None:
     borders = parts[1]["directory"]
     borders[borders == 1] = 0  # the first two contexts come into one bucket
-    parts[1]["fingerprints"][1] = parts[1]["fingerprints"][0]
+    heads = parts[1]["heads"]
+    heads[1] = heads[0] & ~np.uint32(WIDE) | heads[1] & WIDE
+
+
+def widen_a_row(parts: Parts) -> None:
+    parts[1]["heads"][0] ^= 1  # the shape of a row with one entry more, or one less
+
+
+def shorten_a_wide_row(parts: Parts) -> None:
+    parts[1]["wide_widths"][0] = WIDE_ROW - 1
+
+
+def store_ones(parts: Parts) -> None:
+    """Let a row have its counts stored though each is 1."""
+    widths, is_stored = columns_of(parts).layout(0, len(parts[1]["heads"]))
+    row = np.flatnonzero(is_stored & (widths <= ONES))[0]
+    start = int((widths * is_stored)[:row].sum())
+    parts[1]["counts"][start : start + int(widths[row])] = 1
 
 
 def count_nothing(parts: Parts) -> None:
@@ -159,8 +176,8 @@ def change_a_total(parts: Parts) -> None:
     parts[1]["wide_totals"][0] += 1
 
 
-def drop_a_total(parts: Parts) -> None:
-    parts[1]["wide_rows"][0] += 1
+def miscount_wide_rows(parts: Parts) -> None:
+    parts[1]["pointers"][2] = 1
 
 
 DAMAGES = {
@@ -170,12 +187,15 @@ DAMAGES = {
     start_later: "pointers",
     shuffle_a_directory: "directory",
     drop_rows: "directory",
-    repeat_a_context: "fingerprints",
+    repeat_a_context: "heads",
+    widen_a_row: "pointers",
+    shorten_a_wide_row: "wide_widths",
+    store_ones: "counts",
     count_nothing: "counts",
     drop_a_large_count: "counts",
     shrink_a_large_count: "counts",
     change_a_total: "wide_totals",
-    drop_a_total: "wide_totals",
+    miscount_wide_rows: "wide_widths",
 }
 
 

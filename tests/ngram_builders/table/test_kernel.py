@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ngram_builders import compile_kernel
 from ngram_builders.ngrams import count_streams
+from ngram_builders.table import format as table_format
 from ngram_builders.table import kernel, numpy_query, shared_library
-from ngram_builders.table.format import COUNT_OVERFLOW, WIDE_ROW
 from ngram_builders.table.kernel import CompiledQuery
 from ngram_builders.table.query import open_query
 from ngram_builders.table.shared_library import KERNEL_VARIABLE, open_library
@@ -111,9 +111,9 @@ def test_both_sides_are_the_top_tokens_of_each_mixed_by_the_longest_match(compil
     np.testing.assert_allclose(p_f[1], p[ids])  # nothing is known after nothing
 
 
-@pytest.mark.parametrize("width", [30, 31, 32, 33])
+@pytest.mark.parametrize("width", [1, 2, 5, 6, 10, 11, 31, 32, 33])
 def test_rows_at_the_limit_between_narrow_and_wide(compiled, width: int) -> None:
-    """From 32 entries on, a row's total is written down."""
+    """Short rows store no counts if each is 1; the widths and totals of wide rows are stored apart."""
     text = np.stack([np.zeros(width, dtype=int), np.arange(width)], axis=1).reshape(-1)
     asked = CompiledQuery(
         compiled, [[build_columns(count_streams([text], orders=(2,), vocab_size=50), 50)]], [1.0]
@@ -254,7 +254,10 @@ def test_a_kernel_with_wrong_results_is_detected(compiled, tmp_path, before: str
 def test_c_and_python_share_their_constants() -> None:
     source = (ROOT / compile_kernel.PACKAGE / "rows.h").read_text(encoding="utf-8")
     constants = dict(re.findall(r"^ +([A-Z_]+) = (\d+)", source, flags=re.MULTILINE))
-    shared = {"ORDER_COUNT": numpy_query.ORDER_COUNT, "WIDE_ROW": WIDE_ROW, "COUNT_OVERFLOW": COUNT_OVERFLOW}
+    constants |= dict(re.findall(r"^enum { ([A-Z_]+) = (\d+) };", source, flags=re.MULTILINE))
+    named = ("COUNT_OVERFLOW", "SHAPE_BITS", "ONES", "WIDE", "BLOCK_ROWS", "POINTERS")
+    shared = {name: getattr(table_format, name) for name in named}
+    shared |= {"ORDER_COUNT": numpy_query.ORDER_COUNT, "SLICE_WORDS": kernel._SLICE_WORDS}
     assert constants == {name: str(value) for name, value in shared.items()}
 
 

@@ -23,7 +23,13 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
 
 
 @click.command("bench")
-@click.option("--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id.")
+@click.option(
+    "--model",
+    default="starter",
+    show_default=True,
+    metavar="M",
+    help="`starter`, a folder, a GGUF file, or an id.",
+)
 @click.option("--shape", default="", metavar="S", help="Random weights instead: 0.5b, 1.5b, 7b (Qwen2.5) or tiny.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
 @click.option("-k", "drafts", default="1,3,5,8", show_default=True, metavar="K,K", help="Numbers of drafts.")

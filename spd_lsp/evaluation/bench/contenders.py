@@ -31,6 +31,7 @@ _WITH_NGRAMS = ("superposed", "rescored")
 _TOP_P = 0.9  # of nucleus sampling, as in `evaluation.sampling`
 WHOLE = np.ones(1)
 LLAMA_CPP = "llama.cpp"
+TRANSFORMERS = "transformers"  # how its contenders' names begin
 
 
 @dataclass(slots=True)
@@ -172,6 +173,6 @@ SINGLE = ("reading", "greedy", "transformers greedy")  # write one draft, whatev
 def contender_keys(ks: Sequence[int], skipped: Sequence[str] = ()) -> list[tuple[str, int]]:
     """All contenders by name and k; nucleus and beam begin at 2, since one row is greedy."""
     batched = [name for name in CONTENDERS if name not in (*SINGLE, *skipped)]
-    return [(name, 1) for name in SINGLE] + [
+    return [(name, 1) for name in SINGLE if name not in skipped] + [
         (name, k) for k in ks for name in batched if k > 1 or name in ("superposed", LLAMA_CPP)
     ]

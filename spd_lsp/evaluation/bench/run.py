@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bench.clocks import Clocks, Timing
-from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP, BenchSetup, contender_keys
+from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP, TRANSFORMERS, BenchSetup, contender_keys
 from spd_lsp.evaluation.bench.editors import SharedRound, time_editors
 from spd_lsp.evaluation.bench.machine import (
     describe_machine,
@@ -49,6 +50,8 @@ def run_bench(options: BenchOptions, report: ReportProgress) -> BenchResults:
     """Load everything, measure everything."""
     setup = prepare(options, parts=("engine", "transformers", "reading"))
     assert setup.model is not None
+    if options.requests and setup.network is None:
+        raise UserError(f"--requests compares with transformers, which does not read {options.model}")
     assert setup.reader is not None
     setup.llama_cpp, llama_cpp = load_llama_cpp(setup, options)
     results = BenchResults(
@@ -84,7 +87,8 @@ def _run_contenders(
     setup: BenchSetup, options: BenchOptions, results: BenchResults, report: ReportProgress
 ) -> None:
     """Run every contender once a round, in an order that changes from round to round."""
-    keys = contender_keys(options.ks, [] if setup.llama_cpp else [LLAMA_CPP])
+    unread = [name for name in CONTENDERS if name.startswith(TRANSFORMERS)] if setup.network is None else []
+    keys = contender_keys(options.ks, unread if setup.llama_cpp else [LLAMA_CPP, *unread])
     results.runs = {key: [] for key in keys}
     done = 0
     for number in range(options.repeat + 1):
@@ -115,7 +119,7 @@ def _measure_memory(options: BenchOptions, results: BenchResults, report: Report
 def memory_of(options: BenchOptions, key: Key) -> tuple[int, int]:
     """Bytes that a process holds with the model loaded, and at most while a contender runs."""
     name, k = key
-    parts = [] if name == LLAMA_CPP else ["transformers" if name.startswith("transformers") else "engine"]
+    parts = [] if name == LLAMA_CPP else [TRANSFORMERS if name.startswith(TRANSFORMERS) else "engine"]
     setup = prepare(options, parts)
     if name == LLAMA_CPP:
         setup.llama_cpp = open_llama_cpp(options, len(setup.prompt))

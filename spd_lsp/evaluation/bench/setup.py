@@ -14,6 +14,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bench.contenders import WHOLE, BenchSetup, clear_cache
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS
+from spd_lsp.models.llama.prepared import read_source
 
 if TYPE_CHECKING:
     from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -59,8 +60,9 @@ def prepare(options: BenchOptions, parts: Sequence[str]) -> BenchSetup:
             f"the prompt has {len(prompt)} tokens, at least {_MIN_PROMPT} are needed; name a longer file"
         )
     reader = None
-    if network is not None and "reading" in parts:
-        reader = WeightReader(weight_bytes(network), str(network.device))
+    if "reading" in parts and (network is not None or engine is not None):
+        size = weight_bytes(network) if network is not None else _gguf_path(options).stat().st_size
+        reader = WeightReader(size, str((network or engine).device))
     ngrams = _own_ngrams(options, tokens, vocabulary)
     return BenchSetup(engine, network, tuple(prompt), options.tokens, ngrams, reader, tuple(remarks))
 
@@ -75,10 +77,18 @@ def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any
 
     remarks: list[str] = []
     engine = load(options.folder, options.device, remarks.append) if "engine" in parts else None
-    network = (
-        _load_transformers(options, str(engine.device) if engine else "cpu") if "transformers" in parts else None
-    )
+    network = None
+    if "transformers" in parts and not read_source(options.folder):
+        network = _load_transformers(options, str(engine.device) if engine else "cpu")
     return engine, network, remarks[1:]
+
+
+def _gguf_path(options: BenchOptions) -> Path:
+    """The model's file, which transformers does not read; `UserError` for other models."""
+    source = read_source(options.folder)
+    if source is None:
+        raise UserError(f"{options.model} is not read by transformers and cannot be compared")
+    return Path(source.path)
 
 
 def _load_transformers(options: BenchOptions, device: str) -> Any:
@@ -138,13 +148,14 @@ def _own_ngrams(options: BenchOptions, tokens: ModelTokenizer, vocabulary: int) 
 def load_llama_cpp(setup: BenchSetup, options: BenchOptions) -> tuple[LlamaCpp | None, str]:
     """llama.cpp, where it is installed and predicts what the engine predicts; and a line for the report."""
     from spd_lsp.evaluation.bench.gguf_file import Unsupported
+    from spd_lsp.models.llama.library import Unavailable
 
     assert setup.model is not None
     if options.shape or str(setup.model.device) != "cpu":
         return None, "skipped: compared on a CPU with a stored model only"
     try:
         model = open_llama_cpp(options, len(setup.prompt))
-    except Unsupported as error:
+    except (Unsupported, Unavailable) as error:
         return None, f"skipped: {error}"
     theirs = model.drafts(setup.prompt, 1, setup.tokens, lambda: None)[0].tolist()
     same = [a == b for a, b in zip(theirs, _greedy_ids(setup), strict=True)]

@@ -17,7 +17,7 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.extras import install_command
 
-_INSTALL = f"run: {install_command('llama')}"
+_INSTALL = install_command("llama")
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
 
@@ -112,7 +112,9 @@ def load_library() -> Any:
         import gguf  # noqa: F401
         import xllamacpp.xllamacpp as package
     except ImportError as error:
-        raise Unavailable(f"GGUF models need llama.cpp ({error.name} is not installed); {_INSTALL}") from error
+        raise Unavailable(
+            f"GGUF models need llama.cpp ({error.name} is not installed); run: {_INSTALL}"
+        ) from error
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():
         if not hasattr(library, name):
@@ -154,3 +156,10 @@ def _unknown_layout(what: str) -> Unavailable:
     return Unavailable(
         f"xllamacpp {version('xllamacpp')} has an unknown layout of {what} settings; install another version of it"
     )
+
+
+def describe_library() -> str:
+    """The library's version and what it was built for."""
+    system_info = str(load_library().llama_print_system_info().decode())
+    extensions = ", ".join(name for name in ("AVX512", "AVX2", "NEON") if f"{name} = 1" in system_info)
+    return f"xllamacpp {version('xllamacpp')}, built for {extensions or 'any processor'}"

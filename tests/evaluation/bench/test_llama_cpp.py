@@ -7,9 +7,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from spd_lsp.evaluation.bench import llama_cpp
 from spd_lsp.evaluation.bench.gguf_file import Unsupported, gguf_name, interleave_halves
 from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp, top_tokens
+from spd_lsp.models.llama import library
+from spd_lsp.models.llama.library import Unavailable
 
 PROMPT = (5, 3, 8, 1, 13, 21, 34, 2)
 SHAPE = {
@@ -96,8 +97,8 @@ def test_a_model_of_another_shape_is_left_out_with_the_reason(kind, changed, mes
 
 def test_a_library_whose_settings_lie_elsewhere_is_not_used(tmp_path, monkeypatch):
     network("llama", tmp_path)
-    monkeypatch.setattr(llama_cpp, "DEFAULT_SIZES", (1, 2, 3, 4))
-    with pytest.raises(Unsupported, match="unknown layout"):
+    monkeypatch.setattr(library, "_DEFAULT_CONTEXT_SIZES", (1, 2, 3, 4))
+    with pytest.raises(Unavailable, match="unknown layout"):
         LlamaCpp(tmp_path, rows=1, positions=16, threads=1)
 
 

@@ -11,7 +11,7 @@ from ngram_builders.build import DUPLICATE, ignore_progress, survey_sources
 from ngram_builders.counting.tokenize import ReportProgress, text_digest
 from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.filters import is_notebook, read_source_text
-from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.language_ids import DATA_LANGUAGES, language_of
 from ngram_builders.sources.masking import MARK, find_masked_lines
 
 
@@ -43,7 +43,7 @@ def preview(
             continue
         known.add(digest)
         masked += len(find_masked_lines(text))
-        name = language_of(file.path) or "other"
+        name = language_of(file.path, DATA_LANGUAGES) or "other"
         files[name] += 1
         sizes[name] += file.size
     report("files", len(surveyed.files), len(surveyed.files))

@@ -20,7 +20,7 @@ from ngram_builders.arrays import Ints
 from ngram_builders.counting.token_cache import FileState, IndexedFile, TokenCache
 from ngram_builders.sources.discovery import SourceFile
 from ngram_builders.sources.filters import UNREADABLE, NotSource, decode_source, read_file
-from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.language_ids import DATA_LANGUAGES, language_of
 from ngram_builders.sources.masking import find_masked_lines
 
 Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
@@ -95,7 +95,8 @@ def tokenize_files(
             result.skipped[state.skip_reason] += 1
         else:
             masked[state.digest] = state.masked
-            result.files.append(IndexedFile(path, size, mtime_ns, state.digest, language_of(path) or "other"))
+            language = language_of(path, DATA_LANGUAGES) or "other"
+            result.files.append(IndexedFile(path, size, mtime_ns, state.digest, language))
     result.masked = sum(masked.values())
     return result
 

@@ -23,7 +23,7 @@ from ngram_builders.sources.filters import (
     decode_source,
     read_file,
 )
-from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.sources.language_ids import DATA_LANGUAGES, language_of, related_languages
 from ngram_builders.sources.name_rules import check_row_path
 
 # File name ending -> about how many bytes of text a byte holds; only used to cut even shards.
@@ -64,7 +64,7 @@ def read_documents(
 
 def _read_source(path: str) -> CorpusDocument:
     """Read a source file."""
-    language = language_of(path)
+    language = language_of(path, DATA_LANGUAGES)
     try:
         return _make_document(read_file(path), path, language)
     except NotSource as reason:
@@ -92,10 +92,10 @@ def _read_row(row: dict[str, Any], language: str | None) -> CorpusDocument:
     metadata = row.get("metadata")
     path = row.get("path", metadata.get("path") if isinstance(metadata, dict) else None)
     if isinstance(path, str):
-        if (reason := check_row_path(path)) is not None:
-            return CorpusDocument("", language_of(path), reason)
         wanted = None if language is None else related_languages(language)
-        language = language_of(path)
+        language = language_of(path, wanted)
+        if (reason := check_row_path(path, wanted)) is not None:
+            return CorpusDocument("", language, reason)
         if wanted is not None and language not in wanted:
             return CorpusDocument("", language, OTHER_LANGUAGE)
     text = row.get("text")

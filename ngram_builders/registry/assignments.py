@@ -23,10 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.registry.domains import Domain, is_weight, read_record
-from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME, related_languages
+from ngram_builders.sources.language_ids import (
+    DATA_LANGUAGES,
+    LANGUAGE_BY_EXTENSION,
+    LANGUAGE_BY_NAME,
+    related_languages,
+)
 
 _FORMAT = 2
-KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values()])
+KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES])
 
 Assignment = tuple[tuple[str, float], ...]  # names of domains with weights
 

@@ -128,13 +128,18 @@ def walk_sources(
                 pending.append((entry.path, inner))
 
 
-def skip_reason(path: Path, root: Path) -> str | None:
+def skip_reason(path: Path, root: Path, languages: frozenset[str] | None = None) -> str | None:
     """Return why this file of the repository is skipped; None if it counts as source."""
-    return explain_skipped(path, root)[0]
+    return explain_skipped(path, root, languages)[0]
 
 
-def explain_skipped(path: Path, root: Path) -> tuple[str | None, str | None]:
-    """Return why this file of the repository is skipped, None if it is not; and the ignore rule, if any."""
+def explain_skipped(
+    path: Path, root: Path, languages: frozenset[str] | None = None
+) -> tuple[str | None, str | None]:
+    """Return why this file of the repository is skipped, None if it is not; and the ignore rule, if any.
+
+    languages: those asked for, if not all.
+    """
     top = _resolve_folder(root)
     # Only the parent is resolved: a symbolic link counts as a link, not as what it points to.
     file = path.parent.resolve() / path.name
@@ -154,7 +159,7 @@ def explain_skipped(path: Path, root: Path) -> tuple[str | None, str | None]:
             if isinstance(inner, Exclusion):
                 return inner
             ignores = inner
-    if (reason := _check_name(str(file), file.name, file.is_symlink())) is not None:
+    if (reason := _check_name(str(file), file.name, file.is_symlink(), languages)) is not None:
         return reason, None
     return ignores.find(str(file), file.name) or (read_source_text(str(file))[1], None)
 
@@ -180,11 +185,11 @@ def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores,
 
 def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None) -> SourceFile | str:
     """Return a source file's state, or why it is skipped; its name decides first, its content is not read."""
-    if (reason := _check_name(entry.path, entry.name, entry.is_symlink())) is not None:
+    if (reason := _check_name(entry.path, entry.name, entry.is_symlink(), languages)) is not None:
         return reason
     if (ignored := ignores.find(entry.path, entry.name)) is not None:
         return ignored.reason
-    if languages is not None and language_of(entry.name) not in languages:
+    if languages is not None and language_of(entry.name, languages) not in languages:
         return OTHER_LANGUAGE
     try:
         status = entry.stat(follow_symlinks=False)
@@ -193,9 +198,9 @@ def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozense
     return check_status(status, entry.path) or SourceFile.of(entry.path, status)
 
 
-def _check_name(path: str, name: str, is_link: bool) -> str | None:
+def _check_name(path: str, name: str, is_link: bool, languages: frozenset[str] | None) -> str | None:
     """Return why a file at this path, of this name, is skipped, or None."""
-    reason = check_file_name(path, name)
+    reason = check_file_name(path, name, languages)
     return _SYMLINK if is_link and reason != SECRET else reason
 
 

@@ -64,6 +64,8 @@ LANGUAGE_BY_NAME: dict[str, str] = {
     "gemfile": "ruby",
     "cmakelists.txt": "cmake",
 }
+_DATA_BY_EXTENSION = {"yaml": "yaml", "yml": "yaml", "toml": "toml"}
+DATA_LANGUAGES = frozenset(_DATA_BY_EXTENSION.values())  # counted only where they are asked for
 _RELATED: tuple[frozenset[str], ...] = (
     frozenset({"javascript", "javascriptreact", "typescript", "typescriptreact", "vue", "svelte"}),
     frozenset({"c", "cpp", "cuda-cpp", "objective-c", "objective-cpp"}),
@@ -73,11 +75,17 @@ _RELATED: tuple[frozenset[str], ...] = (
 )
 
 
-def language_of(path: str | PurePath) -> str | None:
-    """Return the LSP language id for a file name, or None. Example: app.tsx -> typescriptreact"""
+def language_of(path: str | PurePath, wanted: Collection[str] | None = None) -> str | None:
+    """Return the LSP language id of source code for a file name, or None; that of data only if it is wanted.
+
+    Example: app.tsx -> typescriptreact
+    """
     name = os.path.basename(path).lower()  # noqa: PTH119
     stem, dot, extension = name.rpartition(".")
-    return LANGUAGE_BY_NAME.get(name) or (LANGUAGE_BY_EXTENSION.get(extension) if stem and dot else None)
+    if found := LANGUAGE_BY_NAME.get(name) or (LANGUAGE_BY_EXTENSION.get(extension) if stem and dot else None):
+        return found
+    data = _DATA_BY_EXTENSION.get(extension) if stem and dot and wanted else None
+    return data if wanted and data in wanted else None
 
 
 def closest_language(language: str | None, known: Collection[str]) -> str | None:

@@ -62,8 +62,8 @@ def check_folder_content(name: str, names: Collection[str], *, is_tracked: bool)
     return _BUILT if not is_source and name in _BUILT_NAMES else None
 
 
-def check_file_name(path: str, name: str) -> str | None:
-    """Return why a file at this path, of this name, does not count; else None."""
+def check_file_name(path: str, name: str, languages: Collection[str] | None = None) -> str | None:
+    """Return why a file at this path, of this name, does not count; else None. languages: those asked for."""
     name = name.lower()
     if is_secret(path):
         return SECRET
@@ -71,10 +71,10 @@ def check_file_name(path: str, name: str) -> str | None:
         return MINIFIED
     if _is_generated_name(name):
         return GENERATED
-    return _NOT_SOURCE if language_of(name) is None else None
+    return _NOT_SOURCE if language_of(name, languages) is None else None
 
 
-def check_row_path(path: str) -> str | None:
+def check_row_path(path: str, languages: Collection[str] | None = None) -> str | None:
     """Return why a row of a corpus with this path does not count; else None. The row is taken to be tracked."""
     *folders, name = path.replace("\\", "/").split("/")
-    return next(filter(None, map(check_folder_name, folders)), None) or check_file_name(path, name)
+    return next(filter(None, map(check_folder_name, folders)), None) or check_file_name(path, name, languages)

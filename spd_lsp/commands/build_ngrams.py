@@ -155,13 +155,14 @@ def _explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
     from ngram_builders.sources.language_ids import language_of, related_languages
 
     around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
-    reason, rule = explain_skipped(file, (around or repos)[0])
-    if reason is None and language is not None and language_of(file) not in related_languages(language):
+    languages = None if language is None else related_languages(language)
+    reason, rule = explain_skipped(file, (around or repos)[0], languages)
+    if reason is None and languages is not None and language_of(file, languages) not in languages:
         reason = OTHER_LANGUAGE
     if reason is None and (first := find_first_copy(file, repos, language)):
         reason, rule = DUPLICATE, f"of {first}"
     if reason is None:
-        return f"{display_path(file)}: counted as {language_of(file)}{_describe_secrets(file)}"
+        return f"{display_path(file)}: counted as {language_of(file, languages)}{_describe_secrets(file)}"
     return display_path(f"{file}: skipped: {reason}" + (f" ({rule})" if rule else ""))
 
 

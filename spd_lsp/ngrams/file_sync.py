@@ -113,8 +113,10 @@ class DomainSync:
     def _would_include(self, path: Path) -> bool:
         """Whether a file that the table does not contain is one of its sources, or will be once it has text."""
         try:
-            return language_of(path) in (self.wanted or {language_of(path)}) and any(
-                skip_reason(path, root) in (None, EMPTY) for root in self.domain.roots if path.is_relative_to(root)
+            return language_of(path, self.wanted) in (self.wanted or {language_of(path)}) and any(
+                skip_reason(path, root, self.wanted) in (None, EMPTY)
+                for root in self.domain.roots
+                if path.is_relative_to(root)
             )
         except (UserError, OSError):  # it is not there yet
             return False

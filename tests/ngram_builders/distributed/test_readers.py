@@ -67,6 +67,12 @@ def test_with_a_language_only_its_rows_and_rows_without_a_path_count(tmp_path: P
     ]
 
 
+def test_data_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [{"text": "a: 1\n", "path": "a.yaml"}])
+    assert read_all(path) == [("", None, "not source code")]
+    assert read_all(path, "yaml") == [("a: 1\n", "yaml", None)]
+
+
 def test_invalid_lines_are_errors_with_their_place_or_left_out_on_request(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "a"}\n\n{"other": "b"}\nno json\n[5]\n{"text": "c"}\n{"text": "cut')

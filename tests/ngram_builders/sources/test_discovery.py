@@ -270,6 +270,15 @@ def test_a_language_includes_related_ones(tmp_path: Path) -> None:
     assert surveyed.count_skipped() == {"other language": 1, "not source code": 1}
 
 
+def test_data_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    write_files(tmp_path, dict.fromkeys(["a.py", "b.yaml", "c.yml", "d.toml"], "a: 1\n"))
+    assert [path.name for path in survey(tmp_path).paths] == ["a.py"]
+    assert [path.name for path in survey(tmp_path, language="yaml").paths] == ["b.yaml", "c.yml"]
+    assert [path.name for path in survey(tmp_path, language="toml").paths] == ["d.toml"]
+    assert skip_reason(tmp_path / "b.yaml", tmp_path) == "not source code"
+    assert skip_reason(tmp_path / "b.yaml", tmp_path, frozenset({"yaml"})) is None
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_any_name_can_be_printed() -> None:
     assert (

@@ -14,6 +14,12 @@ HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
 STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
+NO_FILL_FORMAT = "none"  # the text right of the cursor is not in the prompt
+_FILL_FORMATS = (  # rows of `completion/fill_formats.py`
+    "starter", "starcoder", "granite-code", "mellum", "stable-code", "qwen", "codegemma", "granite", "deepseek",
+    "code-llama", "codestral", "seed-coder",
+)  # fmt: skip
+
 # Language ids of texts that are not code, by several editors' names.
 _PROSE_LANGUAGES = (
     "plaintext", "markdown", "csv", "tsv", "log", "scminput", "git-commit", "gitcommit", "git-rebase", "gitrebase",
@@ -166,6 +172,13 @@ class Settings:
         advanced=True,
     )
     max_order: int = _setting(6, "longest n-grams used, in tokens", low=2, high=6, advanced=True)
+    fill_format: str = _setting(
+        "auto",
+        "how the text right of the cursor enters the prompt: `auto`, the format of a family of models "
+        "(spd-lsp doctor names it), or `none`",
+        choices=("auto", *_FILL_FORMATS, NO_FILL_FORMAT),
+        advanced=True,
+    )
     reset_every: int = _setting(
         0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
     )

@@ -165,6 +165,7 @@ def _as_table(answer: CompletionResult) -> str:
     rows.append(
         f"{count} draft{'s' * (count > 1)}, {answer.passes} forward passes for {answer.tokens} tokens, "
         f"{answer.seconds * 1000:.0f} ms; n-grams: {', '.join(answer.ngrams) or 'none'}"
+        + (f"; fill-in-the-middle: {answer.fill_format}" if answer.fill_format else "")
     )
     return "\n".join(rows)
 
@@ -179,6 +180,7 @@ def _as_object(answer: CompletionResult, model: str) -> str:
             "prompt_tokens": answer.prompt_tokens,
             "milliseconds": round(answer.seconds * 1000, 1),
             "ngrams": list(answer.ngrams),
+            "fill_format": answer.fill_format,
             "withheld": answer.withheld,
             "model": model,
             "reason": answer.reason,

@@ -25,6 +25,7 @@ from ngram_builders.table.reader import Table
 from spd_lsp import __version__
 from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.completion.fill_formats import read_config
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.extras import MODELS, install_command
@@ -54,11 +55,12 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
     yield tuned_settings(settings)
     try:
         folder = locate(settings.model)
-        tokens = ModelTokenizer(folder)
+        tokens = ModelTokenizer(folder, settings.fill_format)
     except UserError as error:
         yield Finding("model", "error", str(error))
         return
     yield check_model(settings, load)
+    yield _fill_format(tokens, folder)
     yield from check_tables(settings, tokens, folder)
 
 
@@ -111,6 +113,14 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
     streams = completer.settings.streams
     rows = f"drafts in {streams} stream{'s' * (streams > 1)}"
     return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}, {rows}")
+
+
+def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
+    """How the text right of the cursor enters the prompt."""
+    chosen = tokens.fill_format
+    family = read_config(folder).get("model_type", "unknown")
+    none = f"none is known for this model of type {family}: it does not see the text right of the cursor"
+    return Finding("fill in the middle", "ok", f"{chosen.name}, from {chosen.source}" if chosen else none)
 
 
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:

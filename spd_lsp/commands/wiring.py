@@ -52,6 +52,7 @@ def load_completer(
     from ngram_builders.programs import python
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.parsing import PARSER_POOL
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.completion.tuned_settings import apply_tuned, read_order_weights
@@ -62,7 +63,8 @@ def load_completer(
     from spd_lsp.ngrams.live_index import LiveIndex
 
     folder = locate(settings.model, report)
-    tokens = ModelTokenizer(folder)  # checked before torch is imported
+    tokens = ModelTokenizer(folder, settings.fill_format)  # checked before torch is imported
+    check_not_for_edits(settings.model, tokens.is_special)
     check_vocabulary(tokens, vocabulary(folder), folder)
     PARSER_POOL.start()
     model = open_model(folder, settings.device, report)

@@ -71,6 +71,7 @@ class CompletionResult:
     prompt_tokens: int = 0
     seconds: float = 0.0
     ngrams: tuple[str, ...] = ()  # domains that were used
+    fill_format: str = ""  # with which the model read what stands right of the cursor
     reason: str = ""  # why there are no completions
     withheld: int = 0  # drafts hidden because they hold a secret
     problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
@@ -203,6 +204,7 @@ class Completer:
             prompt_tokens=len(prompt.ids),
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
+            fill_format=prompt.fill_format,
             reason="" if completions else SECRET_REASON if withheld else "nothing is likely enough here",
             withheld=withheld,
             problems=tuple(self.domains.problems),

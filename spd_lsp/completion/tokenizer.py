@@ -1,12 +1,13 @@
 """Text to ids and back: the prompt with its fill-in-the-middle marks, and the token boundary at the cursor.
 
-Comes in: a model's `tokenizer.json` and text. Goes out: ids, bytes, a fingerprint. Knows no model.
+Comes in: a model's folder and text. Goes out: ids, bytes, a fingerprint. Knows no model.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from ngram_builders.errors import UserError
+from spd_lsp.completion.fill_formats import choose_format, read_config
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
@@ -26,37 +28,12 @@ _BLANKS = (b" ", b"\t")
 _OPENERS = (":", "{", "(", "[")
 _BUNDLED = {"48ad8f5b3dacba0a": "7aaf23535e2c986d"}  # the starter, by the name in the headers of its tables
 _MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
-
-
-@dataclass(frozen=True, slots=True)
-class FillFormat:
-    """The fill-in-the-middle format of a model family, recognised by its special tokens.
-
-    `parts` is the prompt in order: a token's name, or `{after}` or `{before}`.
-    """
-
-    family: str
-    parts: tuple[str, ...]
-
-    @property
-    def marks(self) -> list[str]:
-        """The special tokens of this format."""
-        return [part for part in self.parts if not part.startswith("{")]
-
-
-# Where a family allows it the suffix stands first: typing then only appends, and the model's cache holds.
-FILL_FORMATS = (
-    FillFormat("spd-lsp starter", ("<|suffix|>", "{after}", "<|prefix|>", "{before}")),
-    FillFormat("StarCoder", ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{before}")),
-    FillFormat(
-        "Qwen2.5-Coder, CodeGemma",
-        ("<|fim_prefix|>", "{before}", "<|fim_suffix|>", "{after}", "<|fim_middle|>"),
-    ),
-    FillFormat("DeepSeek-Coder", ("<｜fim▁begin｜>", "{before}", "<｜fim▁hole｜>", "{after}", "<｜fim▁end｜>")),
-    FillFormat("Code Llama", ("▁<PRE>", "{before}", "▁<SUF>", "{after}", "▁<MID>")),
+_END_OF_TEXT = (
+    *("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>"),
+    "<[end▁of▁sentence]>",
 )
-
-_END_OF_TEXT = ("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>")
+_MARK = re.compile(r"<.+>|\[.+\]", re.DOTALL)  # other added tokens are text, such as runs of blanks
+_ANCHOR, _LONGEST_ANCHOR = "\u263a", 6  # what Code Llama and Codestral put before a text, and tokens that it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +44,27 @@ class Prompt:
     history: list[int]  # the text left of the drafts alone, as n-grams see it
     healed: bytes  # text taken back at the cursor: every draft begins with these bytes
     allowed: npt.NDArray[np.int64] | None  # ids that begin with `healed`, or None for any
+    fill_format: str = ""  # with which the text right of the cursor is in the prompt
 
 
 class ModelTokenizer:
     """A model's tokenizer, read from a folder that holds `tokenizer.json`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, fill_format: str = "auto") -> None:
         self.tokenizer = _read_tokenizer(folder)
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         self.fingerprint = fingerprint(self.tokenizer)
+        self.specials = _separate_marks(self.tokenizer)
         self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
-        self.specials = frozenset(self.tokenizer.get_added_tokens_decoder())
-        self.end_of_text = self.find_end_of_text()
+        config = read_config(folder)
+        self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
-        self.fill_format = next((f for f in FILL_FORMATS if all(map(self.find, f.marks))), None)
+        self.fill_format = choose_format(fill_format, config, self.is_special)
 
-    def find(self, name: str) -> str | None:
-        """Return the name if it is a special token of this vocabulary."""
-        return name if self.tokenizer.token_to_id(name) in self.specials else None
+    def is_special(self, name: str) -> bool:
+        """Whether this is a special token of this vocabulary."""
+        return self.tokenizer.token_to_id(name) in self.specials
 
     def id_of(self, name: str) -> int:
         """Return the id of a token."""
@@ -93,11 +72,14 @@ class ModelTokenizer:
         assert found is not None, name
         return found
 
-    def find_end_of_text(self) -> int:
-        """Return the id that ends a document."""
+    def find_end_of_text(self, configured: object = None) -> int:
+        """Return the id that ends a document: that of a name which means it, or the one of the configuration."""
         for name in _END_OF_TEXT:
-            if self.find(name):
+            if self.is_special(name):
                 return self.id_of(name)
+        first = next(iter(configured), None) if isinstance(configured, list) else configured
+        if isinstance(first, int) and first in self.specials:
+            return first
         raise UserError(
             f"expected a tokenizer with an end-of-text token (one of {', '.join(_END_OF_TEXT)}), found none; "
             "name another model with --model"
@@ -138,10 +120,18 @@ class ModelTokenizer:
             if part == "{before}":
                 ids += history
             elif part == "{after}":
-                ids += self.encode(after)
+                ids += self.encode_inside(after)
             else:
                 ids.append(self.id_of(part))
-        return Prompt(ids, history, healed, allowed)
+        return Prompt(ids, history, healed, allowed, self.fill_format.name)
+
+    def encode_inside(self, text: str) -> list[int]:
+        """Return the ids of a text that others precede: without the blank that some tokenizers put first."""
+        if not self.puts_blank_first:
+            return self.encode(text)
+        ids = self.encode(_ANCHOR + text)
+        cut = (n for n in range(1, _LONGEST_ANCHOR) if self.bytes_of(ids[:n]) == f" {_ANCHOR}".encode())
+        return ids[next(cut, 0) :]
 
     def heal(
         self, ids: list[int], *, indented: bool = False
@@ -174,11 +164,19 @@ class ModelTokenizer:
         return list(self.tokenizer.encode("", add_special_tokens=True).ids)
 
     @cached_property
+    def puts_blank_first(self) -> bool:
+        """Whether a text begins with a blank that it does not have, as in SentencePiece vocabularies."""
+        return self.bytes_of(self.encode("x")) == b" x"
+
+    @cached_property
     def pieces(self) -> list[bytes]:
         """The bytes of each id."""
         names = [self.tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
         read = byte_level_piece if any(name.startswith("Ġ") for name in names) else sentencepiece_piece
-        return [b"" if i in self.specials else read(name) for i, name in enumerate(names)]
+        pieces = [b"" if i in self.specials else read(name) for i, name in enumerate(names)]
+        for i in self.tokenizer.get_added_tokens_decoder().keys() - self.specials:
+            pieces[i] = sentencepiece_piece(names[i]) if read is sentencepiece_piece else names[i].encode()
+        return pieces
 
     @cached_property
     def sorted_pieces(self) -> tuple[list[bytes], npt.NDArray[np.int64]]:
@@ -216,6 +214,18 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the tokenizers library raises bare Exception for every fault of the file
         raise UserError(f"{path} is not a readable tokenizer ({error}); restore it and try again") from error
+
+
+def _separate_marks(tokenizer: Tokenizer) -> frozenset[int]:
+    """The ids of tokens that mark something and are not text; what looks like one in source code is characters.
+
+    Not all are declared special. Added tokens that are text: runs of blanks (GPT-NeoX), rare letters (DeepSeek).
+    """
+    added = tokenizer.get_added_tokens_decoder()
+    marks = {i: token for i, token in added.items() if token.special or _MARK.fullmatch(token.content)}
+    if undeclared := [token.content for token in marks.values() if not token.special]:
+        tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in undeclared])
+    return frozenset(marks)
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:

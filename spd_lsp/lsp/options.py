@@ -19,7 +19,7 @@ SECTION = "spd-lsp"
 CLIENT_KEYS = ("serverCommand", "serverAddress", "trace")  # settings of the VS Code extension itself
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 WORKSPACE_SETTINGS = tuple(name for name, field in _FIELDS.items() if field.metadata["workspace"])
-_NEED_RELOAD = ("model", "device", "data_dir", "indexing")  # fixed once a completer is made
+_NEED_RELOAD = ("model", "device", "data_dir", "indexing", "fill_format")  # fixed once a completer is made
 
 
 class Configuration:

@@ -27,6 +27,8 @@ SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step
 
 def fastest_engine(reference: Engine, network: Any, report: Callable[[str], None]) -> Engine:
     """An engine with the network's weights that computes what the reference computes."""
+    if getattr(network.config, "quantization_config", None):
+        return reference  # its weights are not the matrices that the other engines multiply
     if network.device.type == "cuda":
         return on_gpu(reference, network, report)
     try:

@@ -18,7 +18,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.models.backend_selection import SMALL_MODEL, fastest_engine
 from spd_lsp.models.base import Engine, OomFallback
 from spd_lsp.models.checkpoint.limits import DoesNotFit, check_memory, free_memory
-from spd_lsp.models.checkpoint.model_config import first_line, read_config
+from spd_lsp.models.checkpoint.model_config import check_quantization, first_line, read_config
 from spd_lsp.models.checkpoint.validate import (
     InvalidWeights,
     check_all_loaded,
@@ -30,6 +30,8 @@ from spd_lsp.models.threads import ThreadCountTuner, thread_counts
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
 
+_ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
+_STATE_LAYERS = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
 CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before it is set
 
 
@@ -40,6 +42,7 @@ def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engi
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
     check_architecture(config, folder)
+    check_quantization(config, folder)
     if device != "auto" or chosen.type == "cpu":  # a GPU that was named is not replaced
         return open_on(chosen, folder, config, report)
 
@@ -123,11 +126,19 @@ def check_architecture(config: Any, folder: Path) -> None:
     architecture = AutoModelForCausalLM._model_mapping.get(type(config), None)
     if architecture is None or is_for_another_task(config):
         raise UserError(f"{folder} holds a {family} model, which is no causal language model; choose another one")
-    if getattr(architecture, "_is_stateful", False):
+    if _is_stateful(architecture, config):
         raise UserError(
             f"{folder.name} is a {family} model, whose state cannot be taken back after a draft; "
             "choose an attention-only model"
         )
+
+
+def _is_stateful(architecture: Any, config: Any) -> bool:
+    """Whether some layers keep a state; of a hybrid family, some models have none."""
+    layers = set(getattr(config.get_text_config(), "layer_types", None) or ())
+    if layers and layers <= _ATTENTION_LAYERS:
+        return False
+    return bool(layers & _STATE_LAYERS) or bool(getattr(architecture, "_is_stateful", False))
 
 
 def choose_device(name: str) -> torch.device:

@@ -106,7 +106,9 @@ def test_complete_prints_drafts_their_probability_and_the_passes(invoke, program
     assert drafts
     assert all(re.match(r" +\d +\d+\.\d%  \S", line) for line in drafts)
     assert re.fullmatch(
-        r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python, open files", summary
+        r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python, open files"
+        r"; fill-in-the-middle: starter",
+        summary,
     )
 
 
@@ -200,7 +202,7 @@ def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "no-such-model"], "there is no folder 'no-such-model'"),
+        (["--model", "no-such-model"], "there is no model 'no-such-model'"),
         (["--device", "abacus"], "device 'abacus' is not available here"),
     ],
 )
@@ -255,7 +257,7 @@ def test_a_tilde_that_no_shell_expanded_is_expanded(invoke, program, tmp_path, m
     invoke("--data-dir", "~/mine", "build-ngrams", program.parent, "--domain", "here")
     assert (tmp_path / "mine" / "here").is_dir()
     unknown = invoke("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
-    assert "there is no folder '~nobody-of-that-name/m'" in unknown
+    assert "there is no model '~nobody-of-that-name/m'" in unknown
 
 
 def test_lines_end_where_an_editor_ends_them(invoke, tmp_path):

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import FILL_FORMATS, ModelTokenizer, byte_level_piece, sentencepiece_piece
+from spd_lsp.completion.tokenizer import ModelTokenizer, byte_level_piece, sentencepiece_piece
+from tests.completion.vocabularies import save_tokenizer
 from tests.conftest import STARTER
 
 
@@ -92,27 +93,40 @@ def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_pat
     assert saved("other", pre_tokenizer={"type": "Digits", "individual_digits": True}) != starter.fingerprint
 
 
-@pytest.mark.parametrize("fill", FILL_FORMATS, ids=lambda fill: fill.family)
-def test_the_fill_format_is_chosen_by_the_tokens_a_vocabulary_has(fill, tmp_path):
-    letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|endoftext|>", *fill.marks])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    tokens = ModelTokenizer(tmp_path)
-    assert tokens.fill_format == fill
-    prompt = tokens.prompt("ab ", "cd")
-    shown = [tokens.tokenizer.id_to_token(i) for i in prompt.ids]
-    expected = {"{before}": ["a", "b"], "{after}": ["c", "d"]}
-    assert shown == [token for part in fill.parts for token in expected.get(part, [part])]
-
-
 def test_pieces_of_both_kinds_of_vocabulary():
     assert byte_level_piece("Ġif") == b" if"
     assert byte_level_piece("Ċ") == b"\n"
     assert sentencepiece_piece("▁if") == b" if"
     assert sentencepiece_piece("<0x0A>") == b"\n"
+
+
+def test_runs_of_blanks_that_are_added_tokens_keep_the_indentation(tmp_path):
+    """As in GPT-NeoX, whose tokenizer has one for each length up to 24."""
+    blanks = [AddedToken(" " * n, special=False, normalized=True) for n in (2, 4, 8)]
+    tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
+    source = "def f():\n    if x:\n        y()\n"
+    ids = tokens.encode(source)
+    assert tokens.tokenizer.token_to_id(" " * 8) in ids
+    assert tokens.bytes_of(ids) == source.encode()
+    assert not any(map(tokens.ends, ids))
+
+
+def test_added_letters_are_text_and_undeclared_marks_in_source_are_characters(tmp_path):
+    """DeepSeek adds letters; Qwen2.5 does not declare its fill-in-the-middle tokens special."""
+    added = [AddedToken("õ", special=False), AddedToken("<|fim_prefix|>", special=False, normalized=False)]
+    tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=added)
+    source = "x = 'õ<|fim_prefix|>'"
+    ids = tokens.encode(source)
+    assert tokens.tokenizer.token_to_id("õ") in ids
+    assert tokens.id_of("<|fim_prefix|>") not in ids
+    assert tokens.bytes_of(ids) == source.encode()
+
+
+def test_the_end_of_text_is_that_of_the_configuration_if_its_name_is_unknown(tmp_path):
+    tokens = save_tokenizer(tmp_path, specials=["<begin>", "<finis>"], config={"eos_token_id": [257, 256]})
+    assert tokens.tokenizer.id_to_token(tokens.end_of_text) == "<finis>"
+    with pytest.raises(UserError, match="expected a tokenizer with an end-of-text token"):
+        save_tokenizer(tmp_path, specials=["<begin>", "<finis>"], config={"eos_token_id": 5})
 
 
 def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM as Auto
 from transformers import (
+    GraniteMoeHybridConfig,
+    Lfm2Config,
     LlamaConfig,
     MambaConfig,
     T5Config,
@@ -36,6 +39,32 @@ def test_a_saved_model_is_loaded_again(tmp_path):
 def test_a_state_space_model_is_refused_by_name(tmp_path):
     MambaConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="is a mamba model, whose state cannot be taken back"):
+        load(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Lfm2Config(**SMALL, layer_types=["conv", "full_attention"]),
+        GraniteMoeHybridConfig(**SMALL, layer_types=["mamba", "attention"], mamba_n_heads=4),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_a_hybrid_model_with_a_state_is_refused_before_it_is_loaded(tmp_path, config):
+    config.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=f"is a {config.model_type} model, whose state cannot be taken back"):
+        load(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("method", "package"), [("gptq", "gptqmodel"), ("awq", "gptqmodel"), ("fp8", "accelerate")]
+)
+def test_quantized_weights_are_refused_with_the_packages_that_read_them(tmp_path, method, package):
+    if find_spec(package):
+        pytest.skip(f"{package} is installed")
+    config = LlamaConfig(**SMALL, quantization_config={"quant_method": method, "bits": 4})
+    config.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=rf"has {method.upper()} weights.* run: \S+ -m pip install {package}"):
         load(tmp_path, "cpu")
 
 

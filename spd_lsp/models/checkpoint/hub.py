@@ -20,7 +20,6 @@ from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.models.llama.prepared import prepare as prepare_gguf
 from spd_lsp.settings import HUGGING_FACE_ID, STORED_GGUF, expand_home, is_gguf, is_path
 
 STARTER = "starter"
@@ -51,19 +50,26 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
     if STORED_GGUF.fullmatch(model):
         program, _, name = model.partition(":")
         path = find_ollama(name) if program == "ollama" else _find_quantization(name, report)
-        return prepare_gguf(path, model, report)
+        return _prepare_gguf(path, model, report)
     if is_path(model):
         path = Path(expand_home(model))
         if path.is_dir():
             return _complete(path, model)
         if is_gguf(model) and path.is_file():
-            return prepare_gguf(path, path.name, report)
+            return _prepare_gguf(path, path.name, report)
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
         return _complete(_download(model, report), model)
     raise UserError(
         f"there is no model {model!r}; --model takes a model's folder or a GGUF file, written as a path such as "
         "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
     )
+
+
+def _prepare_gguf(path: Path, name: str, report: Callable[[str], None]) -> Path:
+    """The folder that stands for a GGUF file. Imported late, as it needs NumPy, and `--help` does not."""
+    from spd_lsp.models.llama.prepared import prepare
+
+    return prepare(path, name, report)
 
 
 def _complete(folder: Path, model: str) -> Path:

@@ -1,0 +1,160 @@
+"""How each family of models was trained to fill in the middle: its prompt, and where that is published.
+
+A row is chosen by the model's type and its special tokens together: vocabularies are shared by families that order
+the same tokens in another way, and by models that never saw them in training.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ngram_builders.errors import UserError
+from spd_lsp.settings import NO_FILL_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class FillFormat:
+    """The prompt of a family.
+
+    `parts` in order: special tokens by name, `{after}` or `{before}`. Where a family allows it the suffix stands
+    first: typing then only appends, and the model's cache holds.
+    """
+
+    name: str  # as in the setting
+    parts: tuple[str, ...]
+    source: str  # where it is published
+    model_types: tuple[str, ...]  # in config.json; some have another name in GGUF files
+    sizes: Mapping[str, int] = field(default_factory=dict)  # in config.json, where type and tokens are not enough
+    beside: tuple[str, ...] = ()  # further special tokens of the family
+    lacks: str = ""  # a special token of another family
+
+    @property
+    def marks(self) -> list[str]:
+        """The special tokens of this format."""
+        return [part for part in self.parts if not part.startswith("{")]
+
+    def fits(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
+        """Whether a model of this configuration and with these special tokens was trained with it."""
+        return (
+            config.get("model_type") in self.model_types
+            and all(map(is_special, (*self.marks, *self.beside)))
+            and all(config.get(name) == size for name, size in self.sizes.items())
+            and not (self.lacks and is_special(self.lacks))
+        )
+
+
+_SUFFIX_FIRST = ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{before}")
+_PREFIX_FIRST = ("<fim_prefix>", "{before}", "<fim_suffix>", "{after}", "<fim_middle>")
+_PIPES = ("<|fim_prefix|>", "{before}", "<|fim_suffix|>", "{after}", "<|fim_middle|>")
+
+FILL_FORMATS = (
+    FillFormat(
+        "starter",
+        ("<|suffix|>", "{after}", "<|prefix|>", "{before}"),
+        "spd_lsp/training",
+        ("llama",),
+    ),
+    FillFormat(
+        "starcoder",
+        _SUFFIX_FIRST,
+        "StarCoder (arXiv 2305.06161) and StarCoder2 (arXiv 2402.19173): both orders, half of the texts each",
+        ("gpt_bigcode", "starcoder2", "starcoder"),
+    ),
+    FillFormat(
+        "granite-code",
+        _PREFIX_FIRST,
+        "Granite Code Models (arXiv 2405.04324)",
+        ("llama",),
+        {"vocab_size": 49152},
+        ("<reponame>",),
+        "<|im_start|>",
+    ),
+    FillFormat(
+        "mellum",
+        ("<fim_suffix>", "{after}", "<fim_prefix>", "{before}", "<fim_middle>"),
+        "the model card of JetBrains/Mellum-4b-base",
+        ("llama",),
+        {"vocab_size": 49152},
+        ("<filename>",),
+    ),
+    FillFormat("stable-code", _PREFIX_FIRST, "the model card of stabilityai/stable-code-3b", ("stablelm",)),
+    FillFormat(
+        "qwen",
+        _PIPES,
+        "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder has the same tokens",
+        ("qwen2", "qwen3_moe", "qwen3moe"),
+    ),
+    FillFormat("codegemma", _PIPES, "the model card of google/codegemma-2b", ("gemma",)),
+    FillFormat(
+        "granite",
+        _PIPES,
+        "the model card of ibm-granite/granite-4.0-micro-base",
+        ("granitemoehybrid", "granitehybrid", "granite"),
+    ),
+    FillFormat(
+        "deepseek",
+        ("<｜fim▁begin｜>", "{before}", "<｜fim▁hole｜>", "{after}", "<｜fim▁end｜>"),
+        "the model cards of deepseek-ai/deepseek-coder-1.3b-base and DeepSeek-Coder-V2-Lite-Base",
+        ("llama", "deepseek_v2", "deepseek2"),
+    ),
+    FillFormat(
+        "code-llama",
+        ("▁<PRE>", "{before}", "▁<SUF>", "{after}", "▁<MID>"),
+        "Code Llama (arXiv 2308.12950)",
+        ("llama",),
+    ),
+    FillFormat(
+        "codestral",
+        ("[SUFFIX]", "{after}", "[PREFIX]", "{before}"),
+        "mistral-common, `encode_fim`; other models of Mistral have the tokens, too",
+        ("mistral",),
+        {"hidden_size": 6144},
+    ),
+    FillFormat(
+        "seed-coder",
+        ("<[fim-suffix]>", "{after}", "<[fim-prefix]>", "{before}", "<[fim-middle]>"),
+        "Seed-Coder (arXiv 2506.03524)",
+        ("llama",),
+    ),
+)
+
+_EDIT_TOKENS = ("<|editable_region_start|>", "<|user_cursor_is_here|>", "<|user_cursor|>", "<|marker_1|>")
+_EDIT_NAMES = re.compile(r"(?<![a-z])zeta|next-?edit", re.IGNORECASE)
+
+
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """A model's config.json, empty if there is none that can be read; those who open the model report it."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
+    """The format of this name, or the one that a model was trained with if it is `auto`; None: its text alone."""
+    if name == "auto":
+        return next((one for one in FILL_FORMATS if one.fits(config, is_special)), None)
+    if name == NO_FILL_FORMAT:
+        return None
+    chosen = next(one for one in FILL_FORMATS if one.name == name)
+    if missing := [mark for mark in chosen.marks if not is_special(mark)]:
+        raise UserError(
+            f"the fill-in-the-middle format {name} needs {', '.join(missing)}, which this model's tokenizer does "
+            "not have; set fillFormat to auto"
+        )
+    return chosen
+
+
+def check_not_for_edits(model: str, is_special: Callable[[str], bool]) -> None:
+    """Raise `UserError` for a model that rewrites regions of code instead of completing it."""
+    if _EDIT_NAMES.search(re.split(r"[/\\]", model)[-1]) or any(map(is_special, _EDIT_TOKENS)):
+        raise UserError(
+            f"{model} predicts edits of whole regions, as Zeta and Sweep do, and was not trained to complete at a "
+            "cursor; choose a completion model such as Qwen/Qwen2.5-Coder-1.5B"
+        )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.wiring import load_completer
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import MENU, Editor, at, session
+from tests.processes import TIMEOUT
 
 pytestmark = pytest.mark.slow  # loads the model and builds tables
 SOURCE = "def total(prices):\n    return sum(prices)\n"
@@ -84,3 +88,24 @@ async def test_the_status_names_model_and_tables(editor: Editor, tmp_path: Path)
     editor.open(SOURCE + "print(total(", uri=file.as_uri())
     await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
     assert (await editor.status())["tables"] == ["shop", "python", "open files"]
+
+
+async def test_chosen_tables_serve_the_next_completion_and_another_process_s_choice_one_soon_after(
+    editor: Editor, tmp_path: Path
+):
+    shop = tmp_path / "shop"
+    file = shop / "total.py"
+    editor.open(SOURCE + "print(total(", uri=file.as_uri())
+
+    async def serving() -> str:
+        await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
+        return str((await editor.status())["tables"][0])
+
+    assert await serving() == "shop"
+    await execute(editor, "spd-lsp.useTables", shop.as_uri(), "other")
+    assert await serving() == "other"
+    Registry(tmp_path / "data").assign_workspace(shop, [("shop", 1.0)])
+    end = time.monotonic() + TIMEOUT
+    while await serving() != "shop":
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)

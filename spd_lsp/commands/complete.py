@@ -13,8 +13,10 @@ import click
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.secret_files import is_secret
 from spd_lsp.commands.wiring import load_completer, model_options, print_status
 from spd_lsp.lsp.options import converted, field_name
+from spd_lsp.lsp.status import MAY_HOLD_SECRETS, OFF
 from spd_lsp.lsp.transport.addresses import is_integer
 from spd_lsp.printable import as_json
 from spd_lsp.settings import Settings, invalid_reason
@@ -78,16 +80,14 @@ def complete(
 
     With -, the text is standard input, and FILE tells its language and its tables.
     """
-    from ngram_builders.sources.secret_files import is_secret
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.lsp.request import exclusion_reason
 
     path, source, cursor = _read_position(position, stdin=text is not None)
     settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
     settings = dataclasses.replace(settings, min_probability=min_probability or 0.0)
     settings = dataclasses.replace(settings, **dict(_parse_change(change) for change in changes))
     language = language_id(path)
-    if reason := exclusion_reason(language, settings.disabled_languages, is_secret(path)):
+    if reason := exclusion_reason(path, settings):
         answer = CompletionResult([], reason=reason)
     else:
         completer = load_completer(settings, print_status, ngrams=ngrams)
@@ -97,6 +97,13 @@ def complete(
     for problem in answer.problems:
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
+
+
+def exclusion_reason(path: PurePath, settings: Settings) -> str:
+    """Why a file gets no completions, as in an editor, or an empty string."""
+    if (language := language_id(path)) in settings.disabled_languages:
+        return f"{OFF} for {language}"
+    return MAY_HOLD_SECRETS if is_secret(path) else ""
 
 
 def language_id(path: PurePath) -> str | None:

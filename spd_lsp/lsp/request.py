@@ -217,14 +217,7 @@ def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> I
 
 
 def _is_indexable(document: LspDocument, disabled_languages: Collection[str]) -> bool:
-    return not exclusion_reason(document.language_id, disabled_languages, document.may_hold_secrets)
-
-
-def exclusion_reason(language: str | None, disabled_languages: Collection[str], may_hold_secrets: bool) -> str:
-    """Why a file is not completed whatever is typed in it, and brings no n-grams; or an empty string."""
-    if language in disabled_languages:
-        return f"completions are off for {language}"
-    return "this file may hold secrets" if may_hold_secrets else ""
+    return not document.may_hold_secrets and document.language_id not in disabled_languages
 
 
 class CancelReason(enum.Enum):

@@ -33,12 +33,11 @@ from spd_lsp.lsp.request import (
     RecentResults,
     RequestScheduler,
     cursor_line,
-    exclusion_reason,
     indexable,
     request_at,
     with_selected,
 )
-from spd_lsp.lsp.status import LOADING, OFF, READY, Status, document_status
+from spd_lsp.lsp.status import LOADING, MAY_HOLD_SECRETS, OFF, READY, Status, document_status
 from spd_lsp.lsp.transport.editor_process import local_process
 from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
@@ -138,10 +137,11 @@ class SpdServer(LanguageServer):
             return "the document is not open"
         if not self.settings.enabled:
             return OFF
-        reason = exclusion_reason(
-            document.language_id, self.settings.disabled_languages, document.may_hold_secrets
-        )
-        return reason or (self.status.message if self.status.kind == "error" else "")
+        if document.language_id in self.settings.disabled_languages:
+            return f"{OFF} for {document.language_id}"
+        if document.may_hold_secrets:
+            return MAY_HOLD_SECRETS
+        return self.status.message if self.status.kind == "error" else ""
 
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LOADING = "the model is loading"
 READY = "the model is ready"
 OFF = "completions are off"
+MAY_HOLD_SECRETS = "this file may hold secrets"
 
 
 @dataclass(slots=True)

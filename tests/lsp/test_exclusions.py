@@ -6,10 +6,9 @@ from pathlib import PurePath
 
 import pytest
 
-from ngram_builders.sources.secret_files import is_secret
-from spd_lsp.commands.complete import language_id
-from spd_lsp.lsp.request import exclusion_reason
+from spd_lsp.commands.complete import exclusion_reason, language_id
 from spd_lsp.settings import Settings
+from tests.lsp.lsp_client import FakeCompleter, session
 
 
 @pytest.mark.parametrize(
@@ -29,13 +28,19 @@ from spd_lsp.settings import Settings
         ("Makefile", ""),
     ],
 )
-def test_languages_disabled_by_default_and_files_that_may_hold_secrets(name: str, why: str):
-    path, disabled = PurePath(name), Settings().disabled_languages
-    assert exclusion_reason(language_id(path), disabled, is_secret(path)) == why
+async def test_languages_disabled_by_default_and_files_that_may_hold_secrets(name: str, why: str):
+    path = PurePath(name)
+    assert exclusion_reason(path, Settings()) == why
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        await editor.ready()
+        editor.open("x = \n", f"file:///code/{name}", language_id(path) or "")
+        status = await editor.request("spd-lsp/status", {"textDocument": {"uri": f"file:///code/{name}"}})
+    assert status["documentReason"] == why
 
 
 def test_any_language_can_be_enabled_or_disabled_but_no_file_of_secrets():
-    assert exclusion_reason("markdown", (), False) == ""
-    disabled = exclusion_reason("python", ("python",), False)
-    assert disabled == "completions are off for python"
-    assert exclusion_reason("dotenv", (), True) == "this file may hold secrets"
+    none, python = Settings(disabled_languages=()), Settings(disabled_languages=("python",))
+    assert exclusion_reason(PurePath("README.md"), none) == ""
+    assert exclusion_reason(PurePath("a.py"), python) == "completions are off for python"
+    assert exclusion_reason(PurePath(".env"), none) == "this file may hold secrets"

@@ -33,8 +33,9 @@ Method: prompt, context, n-grams, stop rule and ranking are the product's; a com
 those of decoding, n-gram look-ups and ranking of one completion. EM: exact match. ES: edit similarity,
 1 - Levenshtein distance / longer length. matched: characters of the longest draft that is a prefix of the target,
 of all characters. KS: keystrokes saved when lines are typed (a character, accepting, and a step down the list cost
-1 each). In parentheses: 95 % bootstrap confidence intervals, {resamples} resamples of packages and of files within
-them. Differences are paired; bold ones have an interval that excludes zero. Samplers draw once at each example."""
+1 each), with so many requests a line. In parentheses: 95 % bootstrap confidence intervals, {resamples} resamples
+of packages and of files within them. Differences are paired; bold ones have an interval that excludes zero.
+Samplers draw once at each example."""
 
 
 def quality_report(
@@ -104,12 +105,14 @@ def _main_table(results: Results, records: Sequence[Record]) -> str:
     names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
     scores = [results.scores(name, records) for name in names]
     saved = {score.arm: percent(score.value) for score in results.keystrokes_saved(records)}
+    requests = {arm: f"{number:.1f}" for arm, number in results.requests(records).items()}
     shown = results.scores(f"shown@{k}", records)
-    rows = [["arm", "drafts", *names, "KS", "passes", "rows", "p50 ms", "p95 ms", "CPU ms"]]
+    rows = [["arm", "drafts", *names, "KS", "requests", "passes", "rows", "p50 ms", "p95 ms", "CPU ms"]]
     for a, cost in enumerate(results.costs(records)):
         cells = [percent(column[a].value, bounds=i < 2) for i, column in enumerate(scores)]
         drafts = f"{shown[a].value.mean:.1f}"
-        rows.append([cost.arm, drafts, *cells, saved.get(cost.arm, ""), *_cost_cells(cost)])
+        typed = (saved.get(cost.arm, ""), requests.get(cost.arm, ""))
+        rows.append([cost.arm, drafts, *cells, *typed, *_cost_cells(cost)])
     return markdown_table(rows)
 
 

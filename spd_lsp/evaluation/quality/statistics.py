@@ -79,6 +79,13 @@ class Results:
         arms = [arm for arm in self.arms if arm.types_lines]
         return self._compare("KS", self.typed(self.records if records is None else records), arms, measure)
 
+    def requests(self, records: Sequence[Record]) -> Mapping[str, float]:
+        """How often each arm that lines were typed with was asked while a line was typed."""
+        typed, arms = self.typed(records), [arm for arm in self.arms if arm.types_lines]
+        return {
+            a.label: sum(one["typed"][a.label]["requests"] for one in typed) / len(typed) for a in arms if typed
+        }
+
     def typed(self, records: Sequence[Record]) -> list[Record]:
         """The records whose lines were typed with every arm that types lines."""
         labels = [arm.label for arm in self.arms if arm.types_lines]

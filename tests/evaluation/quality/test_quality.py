@@ -81,16 +81,20 @@ def test_slices_are_primary_then_by_stratum_length_and_whether_seen(results):
     }
 
 
-def test_keystrokes_are_of_all_characters_together():
+def test_keystrokes_are_of_all_characters_together_and_requests_of_a_line():
     arms = parse_arms(["greedy"], ["repository+file"])
     label = arms[0].label
     records = [
-        record("a", "p", {label: []}, typed={label: {"keystrokes": 1, "characters": 10}}),
-        record("b", "p", {label: []}, typed={label: {"keystrokes": 9, "characters": 10}}),
+        record("a", "p", {label: []}, typed={label: {"keystrokes": 1, "characters": 10, "requests": 2}}),
+        record("b", "p", {label: []}, typed={label: {"keystrokes": 9, "characters": 10, "requests": 5}}),
         record("c", "p", {label: []}),
     ]
-    (score,) = Results(records, arms, 3).keystrokes_saved()
+    found = Results(records, arms, 3)
+    (score,) = found.keystrokes_saved()
     assert score.value.mean == 0.5
+    assert found.requests(records) == {label: 3.5}
+    assert "| KS | requests | passes |" in quality_report(found, {}, []).markdown()
+    assert "| 3.5 | 4.0 | 3.0 |" in quality_report(found, {}, []).markdown()
 
 
 def test_a_report_names_drafts_and_costs_and_shows_only_differences_that_are_some(results):

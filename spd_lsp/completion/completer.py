@@ -185,12 +185,12 @@ class Completer:
 
         ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
         ranked = with_copies(ranked, elsewhere, context)
-        ranked = can_be_code(ranked, source, cursor, language)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]
+        possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
         names = self._matching_names(document, cursor) if scored else {}
         left = context.before.rpartition("\n")[2]
-        offered = with_names(safe[: self.settings.drafts], names, left)[: self.settings.drafts]
+        offered = with_names(possible, names, left)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability
         completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
 

@@ -143,10 +143,16 @@ def literal_at(language: Language, source: str, cursor: int) -> Literal["comment
     return "comment" if is_open else ""
 
 
-def could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:
-    """Whether the parser can read each draft at the cursor; True for all where what stands there is broken."""
+def could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:
+    """Whether the parser can read each draft at the cursor; it can where what stands there is broken.
+
+    Drafts behind the first `most` that it can read are not tried, and count as others.
+    """
     split = SplitSource(language, source, cursor)
-    return [_can_be_read(split, draft.encode("utf-8", "replace")) for draft in drafts]
+    verdicts: list[bool] = []
+    for draft in drafts:
+        verdicts.append(sum(verdicts) < most and _can_be_read(split, draft.encode("utf-8", "replace")))
+    return verdicts
 
 
 def _can_be_read(split: SplitSource, draft: bytes) -> bool:

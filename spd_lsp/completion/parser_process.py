@@ -38,9 +38,9 @@ def _literal(language: str, source: str, cursor: int) -> str:
     return literal_at(LANGUAGES[language], source, cursor)
 
 
-def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:
+def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:
     """Return `could_follow` of drafts."""
-    return could_follow(LANGUAGES[language], source, cursor, drafts)
+    return could_follow(LANGUAGES[language], source, cursor, drafts, most)
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {

@@ -208,10 +208,12 @@ def request_literal(language: Language, source: str, cursor: int) -> str | None:
         return None
 
 
-def request_could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str]) -> list[bool]:
-    """Return `cursor_syntax.could_follow` of drafts, or True for all if the parser fails."""
+def request_could_follow(
+    language: Language, source: str, cursor: int, drafts: Sequence[str], most: int
+) -> list[bool]:
+    """Return `cursor_syntax.could_follow` of drafts, or True for the first ones if the parser fails."""
     try:
-        verdicts = PARSER_POOL.request("drafts", _NAMES[id(language)], source, source, cursor, drafts)
+        verdicts = PARSER_POOL.request("drafts", _NAMES[id(language)], source, source, cursor, drafts, most)
     except ParseFailed:
-        return [True] * len(drafts)
+        return [number < most for number in range(len(drafts))]
     return list(verdicts)

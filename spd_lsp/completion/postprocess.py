@@ -306,13 +306,13 @@ def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: s
 
 
 def can_be_code(
-    completions: Sequence[Completion], source: str, cursor: int, language: str | None
+    completions: Sequence[Completion], source: str, cursor: int, language: str | None, most: int
 ) -> list[Completion]:
-    """Return the completions after which the language's parser finds no error that was not there before."""
+    """Return the first completions, `most` of them, after which the language's parser finds no new error."""
     known = LANGUAGES.get(language or "")
     if known is None or not completions or len(source) > MAX_PARSED_LENGTH:
-        return list(completions)
-    verdicts = request_could_follow(known, source, cursor, [completion.text for completion in completions])
+        return list(completions[:most])
+    verdicts = request_could_follow(known, source, cursor, [one.text for one in completions], most)
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
 
 

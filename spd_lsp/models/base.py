@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -218,8 +217,9 @@ class Engine(ABC):
         another text: the prefix is copied, and the least recently used prompt is evicted.
         """
         self.draft_cache = None
-        prompt = max(self.prompts, key=lambda prompt: common_prefix_length(prompt.ids, ids))
-        length = common_prefix_length(prompt.ids, ids)
+        lengths = [common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
+        length = max(lengths)
+        prompt = self.prompts[lengths.index(length)]
         if 2 * length < len(prompt.ids):
             prompt = CachedPrompt(prompt.cache.fork(length), ids[:length])
             del self.prompts[: max(0, len(self.prompts) - MAX_CACHED_PROMPTS + 1)]
@@ -261,8 +261,14 @@ class OomFallback:
 
 def common_prefix_length(old: list[int], new: list[int]) -> int:
     """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    shorter = min(len(old), len(new))
-    return bisect_left(range(1, shorter + 1), True, key=lambda length: old[:length] != new[:length])
+    same, longest = 0, min(len(old), len(new))
+    while same < longest:  # halving: slices are compared quickly, and only from what is known to be the same
+        middle = (same + longest + 1) // 2
+        if old[same:middle] == new[same:middle]:
+            same = middle
+        else:
+            longest = middle - 1
+    return same
 
 
 def token_log_probs(logits: Floats, ids: Sequence[int]) -> Floats:

@@ -121,7 +121,7 @@ def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
     assert request_begins_body(python, "x = 1\n", "    ") is False
     literals = {"# x": "comment", "'a b'": "string", "'a'": "", "abc": ""}
     assert {text: request_literal(python, text, 3) for text in literals} == literals
-    assert request_could_follow(python, "x = f(", 6, ["a b", "a, b"]) == [False, True]
+    assert request_could_follow(python, "x = f(", 6, ["a b", "a, b", "c"], 1) == [False, True, False]
 
 
 def test_the_steps_of_a_parser_are_bounded_by_a_count() -> None:

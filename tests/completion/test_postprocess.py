@@ -109,8 +109,9 @@ def test_a_line_of_signs_may_be_repeated():
 def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
     drafts = rank_completions([("a b)", -0.1), ("a, b)", -0.2)], LINE)
     source = "x = 1\ny = f(\nz = 3\n"
-    kept = can_be_code(drafts, source, source.index("f(") + 2, language)
+    kept = can_be_code(drafts, source, source.index("f(") + 2, language, 2)
     assert [draft.text for draft in kept] == (["a, b)"] if language == "python" else ["a b)", "a, b)"])
+    assert len(can_be_code(drafts, source, source.index("f(") + 2, language, 1)) == 1
 
 
 @pytest.mark.parametrize(

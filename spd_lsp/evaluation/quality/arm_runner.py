@@ -153,8 +153,7 @@ class ArmRunner:
             if mixture and ARM_KINDS[arm.kind].copies:
                 places = mixture.places(start.history, settings.max_tokens)
                 ranked = with_copies(ranked, texts.continuations(places), context)
-        possible = can_be_code(ranked, request.source, request.cursor, request.language)
-        completions = possible[: settings.drafts]
+        completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
             [completion.text for completion in completions],

@@ -10,7 +10,13 @@ import pytest
 from spd_lsp.lsp.options import WORKSPACE_SETTINGS, Configuration, needs_reload
 from spd_lsp.settings import Settings
 
-RELOADING = {"model": "owner/mine", "device": "cuda", "data_dir": "/data", "indexing": "off"}
+RELOADING = {
+    "model": "owner/mine",
+    "device": "cuda",
+    "data_dir": "/data",
+    "indexing": "off",
+    "fill_format": "none",
+}
 OTHERS = {
     "model": "owner/mine",
     "device": "cpu",
@@ -30,6 +36,7 @@ OTHERS = {
     "max_order": 3,
     "min_probability": 0.5,
     "automatic_menu": True,
+    "fill_format": "qwen",
     "reset_every": 3,
     "enabled": False,
     "drafts": 7,

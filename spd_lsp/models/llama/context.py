@@ -29,6 +29,7 @@ from spd_lsp.models.llama.library import (
 )
 
 _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
+_INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
 _NO_ROOM = 1  # what llama_decode returns when the cache is full
 
 
@@ -85,17 +86,17 @@ class LlamaContext:
         self.model = model
         self.library = model.library
         self.lock = threading.RLock()
-        self.free = list(range(MAX_SEQUENCES))
+        self.free = list(range(_INITIAL_SEQUENCES))
+        self.sequences = _INITIAL_SEQUENCES
         self.dropped: list[int] = []  # sequences whose caches are gone; a collector must not wait for the lock
         self.threads = (1, 1)
         self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
         self._open()
 
     def _open(self) -> None:
-        """Make a context of so many positions."""
-        pointer = self.library.llama_init_from_model(
-            self.model.pointer, context_settings(self.positions, MAX_SEQUENCES)
-        )
+        """Make a context of so many positions and sequences."""
+        settings = context_settings(self.positions, self.sequences)
+        pointer = self.library.llama_init_from_model(self.model.pointer, settings)
         if not pointer:
             raise UserError(f"llama.cpp has no room for {self.positions:,} positions: {last_error()}")
         self.pointer, self.memory = pointer, self.library.llama_get_memory(pointer)
@@ -112,8 +113,10 @@ class LlamaContext:
         """The number of an empty sequence."""
         with self.lock:
             self._forget_dropped()
-            if not self.free:
+            if not self.free and self.sequences == MAX_SEQUENCES:
                 raise UserError(f"llama.cpp serves {MAX_SEQUENCES} sequences at once; all are in use")
+            if not self.free:
+                self._grow(0, MAX_SEQUENCES)
             return self.free.pop()
 
     def drop_sequence(self, sequence: int) -> None:
@@ -172,15 +175,17 @@ class LlamaContext:
             embeddings[:] = np.stack([np.asarray(slot.input) for slot in slots])
         return batch
 
-    def _grow(self, new: int) -> None:
-        """Move all sequences to a larger context with room for new positions; they share nothing there."""
-        used = set(range(MAX_SEQUENCES)) - set(self.free)
+    def _grow(self, new: int, sequences: int = 0) -> None:
+        """Move all to a larger context with room for new positions or sequences; they share nothing there."""
+        used = set(range(self.sequences)) - set(self.free)
         stored = {sequence: self._state(sequence) for sequence in used}
         needed = new + sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
         self.close()
-        self.positions *= 2
+        needed = max(needed, 2 * self.positions if new else 0)
         while self.positions < needed:
             self.positions *= 2
+        self.free += range(self.sequences, sequences)
+        self.sequences = max(self.sequences, sequences)
         self._open()
         for sequence, state in stored.items():
             if state and not self.library.llama_state_seq_set_data(self.pointer, state, len(state), sequence):

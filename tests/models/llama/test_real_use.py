@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -48,6 +50,21 @@ def test_ollamas_own_copy_is_opened_where_it_is(starter, tmp_path, monkeypatch):
     answer = CliRunner().invoke(main, ["complete", place, "--model", "ollama:starter", "--no-ngrams"])
     assert "end(name)" in answer.stdout
     assert read_source(locate("ollama:starter")).path == str(blob)
+
+
+def test_it_needs_neither_torch_nor_transformers(starter, tmp_path):
+    program = f"""
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = None
+from pathlib import Path
+from spd_lsp.completion.completer import Completer
+from spd_lsp.commands.wiring import load_completer
+from spd_lsp.settings import Settings
+completer = load_completer(Settings(model={str(starter)!r}, data_dir={str(tmp_path)!r}), print)
+print(completer.complete({TEXT!r}, {len(TEXT) - 1}, "python", Path("app.py")).completions[0].text)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "end(name)" in ended.stdout
 
 
 async def test_an_editor_completes_with_it(starter, tmp_path):

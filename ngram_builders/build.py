@@ -256,7 +256,7 @@ class _TableUpdate:
             counted = (had.orders, had.min_count, had.vocab_size, domain.recipe.get("min_files", 1))
             wanted = (options.orders, tuple(options.min_count.values()), options.vocab_size, options.min_files)
             if files and counted == wanted:
-                table.verify()  # damage must not be copied into a sound table
+                table.verify_checksums()  # damage must not be copied into a sound table
                 return PreviousTable(table, files)
         return None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.arrays import Ints
-from ngram_builders.counting.external_merge import NgramCounter, apply_change, drop_unshared
+from ngram_builders.counting.external_merge import NgramCounter, apply_change, check_token_count, drop_unshared
 from ngram_builders.counting.token_cache import IndexedFile, TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
 from ngram_builders.ngrams import Run, merge, negate, stream
@@ -95,6 +95,7 @@ def count_ngrams(
     task: CountTask, previous: PreviousTable | None, cache: TokenCache, folder: Path, report: ReportProgress
 ) -> Iterator[Run]:
     """Count the n-grams of all texts, in sorted pieces of whole contexts; what exceeds memory goes to `folder`."""
+    check_token_count(task.count_tokens(task.digests))
     change = None if previous is None else _find_change(previous, task)
     if previous is not None and change is not None:
         added, removed = (_count(digests, task, cache, folder, report) for digests in change)

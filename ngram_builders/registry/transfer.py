@@ -65,7 +65,9 @@ def import_table(
 
     def copy(scratch: Path) -> TableSummary:
         replace_file(scratch, _read_chunks(file))
-        return Table.open(scratch).summary
+        copied = Table.open(scratch)
+        copied.verify()  # the file may have changed since
+        return copied.summary
 
     origin = read_origin(table.file.fields)
     told = {"origin": asdict(origin)} if origin != Origin() else {}

@@ -19,6 +19,7 @@ from ngram_builders.counting.pipeline import (
     load_streams,
 )
 from ngram_builders.counting.token_cache import IndexedFile, TokenCache
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, count_streams, merge, stream
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import write_table
@@ -67,6 +68,14 @@ def test_a_change_added_to_the_previous_table_gives_the_full_count(cache: TokenC
         changed = merge(list(count_ngrams(task, previous, cache, tmp_path, quiet)))
     assert applying.called
     assert as_lists(changed) == as_lists(full)
+
+
+def test_too_many_tokens_are_refused_before_any_is_counted(cache: TokenCache, tmp_path: Path) -> None:
+    task = task_of(cache, list(TEXTS))
+    large = CountTask(task.files, dict.fromkeys(TEXTS, 2**28), OPTIONS)
+    with patch.object(cache, "load_ids") as loading, pytest.raises(UserError, match="too many for one table"):
+        next(count_ngrams(large, None, cache, tmp_path, quiet))
+    assert not loading.called
 
 
 def test_pruned_tables_are_counted_in_full(cache: TokenCache, tmp_path: Path) -> None:

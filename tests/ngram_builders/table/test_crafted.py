@@ -24,7 +24,7 @@ from ngram_builders.registry.transfer import import_table
 from ngram_builders.table import validation
 from ngram_builders.table.format import COUNT_OVERFLOW, ONES, POINTERS, WIDE, WIDE_ROW
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.crafted import Parts, columns_of, read_parts, real_tables, write_parts
+from tests.ngram_builders.crafted import Never, Parts, columns_of, read_parts, real_tables, write_parts
 
 ROOT = Path(compile_kernel.__file__).parent.parent
 SECONDS = os.environ.get("SPD_LSP_FUZZ_SECONDS", "20")
@@ -197,13 +197,6 @@ DAMAGES = {
     change_a_total: "wide_totals",
     miscount_wide_rows: "wide_widths",
 }
-
-
-class Never(np.random.Generator):
-    """Chance that never strikes: tables are put together as they are."""
-
-    def random(self, *_: object) -> float:  # type: ignore[override]
-        return 1.0
 
 
 @pytest.mark.parametrize("harm", DAMAGES, ids=lambda harm: harm.__name__)

@@ -21,7 +21,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 USING = (ROOT / "spd_lsp" / "README.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "editors" / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "editors/README.md",
-             "ngram_builders/README.md", "spd_lsp/README.md", "spd_lsp/evaluation/README.md"]  # fmt: skip
+             "ngram_builders/README.md", "spd_lsp/README.md", "spd_lsp/models/README.md",
+             "spd_lsp/evaluation/README.md"]  # fmt: skip
 CONSOLE = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
 
 

@@ -23,6 +23,7 @@ from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.shared_folder import SharedFolder, digest_of, explain_failure, fetch, open_folder
 from ngram_builders.registry.transfer import export_table, import_table
 from ngram_builders.scratch import scratch_path
+from ngram_builders.table.format import TableError
 
 _FORMAT = 1
 _ENDING = ".json"
@@ -105,6 +106,9 @@ def _install(registry: Registry, table: SharedTable, folder: SharedFolder, recor
         fetch(folder, table.file, scratch, table.size, table.digest)
         recipe = {"pulled": recorded}
         return import_table(registry, scratch, table.name, replace=True, recipe=recipe, source=folder.address)
+    except TableError as error:
+        remedy = "ask whoever pushed it to push it again, with this version of spd-lsp"
+        raise UserError(f"cannot use {table.file} in {folder.address}: {error.cause}; {remedy}") from error
     finally:
         scratch.unlink(missing_ok=True)
 

@@ -36,7 +36,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=defer_batch,sched_interval=1,batch_sched_delay=0
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=1,sched_min_interval=0
 ReturnToService=2
 MinJobAge=600
 KillWait=2

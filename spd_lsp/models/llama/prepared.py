@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -84,10 +85,10 @@ def _try_file(header: GgufHeader, folder: Path, name: str) -> None:
         made = Path(scratch) / folder.name
         made.mkdir()
         command = python("spd_lsp.models.llama.trial", str(header.path), str(made), name)
+        quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
+        env = {**os.environ, "GGML_NO_BACKTRACE": "1"}  # else a debugger is started where llama.cpp gives up
         try:
-            ended = subprocess.run(
-                command, cwd=AWAY, stdin=subprocess.DEVNULL, capture_output=True, timeout=_MAX_SECONDS, check=False
-            )
+            ended = subprocess.run(command, cwd=AWAY, env=env, timeout=_MAX_SECONDS, check=False, **quiet)
         except subprocess.TimeoutExpired as error:
             raise UserError(f"{name}: llama.cpp did not open it within {_MAX_SECONDS / 60:.0f} minutes") from error
         lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()

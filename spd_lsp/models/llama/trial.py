@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,7 +44,12 @@ def _try_file(path: Path, folder: Path, name: str) -> None:
 def _config(header: GgufHeader, engine: LlamaEngine) -> dict[str, object]:
     """What others read of a model's configuration."""
     model = engine.context.model
-    return {"model_type": header.architecture, "vocab_size": model.size, "eos_token_id": model.end_of_text}
+    return {
+        "model_type": header.architecture,
+        "vocab_size": model.size,
+        "hidden_size": model.width,
+        "eos_token_id": model.end_of_text,
+    }
 
 
 def _embedding_scale(engine: LlamaEngine, name: str) -> float:
@@ -68,7 +74,16 @@ def _mixed_logits(engine: LlamaEngine, ids: list[int]) -> Floats:
     return np.concatenate([engine.forward([((token, token), halves)], cache) for token in ids])
 
 
+def _leave_no_core_file() -> None:
+    """Have the system store no image of this process if llama.cpp ends it."""
+    with suppress(ImportError):  # there is no such limit on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 if __name__ == "__main__":
+    _leave_no_core_file()
     try:
         _try_file(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
     except UserError as error:

@@ -21,6 +21,7 @@ def options(gguf_folder):
     return BenchOptions(locate(str(file)), str(file), "auto", **chosen, memory=False)
 
 
+@pytest.mark.slow
 def test_its_greedy_draft_is_llama_cpps_and_k_drafts_cost_one_row(options):
     setup = prepare(options, ["engine", "transformers", "reading"])
     setup.llama_cpp, message = load_llama_cpp(setup, options)
@@ -31,6 +32,7 @@ def test_its_greedy_draft_is_llama_cpps_and_k_drafts_cost_one_row(options):
     assert CONTENDERS[LLAMA_CPP](setup, 2).rows == 6
 
 
+@pytest.mark.slow
 def test_what_reads_no_gguf_files_is_left_out(options):
     runs = run_bench(options, lambda *progress: None).runs
     assert (LLAMA_CPP, 2) in runs

@@ -87,6 +87,7 @@ def transformers_logits(network, ids, weights=()):
         return network(inputs_embeds=embeds[None]).logits[0, -1].numpy()
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_transformers_with_the_same_weights(engine, network):
     expected = transformers_logits(network, PROMPT)
     np.testing.assert_allclose(engine.prefill(PROMPT), expected, atol=ROUNDING)

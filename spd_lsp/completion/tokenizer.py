@@ -32,7 +32,7 @@ _END_OF_TEXT = (
     *("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>"),
     "<[end▁of▁sentence]>",
 )
-_MARK = re.compile(r"<.+>|\[.+\]", re.DOTALL)  # other added tokens are text, such as runs of blanks
+_MARK = re.compile(r"▁?(?:<.+>|\[.+\])", re.DOTALL)  # other added tokens are text, such as runs of blanks
 _ANCHOR, _LONGEST_ANCHOR = "\u263a", 6  # what Code Llama and Codestral put before a text, and tokens that it has
 
 

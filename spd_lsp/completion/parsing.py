@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import IO, Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -28,6 +29,7 @@ _MAX_IDLE = 2  # processes kept between requests; more run while more requests d
 # reads through a callback nor what it logs, about as many bytes. Starting another takes 0.1 seconds.
 MAX_REQUEST_BYTES = 64_000_000
 _DOCUMENT_KEY_LENGTH = 200  # characters at the start that identify a document
+_KEPT_OUTLINES = 4
 _MAX_COOLDOWNS = 100  # documents
 FIRST_COOLDOWN, MAX_COOLDOWN = 16, 4096  # requests for a document that are skipped after a failed one
 
@@ -179,16 +181,21 @@ atexit.register(PARSER_POOL.close)
 
 def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[OutlinePart]:
     """Return `syntax_outline.build_outline` of the text, or one part per line if the parser fails."""
-    lines, gap = [*above, *below], len(above)
+    lines, gap = (*above, *below), len(above)
     try:
         if language is None:
             raise ParseFailed
-        parts = PARSER_POOL.request(
-            "outline", _NAMES[id(language)], "".join(lines[:_DOCUMENT_KEY_LENGTH]), lines, gap
-        )
+        return list(_parsed_outline(_NAMES[id(language)], lines, gap))
     except ParseFailed:
         return list(line_parts(range(len(lines)), gap))
-    return [OutlinePart(Role(role), distance, tuple(rows)) for role, distance, rows in parts]
+
+
+@lru_cache(_KEPT_OUTLINES)
+def _parsed_outline(language: str, lines: tuple[str, ...], gap: int) -> tuple[OutlinePart, ...]:
+    """The outline by a parser; while a line is typed, the text around it is the same again and again."""
+    start = "".join(lines[:_DOCUMENT_KEY_LENGTH])
+    parts = PARSER_POOL.request("outline", language, start, lines, gap)
+    return tuple(OutlinePart(Role(role), distance, tuple(rows)) for role, distance, rows in parts)
 
 
 def request_begins_body(language: Language, text: str, indent: str) -> bool | None:

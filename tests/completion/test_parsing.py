@@ -100,6 +100,18 @@ def test_what_no_parser_can_bear_is_plain_lines_and_costs_nothing_more_while_typ
     assert Role.HEAD in {part.role for part in request_outline(LANGUAGES["python"], CODE[:5], CODE[5:])}
 
 
+def test_the_text_around_a_line_is_parsed_once_while_that_line_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, request = [], PARSER_POOL.request
+    monkeypatch.setattr(PARSER_POOL, "request", lambda *given: requests.append(given[0]) or request(*given))
+    python, above = LANGUAGES["python"], ["def once(a):\n", "    pass\n"]
+    first, second = (request_outline(python, list(above), ["x = 1\n"]) for _ in range(2))
+    assert first == second == build_outline(python, above, ["x = 1\n"])
+    assert requests == ["outline"]
+    for changed in ((python, above, ["x = 2\n"]), (python, above[:1], [above[1], "x = 1\n"])):
+        assert request_outline(*changed) == build_outline(*changed)
+    assert requests == ["outline"] * 3
+
+
 def test_a_document_that_was_too_hard_is_tried_again_later() -> None:
     parsers = ParserPool()
     with pytest.raises(ParseFailed):

@@ -126,6 +126,7 @@ class StageTimes:
     milliseconds: list[float] = field(default_factory=list)  # of each completion, the parsers' apart
     passes: int = 0
     tables: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # of tables that could not be used
     parsers: float = 0.0  # seconds of processor time of all completions
 
 
@@ -144,7 +145,7 @@ def stages_report(folder: Path, files: int, completer: Completer, report: Report
     facts = {
         "folder": f"{folder.name}, {len(chosen)} files",
         "completions": f"{len(times.milliseconds)}, of {times.passes / len(times.milliseconds):.1f} passes",
-        "n-grams": ", ".join(times.tables),
+        "n-grams": ", ".join(times.tables) + "".join(f"; {problem}" for problem in times.problems),
         "load average": load_average(),
     }
     return Report("stages", "A completion's processor time", facts, _tables(times), _data(times), [])
@@ -174,7 +175,7 @@ def _type_in(completer: Completer, path: Path, times: StageTimes) -> None:
         if result.passes:
             times.milliseconds.append(1e3 * taken)
             times.passes += result.passes
-            times.tables = result.ngrams
+            times.tables, times.problems = result.ngrams, result.problems
     completer.update_documents({name: DocumentChange(None, saved=False)})
 
 

@@ -75,6 +75,9 @@ def write_gguf(
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     _write_vocabulary(writer, vocabulary(), pre)
+    if bos := over.get("bos"):
+        writer.add_bos_token_id(bos)
+    writer.add_add_bos_token(bool(bos))
     for name, shape in _shapes(architecture, SHAPE["vocab_size"]).items():
         _write_weight(writer, name, _random_weight(name, shape, seed), kind)
     writer.write_header_to_file()
@@ -102,7 +105,6 @@ def _write_vocabulary(writer, rules: dict, pre: str) -> None:
     writer.add_token_types([3 if number in special else 1 for number in range(len(names))])
     writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
     writer.add_eos_token_id(0)
-    writer.add_add_bos_token(False)
 
 
 def _shapes(architecture: str, size: int) -> dict[str, tuple[int, ...]]:

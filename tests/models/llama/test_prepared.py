@@ -52,6 +52,12 @@ def test_a_way_that_is_not_known_is_refused(tmp_path):
         locate(str(write_gguf(tmp_path / "m.gguf", pre="viking")))
 
 
+def test_a_model_trained_with_a_token_before_every_text_gets_it(file, tmp_path):
+    assert ModelTokenizer(locate(str(file))).opening == []
+    with_bos = write_gguf(tmp_path / "m.gguf", architecture="llama", bos=2)
+    assert ModelTokenizer(locate(str(with_bos))).opening == [2]
+
+
 def test_marks_and_the_end_of_the_text_come_from_the_file(file):
     tokens = ModelTokenizer(locate(str(file)))
     assert tokens.fill_format is not None

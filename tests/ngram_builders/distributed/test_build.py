@@ -297,6 +297,10 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
 SLURM: dict[str, Any] = {"executor": "slurm", "workers": 40, "options": {"partition": "cpu", "tasks_per_job": 10}}
 
 
+@pytest.mark.skipif(
+    not (Path(sys.executable).parent / "launch_pickled_pipeline").exists(),
+    reason="datatrove's launch_pickled_pipeline is not installed beside this Python",
+)
 def test_slurm_jobs_make_the_same_bytes(registry: Registry, sources: Path, slurm: Commands) -> None:
     """With stand-ins for sbatch and srun: scripts and pickled executors are the real ones, the queue is not."""
     made, _ = run(registry, sources, **SLURM)

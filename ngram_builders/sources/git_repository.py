@@ -96,7 +96,7 @@ def read_regular_file(path: str, limit: int, flags: int = 0) -> bytes:
         return b""
 
 
-@lru_cache(2)
+@lru_cache(4)
 def _read_index(path: Path, state: tuple[int, int, int]) -> TrackedFiles:
     """Read which files an index in this state names; none if it is damaged or of another format."""
     data = read_regular_file(str(path), _MAX_INDEX_BYTES)

@@ -246,6 +246,7 @@ def test_invalid_input_is_refused(
         run(registry, tmp_path / root, domain=domain)
 
 
+@pytest.mark.slow
 def test_a_damaged_corpus_is_an_error_or_told(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "x = 1\\n", "path": "a.py"}\n{"text": "y')
     with pytest.raises(UserError, match=r"cannot read row 2 of .*rows\.jsonl"):

@@ -109,6 +109,14 @@ def test_suffixes_in_any_order_end_the_search(ids, chance):
     assert len(list(array.find(ids[::-1], 3, 4))) <= 4 * DEPTH
 
 
+@pytest.mark.parametrize("vocab_size", [65_535, 65_536, 65_537])
+def test_the_last_id_of_a_vocabulary_sorts_last(vocab_size):
+    last = vocab_size - 1
+    array = build_suffix_array([np.array(ids) for ids in ([last, 5, last, last], [5, last, 3])], END, vocab_size)
+    text = array.text.tolist()
+    assert array.places().tolist() == sorted(range(len(text)), key=lambda place: text[place:])
+
+
 # --- in a table ---
 
 DOCUMENTS = [[1, 2, 3, 1, 2, 4], [5, 1, 2, 3], [6]]

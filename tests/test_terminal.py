@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.registry.origin import Origin, to_fields
 from ngram_builders.registry.registry import Registry
-from ngram_builders.registry.transfer import export_table
+from ngram_builders.table.reader import Table
 from spd_lsp.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.terminal import console
 from tests.lsp.lsp_client import at
@@ -79,8 +80,11 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
 
 def test_what_an_imported_table_says_of_itself_is_printable(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "other")
-    registry.install("evil", writer(5, 7, language=f"python{TITLE}\u202e"))
-    file = export_table(registry, "evil", tmp_path / f"team{TITLE}.ngt")
+    table = Table.open(registry.install("evil", writer(5, 7)).path)
+    hostile = f"shop{TITLE}\u202e"
+    origin = Origin(model=hostile, sources=hostile, revision=hostile)
+    file = tmp_path / f"team{TITLE}.ngt"
+    file.write_bytes(b"".join(map(bytes, table.parts_without_texts(to_fields(origin)))))
     for arguments in (["import", file, "--domain", "team"], ["show", "team"], ["list"]):
         said = run("ngrams", *arguments, data=tmp_path / "data")
         assert "team" in said

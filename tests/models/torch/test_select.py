@@ -187,6 +187,7 @@ def test_without_captures_steps_run_eagerly_in_the_decoder():
 
 def test_networks_on_cuda_use_this_selection(monkeypatch):
     class OnCuda:
+        config = None
         device = torch.device("cuda", 0)
 
     monkeypatch.setattr(choice, "on_gpu", lambda *given: given)

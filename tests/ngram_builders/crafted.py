@@ -192,7 +192,7 @@ def change_length(parts: Parts, random: Random) -> None:
                 lengths[name],
                 POINTERS * (-(-lengths[name] // BLOCK_ROWS) + 1),
             )
-        if name in ("tokens", "counts"):
+        if name in ("tokens", "counts") and len(sections["pointers"]) >= POINTERS:
             fields["entries"] = lengths.get("tokens", fields["entries"])
             sections["pointers"][-3:-1] = fields["entries"], lengths.get("counts", len(sections["counts"]))
     for changed, wanted in lengths.items():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 _START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
 _CONF = """
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
@@ -89,11 +90,15 @@ class SlurmCluster:
         _wait_until(lambda: "UP" in self.ask("scontrol", "ping"), "the controller")
 
     def stop(self, *names: str) -> None:
-        """Stop some of the processes, or all."""
-        for name in names or reversed(list(self.processes)):
-            process = self.processes.pop(name)
-            process.terminate()
-            process.wait()
+        """Stop some of the processes, or all: the node first, whose last job waits for ever for a controller."""
+        for name in names or ("slurmd", "slurmctld", "munged"):
+            if process := self.processes.pop(name, None):
+                process.terminate()
+                try:
+                    process.wait(_STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
     def ask(self, *command: str) -> str:
         """The output of one of Slurm's commands."""

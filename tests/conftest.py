@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import spd_lsp
+from ngram_builders.table import shared_library
+from ngram_builders.table.kernel import load_kernel
 
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
@@ -17,6 +19,12 @@ VOCABULARY = 40
 # No test depends on wall time: on a busy machine an example may take any time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+def pytest_configure() -> None:
+    """Say at once that the compiled kernel is stale, of which tests elsewhere would only see the consequences."""
+    if shared_library.LIBRARY.exists() and not shared_library.is_disabled() and (reason := load_kernel().reason):
+        raise pytest.UsageError(f"{reason}: pip install --no-deps --editable .")
 
 
 class TinyModel:

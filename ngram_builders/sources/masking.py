@@ -106,7 +106,6 @@ def _find_urls_with_users(flat: bytes) -> Iterator[int]:
 
 
 def _find_long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
-    """Find runs of letters as long as a key."""
     runs = flat.translate(_TO_RUNS) + b" "
     start = runs.find(_LONG_RUN)
     while start >= 0:
@@ -116,7 +115,6 @@ def _find_long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _find_all(flat: bytes, word: bytes) -> Iterator[int]:
-    """Find every occurrence of a word."""
     offset = flat.find(word)
     while offset >= 0:
         yield offset

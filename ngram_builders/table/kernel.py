@@ -177,10 +177,15 @@ def _load_checked() -> LoadedKernel:
     try:
         library = shared_library.open_library(shared_library.LIBRARY)
         check_kernel(library)
-    except (OSError, AttributeError, ValueError) as error:
-        log.warning("n-gram queries run without the compiled kernel, slower: %s", error)
-        return LoadedKernel(None, str(error))
-    return LoadedKernel(library)
+    except ValueError as error:
+        reason = str(error)
+    except (OSError, AttributeError) as error:
+        name = shared_library.LIBRARY.name
+        reason = f"{name} is of another version or system ({error}); install the package again"
+    else:
+        return LoadedKernel(library)
+    log.warning("n-gram queries run without the compiled kernel, slower: %s", reason)
+    return LoadedKernel(None, reason)
 
 
 def check_kernel(library: ctypes.CDLL) -> None:
@@ -202,7 +207,7 @@ def check_kernel(library: ctypes.CDLL) -> None:
             expected_ids,
         )
         if not (all(map(np.array_equal, results, expected)) and np.allclose(mixed, expected_mixed)):
-            raise ValueError("the library gives wrong results")
+            raise ValueError("the library gives wrong results; install the package again")
 
 
 def _small_pools(vocab_size: int) -> list[list[Columns]]:

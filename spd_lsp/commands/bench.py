@@ -144,7 +144,6 @@ def bench(
 
 
 def _stages_report(settings: Settings, folder: Path, files: int) -> Report:
-    """The report of `--stages`."""
     from spd_lsp.evaluation.bench.stages import stages_report
 
     completer = load_completer(replace(settings, indexing="off"), print_status)
@@ -153,7 +152,6 @@ def _stages_report(settings: Settings, folder: Path, files: int) -> Report:
 
 
 def _write(report: Report, out: Sequence[Path]) -> None:
-    """Print a report, and write it to files."""
     from spd_lsp.evaluation.report_writer import save
 
     for path in out:

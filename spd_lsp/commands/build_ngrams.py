@@ -189,7 +189,6 @@ def parse_orders(text: str) -> tuple[int, ...]:
 
 
 def _describe_preview(preview: Preview) -> str:
-    """Describe what would be counted and skipped."""
     by_size = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
     parts = [
         f"{preview.files[language]:,} {language} ({format_bytes(preview.bytes[language])})" for language in by_size
@@ -232,7 +231,6 @@ def _describe_perplexity(summary: BuildSummary) -> list[str]:
 
 
 def _describe_masked(lines: int) -> list[str]:
-    """Describe how many lines are not counted."""
     if not lines:
         return []
     return [
@@ -243,6 +241,5 @@ def _describe_masked(lines: int) -> list[str]:
 
 
 def _describe_skipped(skipped: Mapping[str, int]) -> str:
-    """Describe what was skipped and why."""
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()))
     return f"skipped: {counts or 'nothing'}"

@@ -178,7 +178,6 @@ def _as_table(answer: CompletionResult) -> str:
 
 
 def _as_object(answer: CompletionResult, model: str) -> str:
-    """The same as JSON."""
     return as_json(
         {
             "completions": [dataclasses.asdict(completion) for completion in answer.completions],

@@ -21,6 +21,8 @@ from ngram_builders.registry.model_match import (
     model_label,
 )
 from ngram_builders.registry.registry import Registry
+from ngram_builders.table import shared_library
+from ngram_builders.table.kernel import load_kernel
 from ngram_builders.table.reader import Table
 from spd_lsp import __version__
 from spd_lsp.commands.ngram_listing import megabytes, missing_sources
@@ -51,6 +53,7 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
     """Check everything that a completion needs, in the order in which it is needed."""
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
     yield from check_packages(settings.model)
+    yield check_kernel()
     yield _changed_settings(settings)
     yield tuned_settings(settings)
     try:
@@ -75,6 +78,14 @@ def check_packages(model: str) -> Iterator[Finding]:
                 yield Finding(name, "ok", f"not installed; only other models need it: {install}")
             else:
                 yield Finding(name, "error", f"not installed; run: {install}")
+
+
+def check_kernel() -> Finding:
+    """Whether n-gram queries run compiled; slower ones are an error only if what was compiled cannot be used."""
+    reason = load_kernel().reason
+    is_broken = reason and shared_library.LIBRARY.exists() and not shared_library.is_disabled()
+    text = f"not used, so completions are slower: {reason}" if reason else "compiled"
+    return Finding("n-gram kernel", "error" if is_broken else "ok", text)
 
 
 def _changed_settings(settings: Settings) -> Finding:
@@ -172,7 +183,6 @@ def _check_table(subject: str, path: Path) -> Finding:
 
 
 def _leftovers(registry: Registry) -> Iterator[Finding]:
-    """Disk space that can be freed."""
     try:
         leftovers, _ = registry.prune(dry_run=True)
     except UserError:

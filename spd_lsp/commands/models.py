@@ -31,7 +31,6 @@ def models(prints_json: bool) -> None:
 
 
 def _described(model: StoredModel, free: int | None) -> dict[str, Any]:
-    """All that is said about a model."""
     return {
         "name": model.name,
         "format": _format(model),

@@ -187,7 +187,6 @@ def details(domain: Domain, assignments: Assignments) -> str:
 
 
 def _describe_built(domain: Domain) -> str:
-    """When a table was built, and when it was imported."""
     if "imported" not in domain.recipe:
         return _built(domain)
     imported = time.strftime("%Y-%m-%d %H:%M", time.localtime(domain.built))

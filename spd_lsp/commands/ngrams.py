@@ -141,7 +141,6 @@ def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
 
 
 def _describe_leftover(leftover: Leftover, folder: Path, would: str) -> str:
-    """What was done with a leftover, and why."""
     from spd_lsp.commands.ngram_listing import megabytes
 
     action = would + ("moved aside" if leftover.aside else "deleted")

@@ -95,13 +95,11 @@ def _has_sources(domain: Domain) -> bool:
 
 
 def _recorded_model(domain: Domain) -> str:
-    """Return the model that a table was built for."""
     return str(domain.recipe.get("model") or "starter")
 
 
 @cache
 def _load_tokens(model: str) -> ModelTokenizer:
-    """Load a model's tokenizer."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate
 
@@ -143,7 +141,6 @@ def _recorded_options(domain: Domain) -> dict[str, Any]:
 
 
 def _check_sources(domain: Domain) -> None:
-    """Refuse to rebuild without sources."""
     if "package" in domain.recipe:
         raise UserError(
             f"it is of the package {domain.recipe['package']}; run: spd-lsp ngrams remove {domain.name}, and then "

@@ -86,7 +86,6 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
 
 
 def _fingerprint_of(model: str) -> str:
-    """What identifies a model's tokenizer."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate
 
@@ -149,7 +148,6 @@ def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...]
 
 
 def _describe_pulled(domain: Domain) -> str:
-    """What came, and how to use it."""
     from ngram_builders.registry.origin import read_origin
 
     source = read_origin(domain.recipe).describe()

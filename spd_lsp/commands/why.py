@@ -75,7 +75,6 @@ def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model
 
 
 def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, Table, Domain | None]]:
-    """The tables with these names."""
     from ngram_builders.table.reader import Table
 
     for name in dict.fromkeys(names):
@@ -121,7 +120,6 @@ def _covered(evidence: _Evidence) -> int:
 
 
 def _describe(evidence: _Evidence) -> Iterator[str]:
-    """Say what one table knows of the text."""
     from ngram_builders.attribution import LEAST_TOKENS
 
     found, count = evidence.found, len(evidence.query.ids)
@@ -153,7 +151,6 @@ def _describe_passage(query: Query, passage: Passage) -> Iterator[str]:
 
 
 def _shorten(text: str) -> str:
-    """A line that fits the screen."""
     return text if len(text) <= _SHOWN_WIDTH else f"{text[: _SHOWN_WIDTH - 3]}..."
 
 

@@ -76,7 +76,6 @@ def fit_logistic_weights(drafts: ShownDrafts) -> F64:
 
 
 def _objective(x: F64, right: F64, weights: F64) -> float:
-    """The negative log-likelihood and the penalty."""
     z = x @ weights
     return float(np.logaddexp(0, z).sum() - right @ z + _PENALTY / 2 * weights @ weights)
 

@@ -103,5 +103,4 @@ def _changed(settings: Tuned, change: Mapping[str, Value | None]) -> Tuned:
 
 
 def _distinct(settings: Sequence[Tuned]) -> list[Tuned]:
-    """Each once, in order."""
     return [one for i, one in enumerate(settings) if one not in settings[:i]]

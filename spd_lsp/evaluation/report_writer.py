@@ -196,7 +196,6 @@ def _jsonable(value: Any) -> Any:
 
 
 def _can_draw_figures() -> bool:
-    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

@@ -63,7 +63,6 @@ def sample(
 
 
 def _seed_of(prompt: Sequence[int]) -> int:
-    """A seed for a prompt."""
     return zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes())
 
 
@@ -79,6 +78,5 @@ def draw(logp: Floats, rng: np.random.Generator, options: NucleusOptions = _PAPE
 
 
 def _distinct(drafts: list[Draft], start: DecodingRequest, settings: Settings) -> list[Draft]:
-    """The k best distinct drafts."""
     once = {draft.ids: draft for draft in drafts}.values()
     return rank_drafts(once, settings.ranking, start.text_of)[: settings.drafts]

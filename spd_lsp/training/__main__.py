@@ -18,15 +18,13 @@ from rich.progress import Progress as Bars
 
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.terminal import console, guard_output
 from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import read_listing
 from spd_lsp.training.corpus.package import Source
-from spd_lsp.training.lengths import measure_lengths, measure_reach
 from spd_lsp.training.memorization import SHORTEST_COPY
 from spd_lsp.training.recipe import Recipe
-from spd_lsp.training.tokenizer import MERGES, VOCABULARY
+from spd_lsp.training.tokenizer import VOCABULARY
 from spd_lsp.training.train import RATE, Progress, TrainingPlan
 
 STARTER_FOLDER = Path(__file__).parents[1] / "starter"
@@ -85,17 +83,10 @@ def decay_option(command: Callable[..., None]) -> Callable[..., None]:
     )
 
 
-def tokenizer_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of the tokenizer; later steps use the one in the work folder."""
-    size = click.option("--vocabulary", default=VOCABULARY, show_default=True, help="Maximum number of tokens.")
-    merges = click.option(
-        "--merges",
-        type=click.Choice(MERGES),
-        default=MERGES[0],
-        show_default=True,
-        help="Whether tokens stay within words or may join words of a line.",
-    )
-    return size(merges(command))
+def tokenizer_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the size of the tokenizer; later steps use the one in the work folder."""
+    text = "Maximum number of tokens."
+    return click.option("--vocabulary", default=VOCABULARY, show_default=True, help=text)(command)
 
 
 def share_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -183,11 +174,11 @@ def judged(work: Path, seed: int) -> None:
 
 @main.command()
 @common_options
-@tokenizer_options
-def tokenizer(work: Path, seed: int, vocabulary: int, merges: str) -> None:
+@tokenizer_option
+def tokenizer(work: Path, seed: int, vocabulary: int) -> None:
     """Learn the tokenizer."""
     with console().status("learning the tokenizer"):
-        recipe.make_tokenizer(Recipe(work=work, seed=seed, vocabulary=vocabulary, merges=merges))
+        recipe.make_tokenizer(Recipe(work=work, seed=seed, vocabulary=vocabulary))
 
 
 @main.command()
@@ -199,21 +190,6 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
     """Encode the corpus."""
     with console().status("encoding the corpus"):
         recipe.make_rows(Recipe(work=work, seed=seed, rows_bytes=source_bytes))
-
-
-@main.command()
-@common_options
-@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-def lengths(work: Path, seed: int, folders: tuple[Path, ...]) -> None:
-    """Measure how many tokens Python files need, and which lines cursors put out of reach."""
-    tokens = ModelTokenizer(Recipe(work=work, seed=seed).needed("tokenizer/tokenizer.json", "tokenizer").parent)
-    paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
-    texts = [path.read_bytes().decode("utf-8", errors="replace") for path in paths]
-    found = measure_lengths(texts, tokens)
-    console().print(f"{found.bytes / found.tokens:.3f} bytes a token")
-    console().print(f"{found.tokens / found.lines:.3f} tokens a line that is not blank")
-    for where, (missed, places) in measure_reach(texts, tokens).items():
-        console().print(f"out of reach {where}: {missed} of {places} lines")
 
 
 @main.command()
@@ -255,34 +231,8 @@ def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
 
 @main.command()
 @common_options
-@budget_options
-@click.option("--kind", type=click.Choice(list(recipe.PHASES)), default="superposed", show_default=True)
-@click.option("--start", type=click.Path(exists=True, file_okay=False, path_type=Path), default=STARTER_FOLDER)
-@click.option("--rate", default=recipe.SMALL_RATE, show_default=True, help="Highest learning rate of matrices.")
-@click.option(
-    "--decay-from", default=0.05, show_default=True, help="Share of the budget from which the rate falls to 0."
-)
-def phase(
-    work: Path,
-    seed: int,
-    tokens: int,
-    threads: int,
-    kind: str,
-    start: Path,
-    rate: float,
-    decay_from: float,
-) -> None:
-    """Continue training an exported model, on plain or superposed inputs."""
-    torch.set_num_threads(threads)
-    plan = recipe.phase_plan(tokens, seed, rate, decay_from)
-    with show_progress(kind, plan) as report:
-        recipe.make_phase(Recipe(work=work, seed=seed), kind, start, plan, report, stop_on_signal())
-
-
-@main.command()
-@common_options
 @model_folder_option
-@click.option("--kind", type=click.Choice(["decay", "run", *recipe.PHASES]), default="decay", show_default=True)
+@click.option("--kind", type=click.Choice(["decay", "run"]), default="decay", show_default=True)
 @share_option
 def export(work: Path, seed: int, out: Path, kind: str = "decay", start_share: float = 0.0) -> None:
     """Write the last checkpoint as a Hugging Face folder with its model card."""
@@ -358,7 +308,7 @@ def unpack(work: Path, seed: int, archive: Path) -> None:
 
 @main.command(name="all")
 @common_options
-@tokenizer_options
+@tokenizer_option
 @budget_options
 @start_options
 @decay_option
@@ -372,7 +322,6 @@ def run_all(
     seed: int,
     out: Path,
     vocabulary: int,
-    merges: str,
     decay: int,
     threads: int,
     start_share: float,
@@ -380,7 +329,7 @@ def run_all(
 ) -> None:
     """Run every step in order, except those already done."""
     ctx.invoke(corpus, work=work, seed=seed)
-    ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary, merges=merges)
+    ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary)
     ctx.invoke(rows, work=work, seed=seed)
     ctx.invoke(train, work=work, seed=seed, threads=threads, **options)
     ctx.invoke(main.commands["decay"], work=work, seed=seed, decay=decay, threads=threads)

@@ -20,7 +20,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from spd_lsp.models.recording import record as record_decoder
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
-from spd_lsp.training.tokenizer import END, MERGES, PAD, SPECIAL, VOCABULARY, merges_kind
+from spd_lsp.training.tokenizer import END, PAD, SPECIAL, VOCABULARY
 from spd_lsp.training.train import load_exported
 from spd_lsp.training.validation import KINDS, HeldOutLoss, measure_held_out
 
@@ -125,13 +125,12 @@ def collect_facts(
         },
         "validation": losses,
         "storage": dict(storage),
-        "tokenizer": {"vocabulary": tokenizer.get_vocab_size(), "merges": merges_kind(tokenizer)},
+        "tokenizer": {"vocabulary": tokenizer.get_vocab_size()},
         "sources": list(sources),
     }
 
 
 def _loss_of(found: HeldOutLoss) -> dict[str, float]:
-    """Return a measured loss in machine-readable form."""
     return {
         "nats_per_token": round(found.nats_per_token, 4),
         "bits_per_byte": round(found.bits_per_byte, 4),
@@ -146,7 +145,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     card = _CARD.read_text(encoding="utf-8").format(
         shape=facts["shape"],
         parameters=f"{facts['progress']['parameters'] / 1e6:.1f}",
-        tokenizer=_describe_tokenizer(facts["tokenizer"]),
+        vocabulary=f"{facts['tokenizer']['vocabulary']:,}",
         tokens=f"{_total(facts, 'before', 'tokens') / 1e6:.1f}",
         recent=f"{_total(facts, 'tokens') / 1e6:.1f}",
         commands=commands(facts),
@@ -165,44 +164,19 @@ def _total(facts: Mapping[str, Any], *parts: str) -> float:
 
 
 def commands(facts: Mapping[str, Any]) -> str:
-    """Return the commands that make the model; a later phase uses a second folder, MORE, with its own rows."""
-    step, plan, progress = "python -m spd_lsp.training", facts["plan"], facts["progress"]
-    whole = f"{step} all --work DIR{_tokenizer_options(facts['tokenizer'])}"
-    if (phase := plan.get("phase", "run")) in ("run", "decay"):
-        stable = progress["tokens"] - plan.get("decay", 0)
-        whole += _start_options(facts) if "before" in progress else ""
-        return f"{whole} --tokens {stable}" + (f" --decay {plan['decay']}" if phase == "decay" else "")
-    work = f"--work MORE --seed {plan['seed']}"
-    steady = 1 - plan["decay"] / plan["tokens"]
-    rates = f"--rate {plan['matrix_rate']} --decay-from {steady:.3f}"
-    return "\n".join(
-        (
-            f"{whole} --tokens {progress['before']} --out START",
-            "mkdir MORE; cp -r DIR/corpus DIR/tokenizer MORE",
-            f"{step} rows {work} --source-bytes {plan['source_bytes']}",
-            f"{step} phase {work} --kind {plan['phase']} --start START --tokens {progress['tokens']} {rates}",
-            f"{step} export {work} --kind {plan['phase']}",
-        )
-    )
+    """Return the command that makes the model."""
+    plan, progress, size = facts["plan"], facts["progress"], facts["tokenizer"]["vocabulary"]
+    command = "python -m spd_lsp.training all --work DIR"
+    command += "" if size == VOCABULARY else f" --vocabulary {size}"
+    command += _start_options(facts) if "before" in progress else ""
+    command += f" --tokens {progress['tokens'] - plan.get('decay', 0)}"
+    return f"{command} --decay {plan['decay']}" if plan.get("phase") == "decay" else command
 
 
 def _start_options(facts: Mapping[str, Any]) -> str:
-    """Return the options of a run that started from a model."""
     options = f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
     share = facts["plan"].get("start_share", 0)
     return f"{options} --start-share {share}" if share else options
-
-
-def _describe_tokenizer(found: Mapping[str, Any]) -> str:
-    """Describe the tokenizer in words."""
-    reach = {"words": "none crosses a word", "lines": "some join words across single blanks"}[found["merges"]]
-    return f"{found['vocabulary']:,} tokens; no token holds text before a newline, {reach}"
-
-
-def _tokenizer_options(found: Mapping[str, Any]) -> str:
-    """Return the options of a tokenizer other than the default."""
-    size = "" if found["vocabulary"] == VOCABULARY else f" --vocabulary {found['vocabulary']}"
-    return size + ("" if found["merges"] == MERGES[0] else f" --merges {found['merges']}")
 
 
 def _loss_line(language: str, kinds: Mapping[str, Mapping[str, float]]) -> str:

@@ -67,14 +67,12 @@ def window_hashes(ids: U16) -> U64:
 
 
 def _mix(left: U64, right: U64) -> U64:
-    """Hash pairs of hashes."""
     mixed: U64 = (left * _FACTOR + right) * _FACTOR
     mixed ^= mixed >> np.uint64(29)
     return mixed
 
 
 def _windows_in(rows: U16, hashes: U64) -> Bools:
-    """Which windows stand somewhere in the rows."""
     known = np.unique(hashes)
     met = np.zeros(len(known), dtype=np.bool_)
     for start in range(0, len(rows), _CHUNK):
@@ -87,7 +85,6 @@ def _windows(text: list[int]) -> Iterator[list[int]]:
 
 
 def _longest_run(hits: Bools) -> int:
-    """Return the length of the longest run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], hits.astype(np.int8), [0]))))
     return int((edges[1::2] - edges[::2]).max(initial=0))
 

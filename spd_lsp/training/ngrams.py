@@ -84,7 +84,6 @@ def count_order(packages: Sequence[PackageIds], order: int, tokens: ModelTokeniz
 
 
 def _count_package(documents: PackageIds, order: int, tokens: ModelTokenizer) -> Run:
-    """Count the n-grams of one order in one package."""
     streams = [np.concatenate(([tokens.end_of_text], document)) for document in documents]
     return count_streams(streams, orders=(order,), vocab_size=tokens.vocab_size)
 

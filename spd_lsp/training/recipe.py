@@ -1,6 +1,6 @@
 """The steps of the recipe in one work folder: each reads the results of the step before, and runs only once.
 
-corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder -> a phase, superposed/ or longer/ -> again
+corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder
 
 A run may start from an exported model of another tokenizer: run/start/ then holds it with its new embedding.
 
@@ -39,17 +39,14 @@ from spd_lsp.training.memorization import Memorization, measure_memorization
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import read_texts, read_training_texts, write_held_out_rows, write_training_rows
 from spd_lsp.training.selection import Selection, is_held_out, select_files
-from spd_lsp.training.superposed import superposed_loss
-from spd_lsp.training.tokenizer import MERGES, VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
+from spd_lsp.training.tokenizer import VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
 from spd_lsp.training.train import (
     EMBEDDING_SHARE,
     STARTER_SHAPE,
     ModelShape,
-    Objective,
     Progress,
     TrainingPlan,
     load_exported,
-    plain_loss,
     starter_config,
     train,
 )
@@ -64,10 +61,8 @@ _TOKENIZER_BYTES = 60_000_000  # of source text that the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
 _HELD_OUT_OTHERS = 30  # of each other language
-PHASES: dict[str, Objective] = {"superposed": superposed_loss, "longer": plain_loss}
 ReportStep = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
-SMALL_RATE = 0.006  # of matrices, for trained weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +73,6 @@ class Recipe:
     listing: Path = LISTING
     seed: int = 0
     vocabulary: int = VOCABULARY
-    merges: str = MERGES[0]
     length: int = _LENGTH
     tokenizer_bytes: int = _TOKENIZER_BYTES
     rows_bytes: int = ROWS_BYTES
@@ -135,7 +129,7 @@ def make_tokenizer(recipe: Recipe) -> None:
     if not (folder / "tokenizer_config.json").exists():
         chosen = recipe.selection(recipe.tokenizer_bytes).values()
         texts = read_texts(path for language in chosen for package in language.learnt for path in package)
-        save_tokenizer(learn_tokenizer(texts, recipe.vocabulary, recipe.merges), folder, recipe.length)
+        save_tokenizer(learn_tokenizer(texts, recipe.vocabulary), folder, recipe.length)
 
 
 def make_rows(recipe: Recipe) -> None:
@@ -193,29 +187,16 @@ def make_decay(recipe: Recipe, tokens: int, report: ReportStep, stop: Stop = nev
     """
     folder, run = recipe.work / "decay", recipe.work / "run"
     if not (folder / "plan.json").exists():
-        plan = TrainingPlan(**json.loads(recipe.needed("run/plan.json", "train").read_text(encoding="utf-8")))
+        plan = _stored_plan(recipe.needed("run/plan.json", "train"))
         spent = checkpoint.read_progress(run)["tokens"]
         folder.mkdir(parents=True, exist_ok=True)
         for name in (checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE, "start.json"):
             if (run / name).exists():
                 shutil.copyfile(run / name, folder / name)
         record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
-    plan = TrainingPlan(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+    plan = _stored_plan(folder / "plan.json")
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     train(recipe.config(), learnt, plan, folder, report, stop=stop)
-
-
-def make_phase(
-    recipe: Recipe, phase: str, start: Path, plan: TrainingPlan, report: ReportStep, stop: Stop = never
-) -> None:
-    """Continue training an exported model on rows it has not seen; `longer` keeps the same objective."""
-    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
-    seen = _so_far(_recorded(start)["progress"])
-    plan = replace(plan, first_row=int(seen["before"]) // recipe.length)
-    record_plan(recipe.work / phase, plan)
-    (recipe.work / phase / "start.json").write_text(json.dumps(seen), encoding="utf-8")
-    objective = PHASES[phase]
-    train(recipe.config(), learnt, plan, recipe.work / phase, report, start=start, objective=objective, stop=stop)
 
 
 def _recorded(model: Path) -> dict[str, Any]:
@@ -229,7 +210,7 @@ def _recorded(model: Path) -> dict[str, Any]:
 
 
 def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
-    """Return the tokens and seconds of a model's whole training, as the past of a phase that continues it."""
+    """Return the tokens and seconds of a model's whole training, as the past of a run that starts from it."""
     return {
         "before": progress.get("before", 0) + progress["tokens"],
         "before_seconds": progress.get("before_seconds", 0) + progress["seconds"],
@@ -247,18 +228,6 @@ def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> TrainingP
     )
 
 
-def phase_plan(tokens: int, seed: int, rate: float, decay_from: float) -> TrainingPlan:
-    """Return the plan of a phase that continues an exported model."""
-    return TrainingPlan(
-        tokens=tokens,
-        seed=seed,
-        matrix_rate=rate,
-        embedding_rate=round(EMBEDDING_SHARE * rate, 6),
-        warm_up=tokens // 50,
-        decay=tokens - int(decay_from * tokens),
-    )
-
-
 def record_plan(folder: Path, plan: TrainingPlan) -> None:
     """Store the plan of a new run; an existing run must have the same one.
 
@@ -266,7 +235,7 @@ def record_plan(folder: Path, plan: TrainingPlan) -> None:
     """
     path = folder / "plan.json"
     if path.exists():
-        stored = TrainingPlan(**json.loads(path.read_text(encoding="utf-8")))
+        stored = _stored_plan(path)
         if stored != plan and (plan.decay or replace(stored, tokens=plan.tokens) != plan):
             raise UserError(
                 f"the run in {folder} was started with other settings (see plan.json); "
@@ -276,14 +245,20 @@ def record_plan(folder: Path, plan: TrainingPlan) -> None:
     path.write_text(json.dumps(asdict(plan), indent=1), encoding="utf-8")
 
 
+def _stored_plan(path: Path) -> TrainingPlan:
+    """Read the plan of a run; older ones also have the number of its first row, which is 0."""
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    plan.pop("first_row", None)
+    return TrainingPlan(**plan)
+
+
 def make_starter(recipe: Recipe, out: Path, phase: str = "decay", start_share: float = 0.0) -> dict[str, Any]:
-    """Export a phase's last checkpoint, measure the stored weights and write the card. Return the card's facts.
+    """Export the last checkpoint of a decay or run, measure the stored weights, write the card. Return its facts.
 
     start_share: of the model that the run started from, in an average with the checkpoint.
     """
-    run = recipe.needed(
-        f"{phase}/{checkpoint.FULL_FILE}", {"run": "train", "decay": "decay"}.get(phase, "phase")
-    ).parent
+    step = {"run": "train", "decay": "decay"}[phase]
+    run = recipe.needed(f"{phase}/{checkpoint.FULL_FILE}", step).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
     weights = ExportedWeights(run, recipe.work / _START if start_share else None, start_share)

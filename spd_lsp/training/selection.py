@@ -50,7 +50,6 @@ def select_language_files(folder: Path, budget: int, seed: int) -> Selection:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Return all files below a folder, sorted by name."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 

@@ -25,7 +25,6 @@ from spd_lsp.training.loss import next_token_loss
 RATE = 0.02  # learning rate of matrices; that of embeddings and norms is EMBEDDING_SHARE of it
 EMBEDDING_SHARE = 0.3
 _REFILL = 20  # steps: about the length of the optimisers' memory
-Objective = Callable[[LlamaForCausalLM, Tensor, "TrainingPlan", int], Tensor]  # the loss of a row at a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,6 @@ class TrainingPlan:
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
     low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
     checkpoint_minutes: float = 10.0
-    first_row: int = 0  # rows before it were used by an earlier phase
 
 
 @dataclass(slots=True)
@@ -140,9 +138,9 @@ def _set_rates(optimisers: dict[str, Optimizer], factor: float) -> None:
             group["lr"] = group["initial_lr"] * factor
 
 
-def batch(rows: U16, step: int, size: int, first: int = 0) -> Tensor:
-    """Return the rows of a step, [size, L]. Step 0 begins at row `first`; the rows repeat."""
-    places = np.arange(first + step * size, first + (step + 1) * size) % len(rows)
+def batch(rows: U16, step: int, size: int) -> Tensor:
+    """Return the rows of a step, [size, L]; the rows repeat."""
+    places = np.arange(step * size, (step + 1) * size) % len(rows)
     return torch.from_numpy(rows[places].astype(np.int64))
 
 
@@ -155,8 +153,8 @@ def token_weights(ids: Tensor, end_weight: float) -> Tensor:
     return torch.where((ids == END_ID) & (last_prefix > before), end_weight, 1.0)
 
 
-def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan, step: int) -> Tensor:
-    """Return the mean loss of a row [1, L] in nats per token, the same at every step."""
+def _row_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan) -> Tensor:
+    """Return the mean loss of a row [1, L] in nats per token."""
     low: torch.dtype = getattr(torch, plan.low)
     with torch.autocast(row.device.type, low, enabled=low != torch.float32):
         hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
@@ -164,17 +162,12 @@ def plain_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan, step: i
 
 
 def _take_step(
-    model: LlamaForCausalLM,
-    optimisers: dict[str, Optimizer],
-    ids: Tensor,
-    plan: TrainingPlan,
-    objective: Objective = plain_loss,
-    step: int = 0,
+    model: LlamaForCausalLM, optimisers: dict[str, Optimizer], ids: Tensor, plan: TrainingPlan
 ) -> float:
     """Update once from ids [B, L], row by row to save memory. Return the mean of their losses."""
     total = 0.0
     for row in torch.split(ids, 1):
-        loss = objective(model, row, plan, step) / len(ids)
+        loss = _row_loss(model, row, plan) / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
@@ -192,7 +185,6 @@ def train(
     report: Callable[[Progress, float], None] = lambda progress, loss: None,
     *,
     start: Path | None = None,
-    objective: Objective = plain_loss,
     stop: Callable[[Progress], bool] = lambda progress: False,
 ) -> LlamaForCausalLM:
     """Train until the budget is spent, resuming from the last checkpoint in `folder` if there is one.
@@ -206,8 +198,8 @@ def train(
     started, saved = time.process_time() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0:
         _set_rates(optimisers, rate(progress, plan))
-        ids = batch(rows, progress.step, plan.rows_a_step, plan.first_row)
-        loss = _take_step(model, optimisers, ids, plan, objective, progress.step)
+        ids = batch(rows, progress.step, plan.rows_a_step)
+        loss = _take_step(model, optimisers, ids, plan)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
         progress.seconds = time.process_time() - started

@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.registry.registry import Registry
+from ngram_builders.table import kernel, shared_library
 from ngram_builders.table.format import VERSION
 from spd_lsp.cli import main
-from spd_lsp.commands.diagnosis import check_model, check_packages, check_tables, tuned_settings
+from spd_lsp.commands.diagnosis import check_kernel, check_model, check_packages, check_tables, tuned_settings
 from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import write_tuned
@@ -64,6 +65,28 @@ def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
     assert {finding.state for finding in check_packages(STARTER)} == {"ok"}
     errors = [finding.text for finding in check_packages("owner/name") if finding.state == "error"]
     assert errors == [f"not installed; run: {install_command('models')}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("library", "state", "said"),
+    [
+        (None, "ok", "not compiled when the package was installed"),
+        (b"no library", "error", "libkernel.so is of another version or system (.*); install the package again"),
+    ],
+)
+def test_a_kernel_that_cannot_be_used_is_reported_with_its_remedy(tmp_path, monkeypatch, library, state, said):
+    path = tmp_path / "libkernel.so"
+    if library:
+        path.write_bytes(library)
+    monkeypatch.setattr(shared_library, "LIBRARY", path)
+    monkeypatch.delenv(shared_library.KERNEL_VARIABLE, raising=False)
+    kernel._load_checked.cache_clear()
+    try:
+        finding = check_kernel()
+    finally:
+        kernel._load_checked.cache_clear()
+    assert finding.state == state
+    assert re.search(f"not used, so completions are slower: .*{said}", finding.text)
 
 
 def test_settings_tuned_for_the_model_are_reported(tmp_path):

@@ -22,7 +22,6 @@ from spd_lsp.training.recipe import (
     Recipe,
     make_decay,
     make_ngrams,
-    make_phase,
     make_rows,
     make_start,
     make_starter,
@@ -118,26 +117,6 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("phase", ["superposed", "longer"])
-def test_a_phase_continues_an_exported_model_from_its_next_row(encoded: Path, phase: str) -> None:
-    make = recipe_in(encoded)
-    plan = TrainingPlan(tokens=1200, rows_a_step=2, low="float32")
-    make_weights(make, plan, ignore)
-    make_starter(make, encoded / "start", "run")
-    make_phase(make, phase, encoded / "start", plan, ignore)
-    facts = make_starter(make, encoded / "out", phase)
-    assert facts["plan"]["first_row"] == 4
-    assert (facts["progress"]["before"], facts["progress"]["tokens"]) == (1200, 1200)
-    card = (encoded / "out" / "MODEL_CARD.md").read_text()
-    assert "all --work DIR --vocabulary 320 --tokens 1200 --out START" in card
-    assert f"phase --work MORE --seed 0 --kind {phase} --start START --tokens 1200" in card
-    assert facts["progress"]["before_seconds"] > 0
-    assert (encoded / "start" / "model.safetensors").read_bytes() != (
-        encoded / "out" / "model.safetensors"
-    ).read_bytes()
-
-
 def of_another_tokenizer(work: Path, folder: Path) -> Recipe:
     """A second work folder with the same corpus, whose tokenizer has more tokens."""
     folder.mkdir()
@@ -184,28 +163,14 @@ def test_a_started_run_accepts_no_starting_model(encoded: Path) -> None:
     shutil.copytree(encoded / "tokenizer", fresh.work / "tokenizer")
     with pytest.raises(UserError, match="has 2 layers and cannot lose any"):
         make_start(fresh, encoded / "model", 1)
+    with pytest.raises(UserError, match=r"training\.json"):
+        make_start(fresh, encoded / "tokenizer")
 
 
 def test_the_tokenizer_decides_the_size_of_the_model(work: Path) -> None:
-    options = ["tokenizer", "--work", str(work), "--vocabulary", "500", "--merges", "lines"]
+    options = ["tokenizer", "--work", str(work), "--vocabulary", "500"]
     assert CliRunner().invoke(main, options, catch_exceptions=False).exit_code == 0
     assert Recipe(work=work).config().vocab_size == 500
-
-
-def test_lengths_are_measured_on_the_files_of_folders(work: Path, tmp_path: Path) -> None:
-    make_tokenizer(Recipe(work=work, vocabulary=300))
-    (tmp_path / "unseen").mkdir()
-    (tmp_path / "unseen" / "one.py").write_text("x = 1\n\ny = 'é'\n", encoding="utf-8")
-    (tmp_path / "unseen" / "notes.txt").write_text("not code")
-    result = CliRunner().invoke(main, ["lengths", "--work", str(work), str(tmp_path / "unseen")])
-    assert "tokens a line that is not blank" in result.stderr
-    assert "out of reach after a blank: 0 of" in result.stderr
-
-
-def test_a_phase_starts_only_from_a_model_of_the_recipe(encoded: Path) -> None:
-    make = recipe_in(encoded)
-    with pytest.raises(UserError, match=r"training\.json"):
-        make_phase(make, "superposed", encoded, TrainingPlan(tokens=1200), ignore)
 
 
 def test_a_finished_step_is_not_repeated(work: Path) -> None:
@@ -232,6 +197,13 @@ def test_a_run_cannot_be_resumed_with_other_settings(tmp_path: Path) -> None:
     record_plan(tmp_path, TrainingPlan(tokens=10))
     with pytest.raises(UserError, match=r"plan\.json"):
         record_plan(tmp_path, TrainingPlan(tokens=10, matrix_rate=0.1))
+
+
+def test_a_run_that_an_older_version_planned_can_be_resumed(tmp_path: Path) -> None:
+    record_plan(tmp_path, TrainingPlan(tokens=10))
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(plan | {"first_row": 0}))
+    record_plan(tmp_path, TrainingPlan(tokens=10))
 
 
 def test_a_run_with_a_constant_rate_may_get_more_tokens(tmp_path: Path) -> None:

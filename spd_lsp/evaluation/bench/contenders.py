@@ -60,7 +60,6 @@ def never_stop(ids: tuple[int, ...]) -> bool:
 
 
 def _run_decoder(name: str, setup: BenchSetup, k: int) -> Timing:
-    """One of this project's decoders."""
     assert setup.model is not None
     clear_cache(setup.model)
     model: Any = CallTimer(setup.model, untimed=("prefill",))

@@ -88,7 +88,6 @@ def typed_prompts(ids: Sequence[int], editor: int, number: int) -> Iterator[list
 
 
 def _complete(seat: Engine, prompt: list[int], name: str, setup: BenchSetup) -> None:
-    """One completion."""
     start = DecodingRequest(prompt, never_stop, prompt[-HISTORY:], setup.interpolation)
     settings = Settings(drafts=1 if name == "greedy" else DRAFTS, max_tokens=setup.tokens)
     DECODERS[name](seat, start, settings, lambda: None)

@@ -38,7 +38,6 @@ class Unsupported(Exception):
 
 
 def _write_no_vocabulary(writer: Any) -> None:
-    """Write a model for ids only."""
     writer.add_tokenizer_model("no_vocab")
 
 
@@ -79,7 +78,6 @@ def write_gguf(folder: Path, path: Path, write_vocabulary: Callable[[Any], None]
 
 
 def _write_hyperparameters(writer: Any, config: Any, theta: float) -> None:
-    """Write the hyperparameters."""
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)

@@ -38,7 +38,6 @@ def describe_machine(device: str) -> dict[str, str]:
 
 
 def _processor_name() -> str:
-    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -149,10 +148,7 @@ def held_bytes() -> int:
 
 def _status_bytes(field: str) -> int:
     """A field of /proc/self/status, 0 on other systems than Linux."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
+    lines = read_proc(os.getpid(), "status").splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)
 
 

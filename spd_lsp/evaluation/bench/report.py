@@ -6,6 +6,7 @@ On a CPU, processor time decides, since other processes cannot take it; on a GPU
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -49,12 +50,8 @@ _NAMES = {
 }
 
 
-def _wall(clocks: Clocks) -> float:
-    return clocks.wall
-
-
-def _cpu(clocks: Clocks) -> float:
-    return clocks.cpu
+_wall: Clock = attrgetter("wall")
+_cpu: Clock = attrgetter("cpu")
 
 
 def bench_report(results: BenchResults) -> Report:
@@ -81,7 +78,6 @@ def bench_report(results: BenchResults) -> Report:
 
 
 def _facts(results: BenchResults) -> dict[str, str]:
-    """The circumstances."""
     before, after = results.load
     facts = {
         "model": f"{results.asked['model']}, {results.weights / 1e6:,.1f} MB of weights a token",
@@ -104,7 +100,6 @@ def _title(key: Key) -> str:
 
 
 def _token_rows(results: BenchResults, clock: Clock) -> Rows:
-    """A row for each contender."""
     head = ["", "a token, ms", "wall clock, ms", "times greedy", "first token, ms", "all drafts, ms"]
     rows = [[*head, "passes", "positions read"]]
     greedy = ms_per_token(results.runs["greedy", 1], clock)
@@ -169,7 +164,6 @@ def _share_rows(results: BenchResults, clock: Clock) -> Rows:
 
 
 def _prefix_rows(results: BenchResults, clock: Clock) -> Rows:
-    """A row for each kind of edit."""
     ms = {name: [1e3 * clock(one) for one in timings] for name, timings in results.prefixes.items()}
     rows = [["", "ms", "times faster than cold"]]
     for name, values in sorted(ms.items(), key=lambda item: -median(item[1])):
@@ -178,7 +172,6 @@ def _prefix_rows(results: BenchResults, clock: Clock) -> Rows:
 
 
 def _step_rows(results: BenchResults) -> Rows:
-    """A row for each number of requests."""
     rows = [["requests", "all logits, ms", "top logits, ms", "device alone, ms", "limit, ms", "limit / device"]]
     for step in results.steps:
         limit = step.bytes / max(results.bandwidth.values())
@@ -190,7 +183,6 @@ def _step_rows(results: BenchResults) -> Rows:
 
 
 def _editor_rows(results: BenchResults, clock: Clock) -> Rows:
-    """A row for each number of editors and decoder."""
     rows = [
         ["editors", "decoder", "ms a completion", "completions a second", "times superposed", "requests a pass"]
     ]
@@ -212,7 +204,6 @@ def _editor_rows(results: BenchResults, clock: Clock) -> Rows:
 
 
 def _memory_rows(results: BenchResults) -> Rows:
-    """A row for each contender that was measured."""
     rows = [["", "with the model loaded, MB", "more at most, MB"]]
     for key, (held, peak) in results.peaks.items():
         rows.append([_title(key), f"{held / 1e6:,.0f}", f"{max(0, peak - held) / 1e6:,.0f}"])

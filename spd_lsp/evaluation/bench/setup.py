@@ -174,7 +174,6 @@ def open_llama_cpp(options: BenchOptions, prompt_tokens: int) -> LlamaCpp:
 
 
 def _greedy_ids(setup: BenchSetup) -> list[int]:
-    """The engine's greedy draft."""
     assert setup.model is not None
     clear_cache(setup.model)
     ids = [int(np.argmax(setup.model.prefill(setup.prompt, lambda: None)))]

@@ -189,7 +189,6 @@ def is_asked(written: str) -> bool:
 
 
 def _tables(times: StageTimes) -> list[ReportTable]:
-    """The whole, and each stage."""
     completions, seconds = len(times.milliseconds), times.sampler.seconds
     spread, total = Spread.of(times.milliseconds), sum(seconds.values())
     quartiles, parsers = f"{spread.low:.1f} to {spread.high:.1f}", 1e3 * times.parsers / completions
@@ -207,5 +206,4 @@ def _tables(times: StageTimes) -> list[ReportTable]:
 
 
 def _data(times: StageTimes) -> dict[str, Any]:
-    """All numbers."""
     return {"seconds": times.sampler.seconds, "milliseconds": times.milliseconds, "parsers": times.parsers}

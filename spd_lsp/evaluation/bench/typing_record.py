@@ -87,7 +87,6 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _cells(session: Session) -> dict[str, Cell]:
-    """What is reported of a session."""
     record = session.record
     answered, shown = len(record.seconds), record.shown
 

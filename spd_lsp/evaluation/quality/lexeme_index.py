@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,21 +20,6 @@ _REACH = 4_000  # characters before the cursor in which so many lexemes are look
 _LEXEME = re.compile(r"\w+|[^\w\s]|\n\s*")  # a word, a sign, or the end of a line with the blank lines after it
 _BEGUN_WORD = re.compile(r"(?<!\w)\w*\Z")  # tried once a word, so in linear time
 _SEPARATOR, _LINE_END = -1, 0
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A continuation found elsewhere."""
-
-    text: str  # up to the end of its line
-    length: int  # of the run of lexemes before it, which it also follows elsewhere
-    count: int  # places where it follows such a run
-    places: int  # places of such a run
-
-    @property
-    def agreement(self) -> float:
-        """The share of the places that go on with this text."""
-        return self.count / self.places
 
 
 class LexemeIndex:
@@ -92,7 +76,7 @@ class LexemeIndex:
         return rest[len(begun) :] if rest.startswith(begun) else ""
 
 
-def find_copies(indexes: Sequence[LexemeIndex], before: str, without: Collection[int], most: int) -> list[Copy]:
+def find_copies(indexes: Sequence[LexemeIndex], before: str, without: Collection[int], most: int) -> list[str]:
     """Return what follows the longest run before the cursor elsewhere, most frequent first, then shorter runs.
 
     `without`: texts of the last index that do not count. Indexes share a vocabulary; among equally frequent texts
@@ -103,16 +87,13 @@ def find_copies(indexes: Sequence[LexemeIndex], before: str, without: Collection
     left = before[: len(before) - len(word)]
     run = indexes[0].numbers(match[0] for match in _LEXEME.finditer(left[-_REACH:]))[-_MAX_RUN:]
     levels = [index.places(run, without if index is indexes[-1] else ()) for index in indexes]
-    found: dict[str, Copy] = {}
+    found: dict[str, None] = {}  # in order
     for length in range(max(map(len, levels), default=0), 0, -1):
         texts = Counter(_continuations(indexes, levels, length, word, is_blank_left=left[-1:].isspace()))
-        places = texts.total()
-        for text, count in texts.most_common():
-            if text.strip():
-                found.setdefault(text, Copy(text, length, count, places))
+        found |= dict.fromkeys(text for text, _ in texts.most_common() if text.strip())
         if len(found) >= most:
             break
-    return list(found.values())[:most]
+    return list(found)[:most]
 
 
 def _continuations(

@@ -61,7 +61,6 @@ METRICS: Mapping[str, Metric] = {
 
 
 def _common_prefix(first: str, second: str) -> int:
-    """The length of the longest common prefix."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 

@@ -100,7 +100,6 @@ def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]
 
 
 def _main_table(results: Results, records: Sequence[Record]) -> str:
-    """Quality and cost of each arm."""
     k = results.k
     names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
     scores = [results.scores(name, records) for name in names]

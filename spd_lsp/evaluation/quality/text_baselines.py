@@ -41,8 +41,7 @@ Baseline = Callable[[Surroundings, str, int, int], Sequence[str]]
 
 def _copy(around: Surroundings, source: str, cursor: int, most: int) -> list[str]:
     """What followed the longest match of the text left of the cursor."""
-    copies = find_copies([around.own, around.package], source[:cursor], around.removed, most)
-    return [copy.text for copy in copies]
+    return find_copies([around.own, around.package], source[:cursor], around.removed, most)
 
 
 def _words(around: Surroundings, source: str, cursor: int, most: int) -> list[str]:

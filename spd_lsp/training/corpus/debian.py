@@ -68,7 +68,6 @@ def open_debian(requirement: str, archives: Path, language: str) -> FetchedPacka
 
 
 def _copyright_of(archive: Path) -> str:
-    """Return Debian's copyright file of a package."""
     files = read_archive(archive, lambda name: PurePosixPath(name).name == "copyright")
     return files[0][1].decode("utf-8", "replace") if files else ""
 

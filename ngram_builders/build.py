@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.pipeline import (
     CountOptions,
     CountTask,
@@ -111,6 +112,7 @@ def build(
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
     min_files: int = 1,
+    memory: int = DEFAULT_MEMORY,
     language: str | None = None,
     model: str = "",
     fresh: bool = False,
@@ -121,11 +123,13 @@ def build(
 
     encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. What has
     not changed since the last build is not read, tokenized or counted again, unless fresh. min_files: n-grams that
-    fewer distinct texts contain cannot be read back from the table. model is recorded for rebuilds. beside: other
+    fewer distinct texts contain cannot be read back from the table. memory: of this process, in bytes. model is
+    recorded for rebuilds. beside: other
     tables that serve the same files; the summary has the perplexity with each.
     """
     started, survey_ns = time.perf_counter(), time.time_ns()
     orders = check_orders(orders)
+    share_memory(memory)
     options = CountOptions(
         fingerprint=fingerprint,
         vocab_size=vocab_size,
@@ -133,6 +137,7 @@ def build(
         orders=orders,
         min_count=min_count_by_order(orders, min_count),
         min_files=min_files,
+        memory=memory,
     )
     surveyed = survey_sources(roots, language, report)
     name = default_name(roots, registry, model, fingerprint) if domain is None else check_name(domain)

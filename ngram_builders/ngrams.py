@@ -24,6 +24,7 @@ from ngram_builders.errors import UserError
 
 ORDERS = (2, 3, 4, 5, 6)
 HIGHEST_ORDER = 9
+MAX_COUNT = 2**31 - 1  # of an n-gram; what is counted more often has this count
 _ORDER_BITS = 3
 _MAX_HASH_BITS = 40  # a table stores what its directory does not imply; more bits would be more bytes
 
@@ -49,6 +50,18 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def record(self, place: int) -> int:
+        """Return one record."""
+        return int(self.records[place])
+
+    def find(self, record: int) -> int:
+        """Return the place of the first record that is not below this one."""
+        return int(np.searchsorted(self.records, np.uint64(record)))
+
+    def load(self, start: int, end: int) -> Run:
+        """Return a part of it."""
+        return Run(self.records[start:end], self.counts[start:end])
 
 
 def token_bits(vocab_size: int) -> int:
@@ -170,7 +183,7 @@ def group_starts(ordered: U64) -> npt.NDArray[np.intp]:
 
 
 def merge(runs: Sequence[Run]) -> Run:
-    """Add runs; n-grams whose counts cancel out are dropped."""
+    """Add runs; n-grams whose counts cancel out are dropped. No sum is above MAX_COUNT."""
     runs = [run for run in runs if len(run)]
     if len(runs) == 1:
         return runs[0]
@@ -181,10 +194,22 @@ def merge(runs: Sequence[Run]) -> Run:
     starts = group_starts(records)
     if not len(starts):
         return Run(records, np.empty(0, dtype=np.int32))
-    # Without a dtype reduceat would widen the counts to 64 bits.
-    counts = np.add.reduceat(np.concatenate([run.counts for run in runs])[order], starts, dtype=np.int32)
+    counts = _add_up(np.concatenate([run.counts for run in runs])[order], starts, len(runs))
     kept = counts != 0
     return Run(records[starts[kept]], counts[kept])
+
+
+def _add_up(counts: I32, starts: npt.NDArray[np.intp], most: int) -> I32:
+    """Add up groups of counts. most: how many there are in a group at most, if none is negative."""
+    if int(counts.max()) * most <= MAX_COUNT:
+        return np.asarray(np.add.reduceat(counts, starts, dtype=np.int32))  # half the memory
+    sums = np.add.reduceat(counts, starts, dtype=np.int64)
+    return np.minimum(sums, MAX_COUNT).astype(np.int32)
+
+
+def _widest(starts: npt.NDArray[np.intp], length: int) -> int:
+    """The size of the largest group."""
+    return int(np.diff(starts, append=length).max())
 
 
 def negate(run: Run) -> Run:
@@ -211,7 +236,7 @@ def drop(run: Run, dropped: npt.NDArray[np.bool_], vocab_size: int) -> Run:
     dropped = dropped | ((run.records & rest_of) == rest_of)  # and what earlier calls dropped
     context = run.records >> bits
     starts = group_starts(context)
-    mass = np.add.reduceat(np.where(dropped, run.counts, 0), starts, dtype=np.int32)  # per context
+    mass = _add_up(np.where(dropped, run.counts, 0), starts, _widest(starts, len(run)))  # per context
     partly = (mass > 0) & (np.add.reduceat(~dropped, starts, dtype=np.int64) > 0)
     rest = Run((context[starts[partly]] << bits) | rest_of, mass[partly])
     return merge([Run(run.records[~dropped], run.counts[~dropped]), rest])

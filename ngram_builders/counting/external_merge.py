@@ -1,27 +1,26 @@
 """More counts than fit into memory: sorted runs on disk, merged in pieces. Knows runs, not text or tables.
 
+Few files are open at once: runs of one kind are merged as soon as there are FAN_IN of them.
+
 Dimensions: G n-grams of a run.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from ngram_builders.arrays import Ints
+from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
+from ngram_builders.counting.stored_run import RECORD_BYTES, StoredRun, store_run
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
-from ngram_builders.table.format import replace_file
 
-_MAX_HELD_BYTES = 192 * 2**20  # of runs, before a counter spills them
-_BLOCK_TOKENS = 1_000_000  # counted at once
-_PIECE_RECORDS = 3_000_000  # merged at once
-_RECORD_BYTES = 12
-MAX_TOKENS = 2**31  # what a count can reach
+FAN_IN = 32
+MAX_TOKENS = 2**31  # of one table
+_LIMITS = share_memory(DEFAULT_MEMORY)
 
 
 class NgramCounter:
@@ -36,22 +35,20 @@ class NgramCounter:
         *,
         orders: Sequence[int],
         vocab_size: int,
-        max_held_bytes: int = _MAX_HELD_BYTES,
-        block_tokens: int = _BLOCK_TOKENS,
+        limits: MemoryLimits = _LIMITS,
         once_per_stream: bool = False,
     ) -> None:
         """once_per_stream: count the streams that contain an n-gram, not its occurrences."""
         self.folder = folder
         self.orders = orders
         self.vocab_size = vocab_size
-        self.max_held_bytes = max_held_bytes
-        self.block_tokens = block_tokens
+        self.limits = limits
         self.once_per_stream = once_per_stream
         self.tokens = 0  # counted so far, one end-of-text per stream included
         self.pending: list[Ints] = []
         self.pending_tokens = 0
         self.held: list[Run] = []
-        self.spilled: list[Run] = []
+        self.spilled: list[list[StoredRun]] = []  # of each round of merges
 
     def add(self, streams: Iterable[Ints]) -> None:
         """Count more streams; the end-of-text that each starts with only serves as context."""
@@ -59,7 +56,7 @@ class NgramCounter:
             self.pending.append(stream)
             self.pending_tokens += len(stream)
             self.tokens += max(len(stream) - 1, 0)
-            if self.pending_tokens >= self.block_tokens:
+            if self.pending_tokens >= self.limits.block_tokens:
                 self._count_pending()
 
     def _count_pending(self) -> None:
@@ -72,63 +69,33 @@ class NgramCounter:
         self.pending, self.pending_tokens = [], 0
         while len(self.held) > 1 and len(self.held[-2]) < 2 * len(self.held[-1]):
             self.held[-2:] = [merge(self.held[-2:])]
-        if sum(map(len, self.held)) * _RECORD_BYTES > self.max_held_bytes:
-            self._spill()
+        if sum(map(len, self.held)) * RECORD_BYTES > self.limits.held_bytes:
+            held, self.held = self.held, []
+            self._spill([merge(held)])
 
-    def _spill(self) -> None:
-        """Move what is held in memory to a file, as one run."""
-        run = merge(self.held)
-        with tempfile.TemporaryFile(dir=self.folder, prefix=".spill") as file:
-            file.write(run.records.data)
-            file.write(run.counts.data)
-            file.flush()
-            self.spilled.append(_map_run(file, len(run)))  # the mapping outlives the file
-        self.held = []
+    def _spill(self, pieces: Iterable[Run], merged: int = 0) -> None:
+        """Move pieces to a file, as a run that was merged so often; merge all of its kind once there are many."""
+        if merged == len(self.spilled):
+            self.spilled.append([])
+        runs = self.spilled[merged]
+        runs.append(store_run(self.folder, pieces))
+        if len(runs) == FAN_IN:
+            self._spill(merge_in_pieces(runs, self.vocab_size, self.limits.piece_records), merged + 1)
+            self.spilled[merged] = []
 
     def runs(self) -> Iterator[Run]:
         """Yield all counts, sorted, in pieces of whole contexts."""
         if self.pending:
             self._count_pending()
         check_token_count(self.tokens)
-        yield from merge_in_pieces([*self.spilled, *self.held], self.vocab_size)
+        spilled = [run for runs in self.spilled for run in runs]
+        yield from merge_in_pieces([*spilled, *self.held], self.vocab_size, self.limits.piece_records)
 
 
 def check_token_count(tokens: int) -> None:
     """Refuse more tokens than counts can hold."""
     if tokens >= MAX_TOKENS:
         raise UserError(f"{tokens:,} tokens are too many for one table (2^31); build several smaller domains")
-
-
-def write_run(path: Path, pieces: Iterable[Run]) -> int:
-    """Write sorted pieces to one file, one piece in memory at a time: all records, then all counts -> n-grams."""
-    with tempfile.TemporaryFile(dir=path.parent, prefix=".counts") as counts:
-
-        def parts() -> Iterator[bytes | memoryview]:
-            for piece in pieces:
-                counts.write(piece.counts.data)
-                yield piece.records.data
-            counts.seek(0)
-            while chunk := counts.read(1 << 22):
-                yield chunk
-
-        replace_file(path, parts())
-    return path.stat().st_size // _RECORD_BYTES
-
-
-def read_run(path: Path) -> Run:
-    """Map a run that `write_run` wrote."""
-    length, rest = divmod(path.stat().st_size, _RECORD_BYTES)
-    if rest:
-        raise UserError(f"the counts in {path} are cut short; delete that file and count again")
-    return _map_run(path, length)
-
-
-def _map_run(file: Path | IO[bytes], length: int) -> Run:
-    """Map a file of so many records and their counts."""
-    if not length:
-        return merge([])
-    records = np.memmap(file, np.uint64, "r", 0, (length,))
-    return Run(records, np.memmap(file, np.int32, "r", 8 * length, (length,)))
 
 
 def drop_unshared(
@@ -153,33 +120,30 @@ def drop_unshared(
         held = Run(held.records[rest:], held.counts[rest:])
 
 
-def merge_in_pieces(runs: Sequence[Run], vocab_size: int, piece_records: int = _PIECE_RECORDS) -> Iterator[Run]:
+def merge_in_pieces(
+    runs: Sequence[Run | StoredRun], vocab_size: int, piece_records: int = _LIMITS.piece_records
+) -> Iterator[Run]:
     """Add sorted runs up, in sorted pieces of whole contexts; memory holds a piece, not the sum."""
     runs = [run for run in runs if len(run)]
     if not runs:
         return
     starts = [0] * len(runs)
     for boundary in _split_evenly(runs, vocab_size, piece_records):
-        ends = [len(run) if boundary is None else int(np.searchsorted(run.records, boundary)) for run in runs]
-        yield merge(
-            [
-                Run(np.asarray(run.records[start:end]), np.asarray(run.counts[start:end]))
-                for run, start, end in zip(runs, starts, ends, strict=True)
-            ]
-        )
+        ends = [len(run) if boundary is None else run.find(boundary) for run in runs]
+        yield merge([run.load(start, end) for run, start, end in zip(runs, starts, ends, strict=True)])
         starts = ends
 
 
-def _split_evenly(runs: Sequence[Run], vocab_size: int, piece_records: int) -> list[np.uint64 | None]:
+def _split_evenly(runs: Sequence[Run | StoredRun], vocab_size: int, piece_records: int) -> list[int | None]:
     """Return records that divide all runs into pieces of about that size, at starts of contexts; None is the end.
 
     Hashes are spread evenly, so what divides the longest run evenly divides all.
     """
-    longest = max(runs, key=len).records
+    longest = max(runs, key=len)
     pieces = max(1, -(-sum(map(len, runs)) // piece_records))
-    bits = np.uint64(token_bits(vocab_size))
-    boundaries = longest[np.linspace(0, len(longest), pieces + 1).astype(np.int64)[1:-1]]
-    return [*(np.uint64(record) for record in np.unique((boundaries >> bits) << bits)), None]
+    bits = token_bits(vocab_size)
+    places = (len(longest) * piece // pieces for piece in range(1, pieces))
+    return [*sorted({longest.record(place) >> bits << bits for place in places}), None]
 
 
 def apply_change(pieces: Iterable[Run], change: Run, vocab_size: int) -> Iterator[Run]:

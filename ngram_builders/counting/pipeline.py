@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import NgramCounter, apply_change, check_token_count, drop_unshared
+from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.token_cache import IndexedFile, TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
 from ngram_builders.ngrams import Run, merge, negate, stream
@@ -20,8 +21,6 @@ from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.writer import write_table
 
 _BATCH_TEXTS = 256  # read from the cache at once
-MAX_HELD_BYTES = 64 * 2**20  # of counts; merging takes several times as much, and more is not faster
-BLOCK_TOKENS = 500_000  # counted at once
 MAX_CHANGED_SHARE = 0.2  # of a table's tokens; beyond, counting all is as quick
 _MAX_CHANGED_TOKENS = 4_000_000  # a change is held in memory
 
@@ -36,6 +35,7 @@ class CountOptions:
     orders: tuple[int, ...]
     min_count: Mapping[int, int]  # by order
     min_files: int = 1  # texts that must contain an n-gram
+    memory: int = DEFAULT_MEMORY  # bytes, of this process; the counts do not depend on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,7 @@ def _count(
         folder,
         orders=task.options.orders,
         vocab_size=task.options.vocab_size,
-        max_held_bytes=MAX_HELD_BYTES,
-        block_tokens=BLOCK_TOKENS,
+        limits=share_memory(task.options.memory),
         once_per_stream=once_per_stream,
     )
     total = task.count_tokens(digests)

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.build import BuildSummary, default_name, min_count_by_order, no_sources
+from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.executors import Cluster, run_stages
 from ngram_builders.distributed.readers import EXPANSION, is_corpus
@@ -77,6 +78,7 @@ def build(
     registry: Registry,
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
+    memory: int = DEFAULT_MEMORY,
     language: str | None = None,
     skip_damaged: bool = False,
     model: str = "",
@@ -86,10 +88,11 @@ def build(
     """Count folders and corpus files, and install the table: byte for byte the one of the local build.
 
     make_encode is called once in each task that encodes, and is found there by its name: a function of a module,
-    or a `functools.partial` of one. Roots may be patterns of file names. Without a summary, another machine makes
-    the table.
+    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names. Without a
+    summary, another machine makes the table.
     """
     started = time.perf_counter()
+    share_memory(memory)
     cluster = cluster or Cluster()
     folders, corpus = _split_roots(roots)
     inputs, skipped = _list_inputs(folders, corpus, language, report)
@@ -124,7 +127,7 @@ def build(
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
     _delete_stale(work, name)
     write_plan(work, plan, split_into_shards(inputs, plan.shards))
-    if not run_stages(work, plan, cluster, make_encode, report):
+    if not run_stages(work, plan, cluster, make_encode, report, memory):
         return None, []
     costs = [_measure_cost(work, stage) for stage in STAGES]
     results = {stage: read_stage_results(work, stage) for stage in STAGES}

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor
 from loguru import logger
 
+from ngram_builders.counting.memory import DEFAULT_MEMORY
 from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.slurm import SlurmStage, job_name, run_on_slurm
 from ngram_builders.distributed.stages import STAGES, Plan, run_task
@@ -67,11 +68,12 @@ class StageRunner:
     tasks: int
     work: Path
     make_encode: Callable[[], Encode]
+    memory: int = DEFAULT_MEMORY  # bytes, of each task
 
     def __call__(self, data: object, rank: int, world_size: int) -> None:
         """Run one task."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tasks run side by side, not the threads of one
-        run_task(self.stage, rank, self.work, self.make_encode)
+        run_task(self.stage, rank, self.work, self.make_encode, self.memory)
 
     @property
     def logs(self) -> Path:
@@ -97,11 +99,16 @@ class StageRunner:
 
 
 def run_stages(
-    work: Path, plan: Plan, cluster: Cluster, make_encode: Callable[[], Encode], report: ReportProgress
+    work: Path,
+    plan: Plan,
+    cluster: Cluster,
+    make_encode: Callable[[], Encode],
+    report: ReportProgress,
+    memory: int = DEFAULT_MEMORY,
 ) -> bool:
     """Run all tasks that are not finished; False if another machine has the last one."""
     logger.remove()  # datatrove's logs are kept in files
-    stages = [StageRunner(stage, plan.count_tasks(stage), work, make_encode) for stage in STAGES]
+    stages = [StageRunner(stage, plan.count_tasks(stage), work, make_encode, memory) for stage in STAGES]
     if cluster.executor == "slurm":
         with _explain_failure(stages[-1]):
             run_on_slurm(work, stages, lambda stage: make_executor(stage, cluster), report)

@@ -30,16 +30,12 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import Ints
 from ngram_builders.build import DUPLICATE, keeps_texts
-from ngram_builders.counting.external_merge import (
-    NgramCounter,
-    check_token_count,
-    merge_in_pieces,
-    read_run,
-    write_run,
-)
+from ngram_builders.counting.external_merge import NgramCounter, check_token_count, merge_in_pieces
+from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
+from ngram_builders.counting.stored_run import StoredRun, read_run, write_run
 from ngram_builders.counting.tokenize import Encode
 from ngram_builders.distributed.readers import CorpusDocument, read_documents
-from ngram_builders.ngrams import Run, order_shift, prune, stream
+from ngram_builders.ngrams import order_shift, prune, stream
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.format import replace_file
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
@@ -100,18 +96,21 @@ def _read_plan(work: Path) -> Plan:
     return Plan(**{**fields, "orders": tuple(fields["orders"])})
 
 
-def run_task(stage: str, rank: int, work: Path, make_encode: Callable[[], Encode]) -> dict[str, Any]:
+def run_task(
+    stage: str, rank: int, work: Path, make_encode: Callable[[], Encode], memory: int = DEFAULT_MEMORY
+) -> dict[str, Any]:
     """Run one task, and store and return its result; make_encode is called where texts are encoded."""
+    limits = share_memory(memory)
     started = time.process_time()
     plan = _read_plan(work)
     if stage == "digests":
         result = _digest_shard(work, plan, rank)
     elif stage == "counts":
-        result = _count_shard(work, plan, rank, make_encode())
+        result = _count_shard(work, plan, rank, make_encode(), limits)
     elif stage == "merge":
-        result = _merge_range(work, plan, rank)
+        result = _merge_range(work, plan, rank, limits)
     else:
-        result = _write_table(work, plan)
+        result = _write_table(work, plan, limits)
     result |= {"cpu": time.process_time() - started, "peak": peak_memory()}
     _write_record(work / "results" / f"{stage}-{_file_name(rank)}", result)
     return result
@@ -173,14 +172,14 @@ def _find_new(work: Path, rank: int) -> tuple[dict[int, bytes], int]:
     return dict(zip(numbers[new].tolist(), padded, strict=True)), int((~new).sum())
 
 
-def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str, Any]:
+def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: MemoryLimits) -> dict[str, Any]:
     """Second stage: store the counts of a shard's new documents."""
     new, duplicates = _find_new(work, rank)
     languages: Counter[str] = Counter()
     files = masked = 0
     sample: dict[bytes, Ints] = {}
     texts: dict[bytes, Ints] = {}
-    counter = NgramCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size)
+    counter = NgramCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size, limits=limits)
     unchanged = (
         document
         for number, document in enumerate(_read_shard(work, plan, rank))
@@ -208,35 +207,34 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode) -> dict[str,
     }
 
 
-def _merge_range(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
+def _merge_range(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dict[str, Any]:
     """Third stage: store the sum of all shards' counts over a range of contexts, pruned by the counts of all."""
     check_token_count(sum(result["tokens"] for result in read_stage_results(work, "counts")))
     order, part = plan.orders[rank // plan.parts], rank % plan.parts
     runs = [read_run(work / "counts" / _file_name(shard)) for shard in range(plan.shards)]
-    merged = merge_in_pieces([_select_range(run, order, part, plan) for run in runs], plan.vocab_size)
+    ranges = [_select_range(run, order, part, plan) for run in runs]
+    merged = merge_in_pieces(ranges, plan.vocab_size, limits.piece_records)
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged)
     write_run(work / "merge" / _file_name(rank), pieces)
     return {}
 
 
-def _select_range(run: Run, order: int, part: int, plan: Plan) -> Run:
+def _select_range(run: StoredRun, order: int, part: int, plan: Plan) -> StoredRun:
     """Select one range of a run; ranges differ in the upper bits of hashes, so no context is cut."""
     shift = order_shift(plan.vocab_size)
     width = 2**shift // plan.parts
     low = ((order - 2) << shift) + part * width
-    start = int(np.searchsorted(run.records, np.uint64(low)))
-    end = int(np.searchsorted(run.records, np.uint64(low + width - 1), side="right"))
-    return Run(run.records[start:end], run.counts[start:end])
+    return run.part(run.find(low), run.find(low + width))
 
 
-def _write_table(work: Path, plan: Plan) -> dict[str, Any]:
+def _write_table(work: Path, plan: Plan, limits: MemoryLimits) -> dict[str, Any]:
     """Last stage: write the table of all ranges."""
     counts = read_stage_results(work, "counts")
     tokens = sum(result["tokens"] for result in counts)
     ranges = (read_run(work / "merge" / _file_name(rank)) for rank in range(plan.count_tasks("merge")))
     write_table(
         work / TABLE,
-        (piece for run in ranges for piece in merge_in_pieces([run], plan.vocab_size)),
+        (piece for run in ranges for piece in merge_in_pieces([run], plan.vocab_size, limits.piece_records)),
         fingerprint=plan.fingerprint,
         vocab_size=plan.vocab_size,
         orders=plan.orders,

@@ -17,9 +17,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from ngram_builders.arrays import U64, Ints
+from ngram_builders.arrays import I64, U64, Ints
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import Run, group_starts, hash_bits, other, prune, token_bits
+from ngram_builders.ngrams import HIGHEST_ORDER, Run, group_starts, hash_bits, other, prune, token_bits
 from ngram_builders.table.format import (
     BLOCK_ROWS,
     COUNT_OVERFLOW,
@@ -46,7 +46,7 @@ from ngram_builders.table.suffix_array import SuffixArray
 
 _COPY_BYTES = 1 << 22  # copied at a time when sections are joined
 _PIECE_RECORDS = 1 << 17  # grouped at a time
-_CHUNK_ROWS = 1 << 22  # contexts sorted into directories at a time
+_CHUNK_ROWS = 1 << 20  # contexts sorted into directories at a time
 _MAX_ENTRIES = 2**32  # what a pointer can address
 
 
@@ -82,15 +82,21 @@ def build_columns(run: Run, vocab_size: int) -> Columns:
     """A run, with counts of any sign, as columns in memory."""
     rows = _group_by_context(run, vocab_size)
     contexts = rows.pop("contexts").astype(np.uint64, copy=False)
-    orders = np.flatnonzero(np.bincount((contexts >> np.uint64(hash_bits(vocab_size))).astype(np.int64))) + 2
-    directory, places = _build_directories([contexts], orders.tolist(), vocab_size)
+    sizes = _count_orders(contexts, vocab_size)
+    ends = np.cumsum(sizes)
+    present = (np.flatnonzero(sizes) + 2).tolist()
+    places = _place_directories({order: sizes[order - 2] for order in present}, vocab_size)
+    parts = [np.empty(0, dtype=np.int64)]
+    for order, (_, bits) in places.items():
+        row, end = ends[order - 2] - sizes[order - 2], ends[order - 2]
+        parts += _build_directory([contexts[row:end]], bits, vocab_size, row)
     rows["pointers"] = np.append(rows["pointers"], [len(run), len(rows["counts"]), len(rows["wide_totals"])])
     for name in ("pointers", "wide_widths"):
         rows[name] = rows[name].astype("<u4")
     none = np.empty(0, dtype="<u4")
     return Columns(
         **rows,
-        directory=directory,
+        directory=np.concatenate(parts).astype("<u4"),
         overflow_places=none,
         overflow_counts=none,
         orders=places,
@@ -98,37 +104,33 @@ def build_columns(run: Run, vocab_size: int) -> Columns:
     )
 
 
-def _build_directories(
-    chunks: Sequence[U64], orders: Sequence[int], vocab_size: int
-) -> tuple[Ints, dict[int, tuple[int, int]]]:
-    """The directories of some orders in one array; and where each begins, with its bits.
+def _count_orders(contexts: Ints, vocab_size: int) -> I64:
+    """How many contexts there are of each order, from 2 on."""
+    orders = (contexts >> np.uint64(hash_bits(vocab_size))).astype(np.int64)
+    return np.bincount(orders, minlength=HIGHEST_ORDER - 1)
 
-    chunks: sorted contexts. Orders without contexts come last, their directories all zeros.
-    """
-    parts: list[Ints] = [np.empty(0, dtype="<u4")]
+
+def _place_directories(contexts: Mapping[int, int], vocab_size: int) -> dict[int, tuple[int, int]]:
+    """Where the directory of each order begins, and its bits. Those of orders without contexts come last."""
     places: dict[int, tuple[int, int]] = {}
-    base = row = 0
-    by_order = {order: [_of_order(chunk, order, vocab_size) for chunk in chunks] for order in orders}
-    for order in sorted(orders, key=lambda order: not any(map(len, by_order[order]))):
-        contexts = sum(map(len, by_order[order]))
-        bits = directory_bits(contexts, vocab_size)
-        sizes = np.zeros(2**bits + 1, dtype=np.int64)
-        for chunk in by_order[order]:
-            hashes = chunk & np.uint64(2 ** hash_bits(vocab_size) - 1)
-            buckets = (hashes >> np.uint64(hash_bits(vocab_size) - bits)).astype(np.int64)
-            np.add(sizes[1:], np.bincount(buckets, minlength=2**bits), out=sizes[1:])
-        parts.append((np.cumsum(sizes) + row).astype("<u4") if contexts else sizes.astype("<u4"))
+    base = 0
+    for order in sorted(contexts, key=lambda order: not contexts[order]):
+        bits = directory_bits(int(contexts[order]), vocab_size)
         places[order] = (base, bits)
-        base += len(sizes)
-        row += contexts
-    return np.concatenate(parts), places
+        base += 2**bits + 1
+    return places
 
 
-def _of_order(contexts: U64, order: int, vocab_size: int) -> U64:
-    """The part of sorted contexts that belongs to one order."""
-    tag, bits = order - 2, hash_bits(vocab_size)
-    low, high = np.searchsorted(contexts, np.array([tag << bits, (tag + 1) << bits], dtype=np.uint64))
-    return contexts[low:high]
+def _build_directory(chunks: Iterable[U64], bits: int, vocab_size: int, row: int) -> Iterator[I64]:
+    """The directory of one order, in pieces: the first row of each bucket. row: the order's first one."""
+    done = 0  # buckets
+    for chunk in chunks:
+        hashes = chunk & np.uint64(2 ** hash_bits(vocab_size) - 1)
+        buckets = (hashes >> np.uint64(hash_bits(vocab_size) - bits)).astype(np.int64)
+        upcoming = np.arange(done, int(buckets[-1]) + 1)
+        yield row + np.searchsorted(buckets, upcoming)
+        row, done = row + len(chunk), done + len(upcoming)
+    yield np.full(2**bits + 1 - done, row)
 
 
 @dataclass(slots=True)
@@ -167,6 +169,7 @@ class _TableBuilder:
     stored: int = 0  # counts
     wide: int = 0  # rows
     ngrams: int = 0
+    sizes: I64 = field(default_factory=lambda: np.zeros(HIGHEST_ORDER - 1, dtype=np.int64))  # contexts by order
     sections: dict[str, _Section] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -194,6 +197,7 @@ class _TableBuilder:
         for name, column in rows.items():
             self.sections[name].append(column)
         self.contexts += len(rows["contexts"])
+        self.sizes += _count_orders(rows["contexts"], self.vocab_size)
         self.entries += len(run)
         self.stored += len(counts)
         self.wide += len(rows["wide_totals"])
@@ -211,13 +215,24 @@ class _TableBuilder:
     def finish(self, orders: Sequence[int]) -> list[list[int]]:
         """Write what is known only at the end; -> [order, where its directory starts, its bits]."""
         self.sections["pointers"].append(np.array([self.entries, self.stored, self.wide]))
-        file = self.sections.pop("contexts").file
-        file.flush()
-        contexts: U64 = np.memmap(file, "<u8", "r", 0, (self.contexts,)) if self.contexts else np.empty(0, "<u8")
-        chunks = [contexts[start : start + _CHUNK_ROWS] for start in range(0, self.contexts, _CHUNK_ROWS)]
-        directory, places = _build_directories(chunks, orders, self.vocab_size)
-        self.sections["directory"].append(directory)
+        sizes = self.sizes
+        places = _place_directories({order: sizes[order - 2] for order in orders}, self.vocab_size)
+        ends = np.cumsum(sizes)
+        with self.sections.pop("contexts").file as file:
+            for order, (_, bits) in places.items():
+                size, end = int(sizes[order - 2]), int(ends[order - 2])
+                chunks = _read_contexts(file, end - size, end)
+                first = end - size if size else 0
+                for part in _build_directory(chunks, bits, self.vocab_size, first):
+                    self.sections["directory"].append(part)
         return [[order, *places[order]] for order in orders]
+
+
+def _read_contexts(file: IO[bytes], start: int, end: int) -> Iterator[U64]:
+    """Read some contexts back, not by mapping them: that would hold all of them in memory."""
+    for first in range(start, end, _CHUNK_ROWS):
+        file.seek(8 * first)
+        yield np.frombuffer(file.read(8 * (min(first + _CHUNK_ROWS, end) - first)), "<u8")
 
 
 def write_table(

@@ -38,6 +38,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--min-files", type=_POSITIVE, default=1, show_default=True, metavar="N", help="Drop n-grams of fewer files."
 )
+@click.option("--memory", metavar="SIZE", help="Most memory of a process, such as 500M (default: 1G).")
 @click.option("--engine", type=click.Choice(_ENGINES), default="local", show_default=True, help="How to count.")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokens are counted.")
 @click.option(
@@ -59,6 +60,7 @@ def build_ngrams(
     dry_run: bool,
     why: Path | None,
     orders: str,
+    memory: str | None,
     **options: Any,
 ) -> None:
     """Teach completions your code: count the n-grams of the sources in repositories and folders."""
@@ -79,6 +81,7 @@ def build_ngrams(
                 output = "\n".join(describe_dependencies(*one) for one in made)
             else:
                 options |= {"orders": parse_orders(orders), "language": language}
+                options |= {} if memory is None else {"memory": parse_memory(memory)}
                 where = {name: value for name in CLUSTER_DEFAULTS if (value := options.pop(name)) is not None}
                 summary, stages = count(context.obj, repos, report, where=where, **options)
                 output = "\n".join([describe_build(summary), *stages])
@@ -186,6 +189,14 @@ def parse_orders(text: str) -> tuple[int, ...]:
     if low > high:
         raise UserError(f"--orders is a range within 2-6, such as 2-6 or 3-5, not {text!r}")
     return tuple(range(low, high + 1))
+
+
+def parse_memory(text: str) -> int:
+    """Example: `500M` -> 500000000."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])B?", text, re.IGNORECASE)
+    if match is None:
+        raise UserError(f"--memory is a size such as 500M or 2G, not {text!r}")
+    return int(float(match[1]) * {"M": 10**6, "G": 10**9}[match[2].upper()])
 
 
 def _describe_preview(preview: Preview) -> str:

@@ -15,7 +15,7 @@ from ngram_builders.build import BuildSummary
 from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.commands.build_ngrams import describe_build, parse_orders
+from spd_lsp.commands.build_ngrams import describe_build, parse_memory, parse_orders
 from tests.planted import lines, private_key
 
 
@@ -178,6 +178,9 @@ def test_several_folders_make_one_table_with_the_given_orders_and_counts(run, sh
         ([".", "--model", "no-such-model"], "there is no model .no-such-model."),
         ([".", "--language", "pyton"], "unknown language 'pyton'; choose one of .*python"),
         ([".", "--workers", "2"], "--workers works with --engine datatrove only"),
+        ([".", "--memory", "many"], "--memory is a size such as 500M or 2G, not 'many'"),
+        ([".", "--memory", "10M"], "at least 450 MB of memory, not 10; give more with --memory"),
+        ([".", "--engine", "datatrove", "--memory", "10M"], "at least 450 MB of memory, not 10"),
         ([".", "--engine", "datatrove", "--share", "3/2"], "no machine has the share 3/2"),
         (
             [".", "--engine", "datatrove", "--slurm-account", "lab"],
@@ -258,6 +261,11 @@ def test_orders_are_a_range(text, orders):
 def test_other_orders_are_refused(text):
     with pytest.raises(UserError, match="--orders is a range"):
         parse_orders(text)
+
+
+@pytest.mark.parametrize(("text", "bytes_"), [("500M", 5 * 10**8), ("2G", 2 * 10**9), ("1.5gb", 1_500_000_000)])
+def test_memory_is_a_size(text, bytes_):
+    assert parse_memory(text) == bytes_
 
 
 def test_the_size_of_an_ngram_is_shown_for_large_tables():

@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.build import BuildSummary, build, default_name
-from ngram_builders.counting import external_merge, pipeline, tokenize
+from ngram_builders.counting import pipeline, tokenize
+from ngram_builders.counting.memory import MemoryLimits
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
@@ -174,7 +175,7 @@ def test_counts_that_do_not_fit_in_memory_give_the_same_bytes(
     registry: Registry, repo: Path, tmp_path: Path, memory: int
 ) -> None:
     expected = fresh_bytes(tmp_path, repo)
-    with patch.object(pipeline, "MAX_HELD_BYTES", memory), patch.object(pipeline, "BLOCK_TOKENS", 10):
+    with patch.object(pipeline, "share_memory", lambda total: MemoryLimits(memory, 10, 500)):
         summary = run(registry, repo)
     assert summary.path.read_bytes() == expected
     assert {file.name for file in summary.path.parent.iterdir()} >= {summary.path.name, CACHE_FILE}
@@ -236,14 +237,11 @@ def test_min_files_keeps_ngrams_of_at_least_so_many_distinct_texts(
     assert registry.find("repo").recipe["min_files"] == least
 
 
-def test_counting_min_files_in_pieces_gives_the_same_table(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counting_min_files_in_pieces_gives_the_same_table(repo: Path, tmp_path: Path) -> None:
     for number in range(30):
         (repo / f"n{number}.py").write_text("".join(f"v{i % 7} = {number * i % 11}\n" for i in range(40)))
     whole = fresh_bytes(tmp_path, repo, min_files=2)
-    monkeypatch.setattr(external_merge.merge_in_pieces, "__defaults__", (300,))
-    with patch.object(pipeline, "MAX_HELD_BYTES", 20_000), patch.object(pipeline, "BLOCK_TOKENS", 500):
+    with patch.object(pipeline, "share_memory", lambda total: MemoryLimits(20_000, 500, 300)):
         assert fresh_bytes(tmp_path, repo, min_files=2) == whole
 
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import (
+    MAX_COUNT,
     ORDERS,
+    Run,
     count_streams,
     hash_contexts,
     merge,
@@ -124,3 +126,18 @@ def test_contexts_have_distinct_hashes() -> None:
     ids = np.arange(250_000)
     contexts = np.stack([ids % 500, ids // 500], axis=1)
     assert len(np.unique(hash_contexts(contexts, LARGE_VOCABULARY)[:, 1])) == 250_000
+
+
+@given(counts=st.lists(st.integers(1, MAX_COUNT), min_size=1, max_size=6), cut=st.integers(0, 6))
+def test_counts_end_at_the_largest_one_however_runs_are_grouped(counts: list[int], cut: int) -> None:
+    """Also the mass of what is pruned."""
+    records = np.array([7 << 16 | 1, 7 << 16 | 2], dtype=np.uint64)
+    runs = [Run(records, np.array([count, 1], dtype=np.int32)) for count in counts]
+    expected = [min(sum(counts), MAX_COUNT), len(counts)]
+    grouped = merge([one for one in (merge(runs[:cut]), merge(runs[cut:])) if len(one)])
+    assert grouped.counts.tolist() == merge(runs).counts.tolist() == expected
+    heavy = Run(
+        np.arange(4, dtype=np.uint64), np.array([MAX_COUNT, MAX_COUNT - 5, MAX_COUNT - 5, 9], dtype=np.int32)
+    )
+    pruned = prune(heavy, {2: MAX_COUNT}, 4)
+    assert as_dict(pruned) == {0: MAX_COUNT, other(4): MAX_COUNT}

@@ -3,44 +3,63 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.counting.external_merge import NgramCounter, apply_change, merge_in_pieces, read_run, write_run
+from ngram_builders.counting import external_merge
+from ngram_builders.counting.external_merge import NgramCounter, apply_change, merge_in_pieces
+from ngram_builders.counting.memory import MemoryLimits, share_memory
+from ngram_builders.counting.stored_run import StoredRun, read_run, write_run
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, merge, negate
+from ngram_builders.ngrams import ORDERS, Run, merge, negate
 from tests.ngram_builders.reference import Documents, arrays, as_dict, documents, run_of_texts
 
 
-def counted(folder: Path, texts: Documents, **options: int) -> NgramCounter:
-    counter = NgramCounter(folder, orders=ORDERS, vocab_size=4, **options)
+def counted(folder: Path, texts: Documents, held_bytes: int, block_tokens: int = 10) -> NgramCounter:
+    limits = MemoryLimits(held_bytes, block_tokens, piece_records=50)
+    counter = NgramCounter(folder, orders=ORDERS, vocab_size=4, limits=limits)
     counter.add(arrays(texts))
     return counter
 
 
+def in_memory(run: StoredRun) -> Run:
+    return run.load(0, len(run))
+
+
 @settings(deadline=None)
-@given(texts=documents(), block_tokens=st.integers(1, 20), max_held_bytes=st.integers(0, 2_000))
+@given(texts=documents(), block_tokens=st.integers(1, 20), held_bytes=st.integers(0, 2_000))
 def test_blocks_and_spills_of_any_size_give_the_same_counts(
-    tmp_path_factory: pytest.TempPathFactory, texts: Documents, block_tokens: int, max_held_bytes: int
+    tmp_path_factory: pytest.TempPathFactory, texts: Documents, block_tokens: int, held_bytes: int
 ) -> None:
     folder = tmp_path_factory.mktemp("spill")
-    counter = counted(folder, texts, block_tokens=block_tokens, max_held_bytes=max_held_bytes)
-    assert as_dict(merge(list(counter.runs()))) == as_dict(run_of_texts(texts))
+    with patch.object(external_merge, "FAN_IN", 3):
+        counter = counted(folder, texts, held_bytes, block_tokens)
+        assert as_dict(merge(list(counter.runs()))) == as_dict(run_of_texts(texts))
     assert counter.tokens == sum(map(len, texts))
 
 
 def test_a_counter_beyond_its_memory_limit_spills_everything(tmp_path: Path) -> None:
-    counter = counted(tmp_path, [[1, 2, 3, 1, 2]] * 20, block_tokens=10, max_held_bytes=0)
+    counter = counted(tmp_path, [[1, 2, 3, 1, 2]] * 20, held_bytes=0)
     assert counter.held == []
-    assert len(counter.spilled) > 5
+    assert len(counter.spilled[0]) > 5
+
+
+def test_a_counter_that_spills_often_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_merge, "FAN_IN", 3)
+    texts = [[1, 2, 3, 1, number % 4] for number in range(200)]
+    counter = counted(tmp_path, texts, held_bytes=0)
+    assert [len(runs) for runs in counter.spilled] == [1, 0, 2, 0, 1]  # 100 runs of 10 tokens, in base 3
+    assert as_dict(merge(list(counter.runs()))) == as_dict(run_of_texts(texts))
 
 
 def test_spilled_runs_are_unnamed_files(tmp_path: Path) -> None:
-    counter = counted(tmp_path, [[1, 2, 3]] * 20, block_tokens=10, max_held_bytes=0)
+    counter = counted(tmp_path, [[1, 2, 3]] * 20, held_bytes=0)
     assert counter.spilled
     assert list(tmp_path.iterdir()) == []
 
@@ -67,7 +86,42 @@ def test_a_change_applied_to_pieces_equals_a_full_count(texts: Documents, more: 
 def test_a_run_in_a_file_can_be_read_back(tmp_path: Path) -> None:
     for texts in ([[1, 2, 3]], []):
         write_run(tmp_path / "run", [run_of_texts(texts)])
-        assert as_dict(read_run(tmp_path / "run")) == as_dict(run_of_texts(texts))
+        assert as_dict(in_memory(read_run(tmp_path / "run"))) == as_dict(run_of_texts(texts))
+
+
+@given(texts=documents(), ends=st.tuples(st.integers(0, 30), st.integers(0, 30)), record=st.integers(0, 2**63))
+def test_a_part_of_a_run_in_a_file_is_that_part(
+    tmp_path_factory: pytest.TempPathFactory, texts: Documents, ends: tuple[int, int], record: int
+) -> None:
+    file, whole = tmp_path_factory.mktemp("run") / "run", run_of_texts(texts)
+    write_run(file, [whole])
+    start, end = sorted(min(place, len(whole)) for place in ends)
+    part, expected = read_run(file).part(start, end), whole.load(start, end)
+    assert as_dict(in_memory(part)) == as_dict(expected)
+    assert part.find(record) == expected.find(record)
+    for place in range(len(part)):
+        assert part.find(part.record(place)) == place
+
+
+def test_a_run_that_is_cut_short_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [run_of_texts([[1, 2, 3] * 400])])
+    run = read_run(tmp_path / "run")
+    os.truncate(tmp_path / "run", 10)
+    with pytest.raises(UserError, match="delete that file and count again"):
+        in_memory(run)
+
+
+@pytest.mark.parametrize("memory", [450, 600, 1000, 4000])
+def test_what_is_held_grows_with_the_memory(memory: int) -> None:
+    limits, more = share_memory(memory * 10**6), share_memory(memory * 10**6 * 2)
+    assert limits.held_bytes < more.held_bytes < 2 * memory * 10**5
+    assert limits.block_tokens < more.block_tokens
+    assert limits.piece_records < more.piece_records
+
+
+def test_too_little_memory_is_refused() -> None:
+    with pytest.raises(UserError, match="at least 450 MB of memory, not 100; give more with --memory"):
+        share_memory(10**8)
 
 
 def test_a_truncated_run_is_refused(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ngram_builders.counting.external_merge import NgramCounter, read_run, write_run
+from ngram_builders.counting.external_merge import NgramCounter
+from ngram_builders.counting.stored_run import read_run, write_run
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, run_task, write_plan
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, Run, merge, stream
+from ngram_builders.ngrams import ORDERS, Run, stream
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
@@ -180,9 +181,9 @@ def test_pieces_become_one_run(tmp_path: Path) -> None:
     whole = Run(np.arange(0, 50, 5, dtype=np.uint64), np.arange(1, 11, dtype=np.int32))
     pieces = [Run(whole.records[a:b], whole.counts[a:b]) for a, b in ((0, 4), (4, 4), (4, 10))]
     assert write_run(tmp_path / "run", pieces) == 10
-    run = read_run(tmp_path / "run")
+    run = read_run(tmp_path / "run").load(0, 10)
     assert (run.records.tolist(), run.counts.tolist()) == (whole.records.tolist(), whole.counts.tolist())
-    assert write_run(tmp_path / "none", []) == 0 == len(merge([read_run(tmp_path / "none")]))
+    assert write_run(tmp_path / "none", []) == 0 == len(read_run(tmp_path / "none"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["none", "run"]
 
 

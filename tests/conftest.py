@@ -40,6 +40,7 @@ class TinyModel:
         self.passes = 0
         self.rows = 0
         self.max_positions = 512
+        self.second_row_is_free = False
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.wiring import load_completer, print_status
+from spd_lsp.commands.wiring import load_completer, model_options, print_status
 from spd_lsp.progress import progress
 from spd_lsp.settings import Settings
 
@@ -22,16 +22,16 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 _MAX_DRAFTS, _MAX_EDITORS = 16, 128
 
 
-@click.command("bench")
-@click.option(
-    "--model",
-    default="starter",
-    show_default=True,
-    metavar="M",
-    help="`starter`, a folder, a GGUF file, or an id.",
-)
+_EXAMPLES = """\b
+Examples:
+  spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
+  spd-lsp bench --typing app.py --typing tests.py --keys 500
+  spd-lsp bench --stages ~/code/project"""
+
+
+@click.command("bench", epilog=_EXAMPLES)
+@model_options
 @click.option("--shape", default="", metavar="S", help="Random weights instead: 0.5b, 1.5b, 7b (Qwen2.5) or tiny.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
 @click.option("-k", "drafts", default="1,3,5,8", show_default=True, metavar="K,K", help="Numbers of drafts.")
 @click.option(
     "--prompt-file",
@@ -39,8 +39,10 @@ _MAX_DRAFTS, _MAX_EDITORS = 16, 128
     help="Text whose last 512 tokens are the prompt (default: code of this package).",
 )
 @click.option("--tokens", type=click.IntRange(2, 256), default=16, show_default=True, help="Tokens of each draft.")
-@click.option("--repeat", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rounds.")
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Of all contenders.")
+@click.option("--repeat", type=click.IntRange(1, 1000), default=15, show_default=True, help="Number of rounds.")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Threads of each contender."
+)
 @click.option("--requests", default="", metavar="N,N", help="Also time a pass of so many requests: 1,8,32.")
 @click.option("--editors", default="", metavar="N,N", help="Also time so many editors at once: 1,8,32.")
 @click.option(
@@ -98,12 +100,10 @@ def bench(
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
-    """Time superposed decoding beside greedy, nucleus and beam search, here and in transformers and llama.cpp.
+    """Measure the speed of drafts on this machine.
 
-    All run in turn, round by round; medians and quartiles are printed. Use an idle machine.
-    Example: spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
-    Example: spd-lsp bench --typing app.py --typing tests.py --keys 500
-    Example: spd-lsp bench --stages ~/code/project
+    Superposed decoding beside greedy, nucleus and beam search, here and in transformers and llama.cpp. All run in
+    turn, round by round; medians and quartiles are printed. Use an idle machine.
     """
     for name in THREAD_VARIABLES:  # read when the libraries are loaded, which is below
         os.environ[name] = str(threads)

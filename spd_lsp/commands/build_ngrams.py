@@ -63,7 +63,10 @@ def build_ngrams(
     memory: str | None,
     **options: Any,
 ) -> None:
-    """Teach completions your code: count the n-grams of the sources in repositories and folders."""
+    """Teach completions your code: count its n-grams.
+
+    REPO is a repository or any folder of sources; with --engine datatrove also a corpus.
+    """
     _check_language(language)
     if why is not None:
         click.echo(_explain(why, repos, language))

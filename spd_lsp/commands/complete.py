@@ -150,7 +150,7 @@ def _read_source(path: Path, *, stdin: bool) -> str:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in content:
-        raise UserError(f"{path} is a binary file")
+        raise UserError(f"{path} is a binary file; name a text file")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -59,7 +59,10 @@ def endpoint_for(
 @tcp_options
 @click.option("--check", is_flag=True, help="Only check that the server can be reached.")
 def connect(address: str, token_file: Path | None, unencrypted: bool, check: bool) -> None:
-    """Connect an editor to a running server (serve --socket or --tcp)."""
+    """Connect an editor to a running server.
+
+    That is one started with serve --socket or --tcp; without an address, the one at its default.
+    """
     from spd_lsp.lsp.transport.access import connect_to_port, connect_to_socket
     from spd_lsp.lsp.transport.proxy import relay
 

@@ -15,7 +15,10 @@ from spd_lsp.settings import Settings
 @model_options
 @click.pass_obj
 def doctor(settings: Settings, model: str, device: str) -> None:
-    """Check the installation, the model and the n-gram tables, and print how to fix what is wrong."""
+    """Check the installation, the model and the tables.
+
+    Prints how to fix what is wrong.
+    """
     from spd_lsp.commands.diagnosis import diagnose
 
     settings = dataclasses.replace(settings, model=model, device=device)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spd_lsp.commands.wiring import print_status
+from spd_lsp.commands.wiring import model_options, print_status
 from spd_lsp.evaluation.paper.commands import experiments
 from spd_lsp.evaluation.results import out_option, restrict_file_access
 from spd_lsp.progress import ReportProgress, resumable_progress
@@ -23,7 +23,10 @@ _OTHER_PRIORS = ("superposed@built-in", "superposed@repository")  # added to the
 
 @click.group("eval")
 def evaluate() -> None:
-    """Measure how good completions are, on repositories that no table and no model has seen."""
+    """Measure how good completions are.
+
+    On repositories that no table and no model has seen.
+    """
     restrict_file_access()
 
 
@@ -31,12 +34,13 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
     evaluate.add_command(experiment)
 
 
-@evaluate.command()
+@evaluate.command(epilog="\b\nExample: spd-lsp eval quality ~/code/*/ --examples 200")
 @click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
-@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Drafts.")
-@click.option("--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Longest draft.")
+@model_options
+@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
+@click.option(
+    "--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Maximum length of a draft."
+)
 @click.option(
     "--arms",
     default=_ARMS,
@@ -65,27 +69,35 @@ for experiment in experiments.commands.values():  # those of the Superposed Deco
 @click.option(
     "--files", type=click.IntRange(min=1), default=25, show_default=True, help="Files of a package with examples."
 )
-@click.option("--language", multiple=True, default=("python",), show_default=True, help="Of files with examples.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample of examples.")
+@click.option(
+    "--language",
+    multiple=True,
+    default=("python",),
+    show_default=True,
+    help="Language of the files with examples; may be repeated.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample of examples.")
 @click.option("--left-only", is_flag=True, help="Hide the text right of the cursor from model and n-grams.")
-@click.option("--typed", type=click.IntRange(min=0), default=100, show_default=True, help="Lines to type.")
+@click.option(
+    "--typed", type=click.IntRange(min=0), default=100, show_default=True, help="Number of lines to type."
+)
 @click.option(
     "--training",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of the model's training corpus, for the leak checks. May be repeated.",
+    help="Folder of the model's training corpus, for the leak checks; may be repeated.",
 )
 @click.option(
-    "--show", type=click.IntRange(min=0), default=12, show_default=True, help="Random examples to print."
+    "--show", type=click.IntRange(min=0), default=12, show_default=True, help="Number of random examples to print."
 )
-@click.option("--show-seed", type=int, default=0, show_default=True, help="Of the examples to print.")
+@click.option("--show-seed", type=int, default=0, show_default=True, help="Seed of the examples to print.")
 @click.option("--figures/--no-figures", default=True, help="Draw PNG figures (needs matplotlib).")
 @out_option("eval-quality", "Folder of the results; holds pieces of the code. The same command resumes.")
 def quality(repos: tuple[Path, ...], **options: Any) -> None:
-    """Compare decoders on held-out examples: positions where a cursor might stand.
+    """Compare decoders on held-out lines of repositories.
 
-    REPO is a package or repository; an example's n-grams are counted from the other files. Results are stored as
-    they are measured. Example: spd-lsp eval quality ~/code/*/ --examples 200
+    An example is a position where a cursor might stand. REPO is a package or repository; an example's n-grams are
+    counted from the other files. Results are stored as they are measured.
     """
     from spd_lsp.evaluation.quality.arms import parse_arms
     from spd_lsp.evaluation.quality.report import RandomExamples, quality_report
@@ -115,9 +127,9 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
     help="Arms whose drafts to calibrate.",
 )
 def confidence(results: Path, arms: str) -> None:
-    """Calibrate probabilities of drafts on the RESULTS of `eval quality`.
+    """Calibrate the probabilities of drafts.
 
-    Prints weights for completion/postprocess.py, cross-validated by package.
+    From the RESULTS of `eval quality`. Prints weights for completion/postprocess.py, cross-validated by package.
     """
     from spd_lsp.evaluation.calibration import describe_fit, shown_drafts
     from spd_lsp.evaluation.quality.store import read_results

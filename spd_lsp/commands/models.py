@@ -16,9 +16,10 @@ from spd_lsp.progress import format_bytes
 @click.command()
 @click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
 def models(prints_json: bool) -> None:
-    """List the models that Ollama, LM Studio, llama.cpp and Hugging Face's library keep on this machine.
+    """List the models that are on this machine.
 
-    Each name is what --model takes. Memory is what the weights need on a CPU; nothing is downloaded.
+    Those that Ollama, LM Studio, llama.cpp and Hugging Face's library keep. Each name is what --model takes.
+    Memory is what the weights need on a CPU; nothing is downloaded.
     """
     free = free_memory()
     found = [_described(model, free) for model in list_models()]

@@ -107,7 +107,7 @@ def rename_domain(settings: Settings, old: str, new: str) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.pass_obj
 def remove_domains(settings: Settings, names: tuple[str, ...]) -> None:
-    """Delete tables; the repositories they were built from are not touched."""
+    """Delete tables; their repositories are not touched."""
     registry = open_registry(settings)
     for name in names:
         registry.find(name)
@@ -121,9 +121,10 @@ def remove_domains(settings: Settings, names: tuple[str, ...]) -> None:
 @click.option("--gone", is_flag=True, help="Also delete tables whose repositories are all gone.")
 @click.pass_obj
 def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
-    """Delete what is not needed: unfinished files, replaced tables, token caches without a table.
+    """Delete what is not needed any more.
 
-    A table whose index cannot be read is moved aside, not deleted.
+    That is unfinished files, replaced tables, and token caches without a table. A table whose index cannot be read
+    is moved aside, not deleted.
     """
     from spd_lsp.commands.ngram_listing import megabytes
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds, such as token ids.")
 @click.pass_obj
 def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, everything: bool, fresh: bool) -> None:
-    """Build tables again from their repositories, with the options that they were built with.
+    """Build tables again from their repositories.
 
-    Without names: those that cannot serve the model, because they are broken, old, or of another tokenizer and
-    without a table of the same sources that can. One that serves another model is kept beside a new one, which
-    is chosen wherever the first is: each model uses its own.
+    The options are those that each was built with. Without names: those that cannot serve the model, because they
+    are broken, old, or of another tokenizer and without a table of the same sources that can. One that serves
+    another model is kept beside a new one, which is chosen wherever the first is: each model uses its own.
     """
     from ngram_builders.registry.model_match import covering_domains
 

@@ -29,11 +29,11 @@ _PATH = click.Path(path_type=Path)
 def export_domains(
     settings: Settings, names: tuple[str, ...], target: Path, replace: bool, list_files: bool
 ) -> None:
-    """Write tables to files, to give away; in a folder each is called NAME.ngt.
+    """Write tables to files, to give away.
 
-    A file counts the tokens of the code. It says which model, folders (by name) and commit it is from. It contains
-    no paths and no lines with secrets, but the code can be reconstructed from it: give it only to people who may
-    read that code.
+    In a folder each is called NAME.ngt. A file counts the tokens of the code. It says which model, folders (by
+    name) and commit it is from. It contains no paths and no lines with secrets, but the code can be reconstructed
+    from it: give it only to people who may read that code.
     """
     from ngram_builders.registry.transfer import export_table
 
@@ -74,7 +74,10 @@ def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
 @click.pass_obj
 def import_domain(settings: Settings, file: Path, domain: str | None, model: str | None, replace: bool) -> None:
-    """Install a table from a file that `export` wrote; its data is verified."""
+    """Install a table from a file that `export` wrote.
+
+    Its data is verified.
+    """
     from ngram_builders.registry.transfer import import_table
 
     fingerprint, recipe = (_fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
@@ -98,7 +101,7 @@ def _fingerprint_of(model: str) -> str:
 @click.option("--replace", is_flag=True, help="Replace another table of that name there.")
 @click.pass_obj
 def push_domains(settings: Settings, names: tuple[str, ...], address: str, replace: bool) -> None:
-    """Copy tables to a folder of your team, from which others pull them.
+    """Copy tables to a folder, from which others pull them.
 
     ADDRESS is a folder, or one that fsspec knows such as s3://bucket/ngrams, if its package (s3fs) is installed.
     The same is copied as by export: give tables only to people who may read the code.
@@ -120,9 +123,10 @@ def push_domains(settings: Settings, names: tuple[str, ...], address: str, repla
 @click.option("--replace", is_flag=True, help="Replace tables of these names that are not from there.")
 @click.pass_obj
 def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...], replace: bool) -> None:
-    """Install the tables of your team, or their newer versions; what comes is verified.
+    """Install your team's tables, or their newer versions.
 
-    Without NAMEs all tables there; without an ADDRESS all that were pulled before, each from where it came.
+    What comes is verified. Without NAMEs all tables there; without an ADDRESS all that were pulled before, each
+    from where it came.
     """
     from ngram_builders.registry.sharing import list_pulled, list_shared, pull
 

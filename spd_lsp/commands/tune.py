@@ -11,6 +11,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.commands.evaluate import open_quality_run
 from spd_lsp.commands.ngrams import help_example, open_registry
+from spd_lsp.commands.wiring import model_options
 from spd_lsp.evaluation.results import out_option, restrict_file_access
 from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.progress import ReportProgress, resumable_progress
@@ -31,8 +32,7 @@ MIN_EXAMPLES = 20  # with fewer, choices would be chance
 
 @click.command("tune", epilog=help_example("tune my-repo --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[DOMAIN | REPO]...", nargs=-1)
-@click.option("--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder, or an id.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
+@model_options
 @click.option(
     "--examples",
     type=click.IntRange(min=MIN_EXAMPLES),

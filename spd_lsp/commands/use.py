@@ -42,16 +42,16 @@ def use(
     workspace: Path | None,
     language: str | None,
 ) -> None:
-    """Choose the tables that serve a folder or a language; no names undo the choice.
+    """Choose the tables that serve a folder or a language.
 
-    A file is served by the tables chosen for the innermost folder around it, and by no others. Without such a
-    choice it is served by the tables built from the folders around it, and by those chosen for its language.
-    With --add, it is served by these as well.
+    Without names, the choice is undone. A file is served by the tables chosen for the innermost folder around it,
+    and by no others. Without such a choice it is served by the tables built from the folders around it, and by
+    those chosen for its language. With --add, it is served by these as well.
     """
     if workspace and language:
         raise UserError("give --workspace or --language, not both; run the command once for each")
     if add + drop + replace > 1:
-        raise UserError("give one of --add, --drop and --replace")
+        raise UserError("--add, --drop and --replace exclude each other; choose one")
     if (add or drop) and not names:
         raise UserError(f"name the tables to {'add' if add else 'drop'}")
     registry = open_registry(settings)

@@ -48,10 +48,11 @@ class _Evidence:
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object, with every place.")
 @click.pass_obj
 def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model: str, print_json: bool) -> None:
-    """Say where the tokens of TEXT, such as a completion, come from: tables, files and lines.
+    """Say where TEXT, such as a completion, comes from.
 
-    TEXT is covered with the longest passages of the code that each table was built from. Tables that keep no
-    texts, such as imported ones, say how much of it their n-grams hold. With -, TEXT is standard input.
+    That is from which tables, files and lines. TEXT is covered with the longest passages of the code that each
+    table was built from. Tables that keep no texts, such as imported ones, say how much of it their n-grams hold.
+    With -, TEXT is standard input.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate

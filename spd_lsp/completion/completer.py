@@ -132,8 +132,9 @@ class Completer:
 
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
+        self._given, self._second_row_is_free = settings, self.model.second_row_is_free
         tuned = self.tuned(settings)
-        automatic = 2 if self.model.second_row_is_free and tuned.drafts > 1 else 1
+        automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
         self.settings = replace(tuned, streams=tuned.streams or automatic)
         self._decode = choose_decoder(self.settings)
 
@@ -155,6 +156,8 @@ class Completer:
         and may raise to cancel.
         """
         started = time.perf_counter()
+        if self._second_row_is_free != self.model.second_row_is_free:  # a GPU ran out of memory: the CPU goes on
+            self.apply_settings(self._given)
         source, cursor = normalize_newlines(source, cursor)
         document = OpenDocument(name, path, language, source)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, forced=forced)

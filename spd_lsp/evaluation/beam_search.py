@@ -35,7 +35,7 @@ _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
 class DraftBatch:
-    """DecodingResult of one prompt as rows of a batch, and their cost."""
+    """The drafts of one prompt as rows of a batch, and their cost."""
 
     def __init__(self, model: Model, start: DecodingRequest, settings: Settings, check: Check) -> None:
         self.model = model

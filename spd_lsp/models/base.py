@@ -255,7 +255,7 @@ class OomFallback:
                 self.report(f"{engine.device} ran out of memory; continuing on the CPU, which is slower")
             self.engine = self.reopen()
             engine.release()
-            engine.device = self.engine.device
+            engine.device, engine.second_row_is_free = self.engine.device, self.engine.second_row_is_free
         return request(self.engine)
 
 

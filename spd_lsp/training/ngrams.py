@@ -8,7 +8,7 @@ Dimensions: G distinct n-grams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,6 @@ _GROWTH = 1.2  # of the counts, from one try to the next
 _MAX_BYTES = 4_900_000  # of a language's table
 
 PackageIds = Sequence[U16]  # the ids of its documents, each ending with end-of-text
-ReportOrder = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,29 +87,19 @@ def _count_package(documents: PackageIds, order: int, tokens: ModelTokenizer) ->
     return count_streams(streams, orders=(order,), vocab_size=tokens.vocab_size)
 
 
-def _select_by_order(
-    packages: Sequence[PackageIds], tokens: ModelTokenizer, min_counts: MinCounts, report: ReportOrder
-) -> Iterator[Run]:
-    """Yield the selected n-grams, order by order: all at once would not fit into memory."""
-    for order in sorted(min_counts):
-        yield count_order(packages, order, tokens).keep(*min_counts[order], tokens.vocab_size)
-        report(order)
-
-
 def write_domain(
     packages: Sequence[PackageIds],
     tokens: ModelTokenizer,
     path: Path,
     min_counts: MinCounts = _MIN_COUNTS,
-    report: ReportOrder = lambda order: None,
     max_bytes: int = _MAX_BYTES,
 ) -> TableSummary:
-    """Write as many shared n-grams as fit to `LANGUAGE.ngt`; `report` is called after each order.
-
-    The same ids give the same bytes.
-    """
+    """Write as many shared n-grams as fit to `LANGUAGE.ngt`. The same ids give the same bytes."""
     documents = [document for package in packages for document in package]
-    runs = list(_select_by_order(packages, tokens, min_counts, report))
+    runs = [  # order by order: all counts at once would not fit into memory
+        count_order(packages, order, tokens).keep(*min_counts[order], tokens.vocab_size)
+        for order in sorted(min_counts)
+    ]
     scale = 1.0
     while True:
         summary = write_table(

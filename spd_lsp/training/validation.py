@@ -53,12 +53,9 @@ def bytes_per_token(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     return width
 
 
-def measure_held_out(
-    model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, max_rows: int = 0
-) -> HeldOutLoss:
-    """Measure a model on the held-out rows of one kind, or on the first `max_rows` of them."""
-    ids = np.load(folder / f"{kind}.ids.npy")[: max_rows or None]
-    measured = np.load(folder / f"{kind}.measured.npy")[: max_rows or None]
+def measure_held_out(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer) -> HeldOutLoss:
+    """Measure a model on the held-out rows of one kind."""
+    ids, measured = (np.load(folder / f"{kind}.{part}.npy") for part in ("ids", "measured"))
     return _measure_rows(model, ids, measured, tokenizer)
 
 

@@ -144,6 +144,16 @@ def test_drafts_share_two_rows_where_the_second_is_free(tokens, is_free, drafts,
     assert max(rows) == used
 
 
+def test_drafts_share_one_row_again_once_a_gpu_ran_out_of_memory(tokens):
+    model = load(STARTER, "cpu")
+    model.second_row_is_free = True
+    completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), Settings(max_tokens=6))
+    assert completer.settings.streams == 2
+    model.second_row_is_free = False  # as `OomFallback` notes
+    completer.complete(ELSEWHERE, len(ELSEWHERE), "python", forced=True)
+    assert completer.settings.streams == 1
+
+
 def test_completions_go_on_from_the_cursor_in_the_middle_of_a_word(completer):
     source = "import collections\n\nqueue = collections.deq\n"
     answer = completer.complete(source, source.index("deq") + 3, "python")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.emacs import missing
 from tests.e2e.installed import HOW
 from tests.hostile import Trap
 
@@ -135,3 +136,21 @@ def test_lsp_mode_offers_drafts(tmp_path: Path):
     (project / "app.py").write_text("import os\nprint(os.")
     output = run_emacs(DRIVE_LSP_MODE, project, tmp_path)
     assert 'OFFERED 3 for "python"' in output, output
+
+
+def test_with_the_recipe_of_the_readme_enter_starts_a_new_line_while_a_menu_is_open(tmp_path: Path):
+    """And Tab accepts. Of Emacs's menus, company is tried where it is installed."""
+    if reason := missing("company"):
+        pytest.skip(reason)
+    readme = (ROOT / "editors" / "README.md").read_text(encoding="utf-8")
+    recipe = readme.split("```elisp\n")[1].split("```")[0]
+    keys = """(package-initialize) (require 'company)
+    (dolist (key '("RET" "<return>" "TAB" "<tab>"))
+      (message "KEY %s %s" key (lookup-key company-active-map (kbd key))))"""
+    said = re.findall("KEY (.*)", run_emacs(recipe + keys, tmp_path, tmp_path))
+    assert said == [
+        "RET nil",
+        "<return> nil",
+        "TAB company-complete-selection",
+        "<tab> company-complete-selection",
+    ]

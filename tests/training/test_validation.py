@@ -42,7 +42,6 @@ def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenize
     found = measure_held_out(model, tmp_path, "gaps", tokenizer)
     assert (found.tokens, found.bytes) == (tokens, size)
     assert found.nats == pytest.approx(nats, rel=1e-4)
-    assert measure_held_out(model, tmp_path, "gaps", tokenizer, max_rows=1).tokens == counted[0, 1:].sum()
 
 
 def test_losses_are_reported_per_token_and_per_byte() -> None:

@@ -29,7 +29,7 @@ _MODEL = click.option(
 )
 _DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
 _OUT = out_option("results", "Folder of the table, the JSON file and the figure.")
-_SEED = click.option("--seed", default=0, show_default=True, help="Of files, examples and samples.")
+_SEED = click.option("--seed", default=0, show_default=True, help="Seed of files, examples and samples.")
 _REPOS = click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=_FOLDER)
 _JUDGE = click.option(
     "--judge", default="", metavar="M", help="The model that judges drafts (default: the one that writes them)."
@@ -51,8 +51,8 @@ def _number(flag: str, default: int, low: int, high: int | None, meaning: str) -
 
 
 _EXAMPLES = _number("--examples", 40, 1, None, "Held-out passages of each repository.")
-_PREFIX = _number("--prefix", 128, 8, None, "ModelTokenizer that the model reads before the continuation.")
-_DRAFTS = _number("-k drafts", 3, 1, 16, "Drafts.")
+_PREFIX = _number("--prefix", 128, 8, None, "Tokens that the model reads before the continuation.")
+_DRAFTS = _number("-k drafts", 3, 1, 16, "Number of drafts.")
 
 
 def _options(*chosen: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,8 +72,8 @@ _ON_CODE = (_REPOS, _EXAMPLES, _PREFIX)
 @experiments.command()
 @_options(
     *_ON_CODE,
-    _number("-k drafts", 3, 2, 16, "Beams."),
-    _number("--steps", 24, 1, 200, "Timesteps."),
+    _number("-k drafts", 3, 2, 16, "Number of beams."),
+    _number("--steps", 24, 1, 200, "Number of timesteps."),
     click.option(
         "--temperature",
         "temperatures",
@@ -81,11 +81,14 @@ _ON_CODE = (_REPOS, _EXAMPLES, _PREFIX)
         type=click.FloatRange(0.001, 10),
         default=(1.0, 0.06),
         show_default=True,
-        help="Of the drafts' probabilities, which weight their tokens (tau); may be repeated.",
+        help="Temperature of the drafts' probabilities, which weight their tokens (tau); may be repeated.",
     ),
 )
 def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix: int, **chosen: Any) -> None:
-    """Cosine between a superposed run and its separate drafts, by timestep and layer (figures 3 and 16)."""
+    """How linear a model is in its input (figures 3 and 16).
+
+    The cosine between a superposed run and its separate drafts, by timestep and layer.
+    """
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
     folder, seed = locate(model, tell), chosen["seed"]
@@ -130,14 +133,17 @@ def _run_judged(measure: Any, summarise: Any, repos: Sequence[Path], **chosen: A
 @experiments.command()
 @_options(*_ON_CODE, _DRAFTS, _number("--tokens", 10, 1, 256, "Length of drafts, in tokens."), _JUDGE)
 def perplexity(repos: Sequence[Path], **chosen: Any) -> None:
-    """Perplexity of drafts by rank, against nucleus, greedy, beam and n-grams alone (tables 1 and 3)."""
+    """Perplexity of drafts by rank (tables 1 and 3).
+
+    Beside nucleus sampling, greedy decoding, beam search, and n-grams alone.
+    """
     from spd_lsp.evaluation.paper.perplexity import measure, summarise
 
     _run_judged(measure, partial(summarise, k=chosen["drafts"]), repos, **chosen)
 
 
 @experiments.command()
-@_options(*_ON_CODE, _DRAFTS, _number("--tokens", 120, 8, 512, "Length of drafts."), _JUDGE)
+@_options(*_ON_CODE, _DRAFTS, _number("--tokens", 120, 8, 512, "Length of drafts, in tokens."), _JUDGE)
 def resets(repos: Sequence[Path], **chosen: Any) -> None:
     """Repetition in long completions, with and without resets (section 5.3)."""
     from spd_lsp.evaluation.paper.resets import measure, summarise
@@ -148,7 +154,7 @@ def resets(repos: Sequence[Path], **chosen: Any) -> None:
 @experiments.command()
 @_options(*_ON_CODE, _DRAFTS)
 def diversity(repos: Sequence[Path], drafts: int, prefix: int, **chosen: Any) -> None:
-    """Repetition within drafts and similarity among them (Self-BLEU), by length (figure 8)."""
+    """Repetition in drafts and Self-BLEU, by length (figure 8)."""
     from spd_lsp.evaluation.paper.diversity import LENGTHS, measure, summarise
 
     setup = _prepare(repos, chosen, prefix, max(LENGTHS))
@@ -159,9 +165,10 @@ def diversity(repos: Sequence[Path], drafts: int, prefix: int, **chosen: Any) ->
 @experiments.command()
 @_options(*_ON_CODE, _JUDGE)
 def ablations(repos: Sequence[Path], judge: str, **chosen: Any) -> None:
-    """Drafts, prefix, length and n-gram orders, one changed at a time (figures 9 to 11, table 4).
+    """Vary one factor at a time (figures 9 to 11, table 4).
 
-    --prefix is the number of tokens that a passage must have before it.
+    The factors are the number of drafts, the prefix, the length and the n-gram orders. --prefix is the number of
+    tokens that a passage must have before it.
     """
     from spd_lsp.evaluation.paper import ablations as trials
 
@@ -181,11 +188,12 @@ def ablations(repos: Sequence[Path], judge: str, **chosen: Any) -> None:
 
 
 @experiments.command()
-@_options(*_ON_CODE, _number("--tokens", 24, 4, 256, "Longest line."))
+@_options(*_ON_CODE, _number("--tokens", 24, 4, 256, "Longest line, in tokens."))
 def coverage(repos: Sequence[Path], prefix: int, tokens: int, **chosen: Any) -> None:
-    """Nucleus samples against samples finished by superposed decoding, at equal compute (table 2).
+    """Compare kinds of samples at equal compute (table 2).
 
-    Only passages whose line ends within the longest line count.
+    Nucleus samples, and those that superposed decoding finishes. Only passages whose line ends within the longest
+    line count.
     """
     from spd_lsp.evaluation.paper.coverage import measure, rest_of_line_ids, summarise
 

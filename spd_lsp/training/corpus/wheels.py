@@ -16,6 +16,7 @@ from spd_lsp.training.corpus.licences import granted
 from spd_lsp.training.corpus.package import FetchedPackage, Source, fetch_archives
 
 STANDARD_LIBRARY = "python-stdlib"
+_PYTHON = "3.13"  # of the wheels that are fetched
 _SKIPPED_IN_LIBRARY = frozenset({"site-packages", "test"})
 
 
@@ -25,12 +26,12 @@ def open_wheel(requirement: str, archives: Path) -> FetchedPackage:
     return FetchedPackage(describe_wheel(wheel), lambda: _wheel_files(wheel))
 
 
-def download_wheel(requirement: str, folder: Path, python: str = "3.13") -> Path:
+def download_wheel(requirement: str, folder: Path) -> Path:
     """Fetch one wheel without its dependencies, or return the one fetched before. Nothing is built or run."""
     into = folder / requirement  # includes the version, so another pin is another folder
     platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "any")
     command = programs.python("pip", "download", "--quiet", "--no-deps", "--only-binary=:all:")
-    command += ["--python-version", python, *(f"--platform={p}" for p in platforms), "--dest", ".", requirement]
+    command += ["--python-version", _PYTHON, *(f"--platform={p}" for p in platforms), "--dest", ".", requirement]
     return fetch_archives(command, requirement, into, "*.whl", "pip")[0]
 
 

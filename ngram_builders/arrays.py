@@ -12,6 +12,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]  # tokens, as decoding computes with them
 Ints = npt.NDArray[np.integer[Any]]  # tokens or counts, however many bits they have
+I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]

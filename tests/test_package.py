@@ -15,12 +15,16 @@ import pytest
 from packaging.requirements import Requirement
 
 from ngram_builders import compile_kernel
+from ngram_builders.compile_kernel import KERNELS
 from spd_lsp import __version__
 from spd_lsp.extras import MODELS
 
 ROOT = Path(__file__).parent.parent
-KERNEL = f"{compile_kernel.PACKAGE}/{compile_kernel.LIBRARY_NAME}"
-MADE_OF = {"ngram_builders/compile_kernel.py", *(f"{compile_kernel.PACKAGE}/{n}" for n in compile_kernel.SOURCES)}
+LIBRARIES = {f"{kernel.package}/{kernel.library_name}" for kernel in KERNELS}
+MADE_OF = {
+    "ngram_builders/compile_kernel.py",
+    *(f"{kernel.package}/{name}" for kernel in KERNELS for name in kernel.sources),
+}
 
 
 def build(target: str, folder: Path, **environment: str) -> tuple[Path, str]:
@@ -40,9 +44,10 @@ def wheel(tmp_path_factory):
 @pytest.fixture
 def compiler(tmp_path):
     """Some compiler that can."""
-    library, failure = compile_kernel.compile_kernel(ROOT, tmp_path)
-    if not library:
-        pytest.skip(failure)
+    for kernel in KERNELS:
+        library, failure = compile_kernel.compile_kernel(ROOT, tmp_path, kernel)
+        if not library:
+            pytest.skip(failure)
 
 
 def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
@@ -58,14 +63,14 @@ def test_the_wheel_holds_neither_tests_nor_editors(wheel):
     assert tops == {"spd_lsp", "ngram_builders", f"spd_lsp-{__version__}.dist-info"}
 
 
-def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, compiler, tmp_path):
+def test_the_wheel_brings_the_compiled_kernels_and_not_what_they_are_made_of(wheel, compiler, tmp_path):
     """One wheel for every Python of a system, and only for that system."""
     assert wheel.name.startswith(f"spd_lsp-{__version__}-py3-none-")
     assert not wheel.name.endswith("-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
-    assert KERNEL in names
+    assert names >= LIBRARIES
     assert not MADE_OF & names
     code = "from ngram_builders.table import kernel; print(kernel.__file__, kernel.load_kernel().reason)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
@@ -89,17 +94,18 @@ def test_without_a_kernel_the_wheel_is_pure_and_the_build_says_why(tmp_path, env
         pytest.skip("this Python brings a compiler")
     path, said = build("wheel", tmp_path, **environment)
     assert path.name == f"spd_lsp-{__version__}-py3-none-any.whl"
-    assert KERNEL not in zipfile.ZipFile(path).namelist()
+    assert not LIBRARIES & set(zipfile.ZipFile(path).namelist())
     assert re.search(f"n-gram kernel: not compiled, queries will be slower: .*{reason}", said)
+    assert re.search(f"model kernel: not compiled, models will be slower on a CPU: .*{reason}", said)
 
 
 @pytest.mark.slow
-def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
+def test_the_source_archive_has_what_the_kernels_are_made_of(tmp_path):
     path, _ = build("sdist", tmp_path)
     with tarfile.open(path) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
     assert MADE_OF | {"pyproject.toml"} <= names
-    assert KERNEL not in names
+    assert not LIBRARIES & names
 
 
 def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):

@@ -1,6 +1,7 @@
 """The compiled library beside this file: where it is, and how its functions are called. Knows not what for.
 
-`compile_kernel` makes it when the package is installed; where it could not, there is none.
+`compile_kernel` makes it when the package is installed; where it could not, there is none. The models' library is
+opened by the same functions.
 """
 
 from __future__ import annotations
@@ -8,23 +9,26 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 KERNEL_VARIABLE = "SPD_LSP_KERNEL"  # 0 turns the library off
+LIBRARY_SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 _FOLDER = Path(__file__).parent
-LIBRARY = _FOLDER / ("libkernel.dll" if sys.platform == "win32" else "libkernel.so")
+LIBRARY = _FOLDER / f"libkernel{LIBRARY_SUFFIX}"
 # In a source tree; an installed package has none.
 SOURCE_FILES = tuple(_FOLDER / name for name in ("kernel.c", "rows.h", "sigbus_guard.h"))
 
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
-_SIGNATURES = {  # name: result, arguments
+Signature = tuple[Any, tuple[Any, ...]]  # the types of a function's result and arguments
+_SIGNATURES: dict[str, Signature] = {
     "probabilities": (None, (_POINTER, *(_INTEGER,) * 3, _POINTER)),
     "successors": (_INTEGER, (_POINTER, *(_INTEGER,) * 3, _POINTER)),
     "mix_candidates": (_INTEGER, (_POINTER, *(_INTEGER,) * 3, _POINTER, _INTEGER, _POINTER)),
 }
-_GUARD = {
+_GUARD: dict[str, Signature] = {
     "install_guard": (_INTEGER, (*(_POINTER,) * 3, _INTEGER)),
     "watch": (_INTEGER, (ctypes.c_uint64, _INTEGER)),
     "unwatch": (None, (_INTEGER,)),
@@ -37,14 +41,21 @@ def is_disabled() -> bool:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load the library and declare its functions; ValueError if it was compiled from other sources."""
+    """Load the library of n-gram queries; ValueError if it was compiled from other sources."""
+    return load_library(path, SOURCE_FILES, _SIGNATURES if sys.platform == "win32" else _SIGNATURES | _GUARD)
+
+
+def load_library(path: Path, sources: Sequence[Path], signatures: Mapping[str, Signature]) -> ctypes.CDLL:
+    """Load a library and declare its functions; ValueError if it was compiled from other sources."""
     if sys.byteorder != "little":
-        raise ValueError("tables are little-endian, this processor is not")
+        raise ValueError("the compiled libraries are little-endian, this processor is not")
     library = ctypes.CDLL(str(path))
     library.source_digest.restype = ctypes.c_uint64
-    if SOURCE_FILES[0].exists() and library.source_digest() != source_digest(SOURCE_FILES):
-        raise ValueError(f"{path.name} was not compiled from the kernel.c beside it; install the package again")
-    for name, (result, arguments) in (_SIGNATURES if sys.platform == "win32" else _SIGNATURES | _GUARD).items():
+    if sources[0].exists() and library.source_digest() != source_digest(sources):
+        raise ValueError(
+            f"{path.name} was not compiled from the {sources[0].name} beside it; install the package again"
+        )
+    for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library

@@ -9,7 +9,7 @@ from typing import Any
 from spd_lsp.models.base import Engine
 from spd_lsp.models.numpy.convert import convert
 from spd_lsp.models.numpy.decoder import Decoder, NumpyEngine
-from spd_lsp.models.numpy.int8 import quantize
+from spd_lsp.models.numpy.torch_int8 import quantize
 from spd_lsp.models.numpy.weights import UnsupportedModel
 from spd_lsp.models.self_test import (
     MAX_DIVERGENCE,

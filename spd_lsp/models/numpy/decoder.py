@@ -10,6 +10,7 @@ I inputs and O outputs of a product; B inputs of a pass, each N rows of T positi
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,9 +18,10 @@ from typing import Protocol
 
 import numpy as np
 
-from ngram_builders.arrays import I64, Floats
+from ngram_builders.arrays import F32, I8, I64, Floats
 from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.models.numpy.kv_cache import INITIAL_CAPACITY, NO_WINDOW, AttentionCache, JoinedCache, KVCache
+from spd_lsp.models.numpy.model_kernel import SCRATCH, load_kernel, multiply_in_numpy, weights_structure
 
 ArrayFunction = Callable[[Floats], Floats]
 
@@ -54,6 +56,31 @@ class Dense:
             y = np.dot(_padded(x), self.weight)[: len(x)]
         if self.bias is not None:
             y += self.bias
+        return y
+
+
+class Int8:
+    """x W + b with W in 8 bits, a scale for each output, and x quantized to 8 bits on the way.
+
+    Needs no packing: the arrays may be those of a mapped file.
+    """
+
+    def __init__(self, values: I8, scales: F32, bias: F32 | None = None) -> None:
+        self.values, self.scales, self.bias = values, scales, bias  # [O, I], [O], [O]
+        self.size = values.size
+        self.kernel = load_kernel()
+        self.weights = weights_structure(values, scales, bias)
+        self.address = ctypes.addressof(self.weights)
+
+    def __call__(self, x: Floats) -> Floats:
+        """[M, I] -> [M, O]."""
+        if self.kernel is None:
+            return multiply_in_numpy(x, self.values, self.scales, self.bias)
+        x = np.ascontiguousarray(x)
+        rows, (outputs, inputs) = len(x), self.values.shape
+        y, scratch = np.empty((rows, outputs), np.float32), np.empty(rows * (inputs + SCRATCH), np.uint8)
+        addresses = self.address, x.ctypes.data, rows, y.ctypes.data, scratch.ctypes.data
+        self.kernel.library.multiply(self.kernel.instruction_set, *addresses)
         return y
 
 
@@ -112,9 +139,14 @@ class Decoder:
     head: Linear  # [M, D] -> [M, V]
 
     @property
+    def linears(self) -> list[Linear]:
+        """Its matrix products."""
+        return [*(linear for layer in self.layers for linear in layer.linears), self.head]
+
+    @property
     def size(self) -> int:
         """How many numbers a pass reads, an embedding that is also the head counted once."""
-        return sum(linear.size for layer in self.layers for linear in layer.linears) + self.head.size
+        return sum(linear.size for linear in self.linears)
 
     def read(self, x: Floats, cache: AttentionCache) -> Floats:
         """One pass over new positions [M, D], added to the cache. -> [M, D], normalised for the head."""

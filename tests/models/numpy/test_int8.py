@@ -1,150 +1,162 @@
-"""8-bit weights: close to the floats, used where they are faster, and only if predictions stay the same."""
+"""Products in 8 bits: the compiled kernel gives NumPy's numbers, bit for bit, by every instruction set."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
-import torch
 
-from spd_lsp.models import backend_selection as choice
-from spd_lsp.models.backend_selection import fastest_engine
-from spd_lsp.models.numpy import int8
+from ngram_builders import compile_kernel
+from ngram_builders.compile_kernel import MODEL_KERNEL
+from ngram_builders.table.shared_library import KERNEL_VARIABLE
+from spd_lsp.models.numpy import model_kernel
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.decoder import Dense
-from spd_lsp.models.numpy.int8 import Int8, quantize
+from spd_lsp.models.numpy.decoder import Dense, Int8, NumpyEngine
+from spd_lsp.models.numpy.int8 import in_8_bits, to_int8
+from spd_lsp.models.numpy.model_kernel import ModelKernel, multiply_in_numpy, open_kernel, quantize_rows
 from spd_lsp.models.self_test import MAX_DIVERGENCE, kl_divergence
-from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, random_network
 
-
-def dense(inputs=64, outputs=96):
-    random = np.random.default_rng(0)
-    weight, bias = random.normal(size=(inputs, outputs)), random.normal(size=outputs)
-    return Dense(weight.astype(np.float32), bias.astype(np.float32))
+ROOT = Path(__file__).parents[3]
+RANDOM = np.random.default_rng(0)
+SHAPES = [(4, 1), (7, 15), (576, 192), (13, 200), (64, 896), (4, 64)]  # outputs, inputs
 
 
-@pytest.fixture
-def network():
-    return random_network(FAST["qwen2"])
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> ModelKernel:
+    """The kernel of the source as it is now, whatever is installed."""
+    path, failure = compile_kernel.compile_kernel(ROOT, tmp_path_factory.mktemp("kernel"), MODEL_KERNEL)
+    if not path:
+        pytest.skip(failure)
+    kernel = open_kernel(path)
+    if not kernel.instruction_set:
+        pytest.skip("this processor has none of the kernel's instructions")
+    return kernel
 
 
-@pytest.fixture
-def always_faster(monkeypatch):
-    monkeypatch.setattr(int8, "faster_in_8_bits", lambda group: [(dense, Int8(dense)) for dense in group])
-    monkeypatch.setattr(choice, "SMALL_MODEL", 0)
+def instruction_sets(kernel: ModelKernel) -> list[ModelKernel]:
+    """The kernel by each set that this processor has: all with AVX-512 have AVX2."""
+    best = kernel.instruction_set
+    return [replace(kernel, instruction_set=each) for each in ((1, 2) if best == 2 else (best,))]
 
 
-@pytest.mark.parametrize("rows", [1, 3, 40])
-def test_products_are_close_to_those_of_floats(rows):
-    x = np.random.default_rng(1).normal(size=(rows, 64)).astype(np.float32)
-    exact = dense()(x)
-    found = Int8(dense())(x)
+def product(outputs: int, inputs: int, kernel: ModelKernel, bias: bool = True) -> Int8:
+    weight = RANDOM.normal(size=(outputs, inputs)).astype(np.float32)
+    int8 = Int8(*quantize_rows(weight), RANDOM.normal(size=outputs).astype(np.float32) if bias else None)
+    int8.kernel = kernel
+    return int8
+
+
+def in_numpy(int8: Int8, x: np.ndarray) -> np.ndarray:
+    return multiply_in_numpy(x, int8.values, int8.scales, int8.bias)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_kernel_equals_numpy_bit_for_bit(compiled, shape, bias) -> None:
+    for kernel in instruction_sets(compiled):
+        int8 = product(*shape, kernel, bias)
+        for rows in (1, 2, 3, 4, 5, 8, 9, 16, 17, 19, 128):
+            x = RANDOM.normal(size=(rows, shape[1])).astype(np.float32)
+            x[0, 0] = 0
+            np.testing.assert_array_equal(int8(x), in_numpy(int8, x))
+
+
+def test_the_largest_sums_are_exact(compiled) -> None:
+    """Pairs of products overflow 16 bits, which the widespread instruction for bytes would saturate."""
+    for kernel in instruction_sets(compiled):
+        int8 = Int8(np.full((4, 8960), -128, np.int8), np.ones(4, np.float32))
+        int8.kernel = kernel
+        for sign in (1, -1):
+            x = np.full((3, 8960), sign * 127, np.float32)
+            np.testing.assert_array_equal(int8(x), np.full((3, 4), np.float32(-128 * 127 * 8960 * sign)))
+
+
+def test_a_row_of_zeros_gives_the_bias_and_a_nan_stays_one(compiled) -> None:
+    int8 = product(12, 70, compiled)
+    np.testing.assert_array_equal(int8(np.zeros((2, 70), np.float32)), [int8.bias] * 2)
+    x = np.ones((2, 70), np.float32)
+    x[1, 69] = np.nan
+    assert np.isfinite(int8(x)[0]).all()
+    assert np.isnan(int8(x)[1]).all()
+
+
+def test_rows_of_another_memory_layout_are_accepted(compiled) -> None:
+    int8 = product(16, 64, compiled)
+    x = RANDOM.normal(size=(64, 5)).astype(np.float32).T
+    np.testing.assert_array_equal(int8(x), in_numpy(int8, np.ascontiguousarray(x)))
+
+
+def test_weights_are_read_where_they_are_and_nothing_beyond(compiled, tmp_path) -> None:
+    """From a mapped file, at an odd place, up to its last byte: no copy, and no page after it is touched."""
+    path = tmp_path / "weights"
+    size = 2 * 4096
+    np.zeros(size, np.int8).tofile(path)
+    values = np.memmap(path, np.int8, mode="c")[size - 12 * 67 :].reshape(12, 67)
+    values[:] = RANDOM.integers(-127, 128, (12, 67))
+    int8 = Int8(values, np.ones(12, np.float32))
+    int8.kernel = compiled
+    x = RANDOM.normal(size=(6, 67)).astype(np.float32)
+    np.testing.assert_array_equal(int8(x), in_numpy(int8, x))
+    assert int8.weights.values == values.ctypes.data
+
+
+def test_products_are_close_to_those_of_floats(compiled) -> None:
+    dense = Dense(RANDOM.normal(size=(192, 96)).astype(np.float32), np.ones(96, np.float32))
+    x = RANDOM.normal(size=(5, 192)).astype(np.float32)
+    found, exact = to_int8(dense)(x), dense(x)
     assert np.linalg.norm(found - exact) < 0.02 * np.linalg.norm(exact)
-    assert found.dtype == np.float32
 
 
-def test_seven_bits_are_used_where_eight_overflow(monkeypatch):
-    asked = []
-    product = Int8.product
-
-    def saturating(self, x, *, reduce_range):
-        asked.append(reduce_range)
-        return product(self, x, reduce_range=reduce_range) * (1 if reduce_range else 0.5)
-
-    int8.overflows.cache_clear()
-    monkeypatch.setattr(Int8, "product", saturating)
-    Int8(dense())(np.ones((1, 64), np.float32))
-    assert asked == [False, True]
-    int8.overflows.cache_clear()
-
-
-@pytest.mark.parametrize("reduce_range", [False, True])
-def test_the_largest_products_are_right(reduce_range):
-    if not reduce_range and int8.overflows():
-        pytest.skip("this processor adds products in 16 bits")
-    found = Int8(Dense(np.ones((256, 8), np.float32))).product(
-        np.ones((1, 256), np.float32), reduce_range=reduce_range
-    )
-    np.testing.assert_allclose(found, 256, rtol=1e-2)
+def test_a_kernel_with_wrong_results_is_detected(tmp_path) -> None:
+    folder = tmp_path / MODEL_KERNEL.package
+    folder.mkdir(parents=True)
+    for source in MODEL_KERNEL.source_paths(ROOT):
+        text = source.read_text(encoding="utf-8")
+        (folder / source.name).write_text(text.replace("rows->scales[m + r])", "0.5f)"), encoding="utf-8")
+    path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path, MODEL_KERNEL)
+    if not path:
+        pytest.skip(failure)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_kernel, "_SOURCES", [tmp_path / "none"])
+        with pytest.raises(ValueError, match="wrong results"):
+            open_kernel(path)
 
 
-def test_an_output_without_weights_is_its_bias():
-    linear = dense()
-    linear.weight[:, 5] = 0
-    found = Int8(linear)(np.ones((1, 64), np.float32))
-    np.testing.assert_allclose(found[0, 5], linear.bias[5], rtol=1e-6)
+def test_a_kernel_of_another_source_is_not_used(tmp_path, monkeypatch) -> None:
+    path, failure = compile_kernel.compile_kernel(ROOT, tmp_path, MODEL_KERNEL)
+    if not path:
+        pytest.skip(failure)
+    monkeypatch.setattr(model_kernel, "_SOURCES", [tmp_path / "model_kernel.c"])
+    (tmp_path / "model_kernel.c").write_text("/* edited */")
+    with pytest.raises(ValueError, match=r"was not compiled from the model_kernel\.c beside it"):
+        open_kernel(path)
 
 
-def test_all_of_a_shape_are_timed_as_one_and_only_what_is_faster_is_replaced(network, monkeypatch):
-    timed = []
-
-    def faster(group):
-        timed.append(len(group))
-        return [
-            (dense, Int8(dense)) for dense in group if dense.weight.shape[1] > 90
-        ]  # the head, and gate with up
-
-    monkeypatch.setattr(int8, "faster_in_8_bits", faster)
-    decoder = quantize(convert(network))
-    assert sorted(timed) == [2, 2, 2, 3]  # those of both layers; the head has the shape of gate with up
-    assert isinstance(decoder.head, Int8)
-    for layer in decoder.layers:
-        assert [isinstance(linear, Int8) for linear in layer.linears] == [False, False, True, False]
+def test_the_switch_turns_the_kernel_off_with_the_same_results(compiled, monkeypatch) -> None:
+    int8 = product(8, 33, compiled)
+    x = RANDOM.normal(size=(3, 33)).astype(np.float32)
+    monkeypatch.setenv(KERNEL_VARIABLE, "0")
+    without = Int8(int8.values, int8.scales, int8.bias)
+    assert without.kernel is None
+    np.testing.assert_array_equal(int8(x), without(x))
 
 
-@pytest.mark.parametrize(("floats", "narrow", "taken"), [(2.0, 1.0, 2), (1.0, 2.0, 0), (1.1, 1.0, 0)])
-def test_narrow_products_are_used_where_they_are_clearly_faster(monkeypatch, floats, narrow, taken):
-    times = iter([floats, narrow])
-    monkeypatch.setattr(int8, "shortest_time", lambda work: next(times))
-    assert len(int8.faster_in_8_bits([dense(), dense()])) == taken
+def test_c_and_python_share_their_instruction_sets() -> None:
+    source = MODEL_KERNEL.source_paths(ROOT)[0].read_text(encoding="utf-8")
+    line = next(line for line in source.splitlines() if line.startswith("enum { NONE"))
+    names = line.partition("{")[2].partition("}")[0].split(",")
+    assert [name.strip() for name in names] == ["NONE", "AVX2", "AVX512_VNNI", "NEON_DOT"]
+    assert len(model_kernel.INSTRUCTION_SETS) == len(names)
 
 
-def test_where_nothing_is_faster_nothing_is_replaced(network, monkeypatch):
-    monkeypatch.setattr(int8, "faster_in_8_bits", lambda group: [])
-    assert quantize(convert(network)) is None
-
-
-def test_a_torch_without_the_kernels_keeps_floats(network, monkeypatch):
-    def missing(group):
-        raise AttributeError("quantized")
-
-    monkeypatch.setattr(int8, "faster_in_8_bits", missing)
-    assert quantize(convert(network)) is None
-
-
-def test_the_faster_engine_is_chosen_and_its_error_reported(network, always_faster):
-    reports = []
-    engine = fastest_engine(TransformersEngine(network), network, reports.append)
-    assert isinstance(engine.decoder.head, Int8)
-    assert reports[0].startswith("runs in 8 bits: predictions differ by ")
+@pytest.mark.parametrize("name", ["qwen2", "llama, tied"])
+def test_a_decoder_in_8_bits_predicts_nearly_the_same(name) -> None:
+    decoder = convert(random_network(FAST[name]))
+    exact, engine = NumpyEngine(decoder), NumpyEngine(in_8_bits(decoder))
+    assert all(isinstance(linear, Int8) for linear in engine.decoder.linears)
     ids = list(range(20))
-    expected = TransformersEngine(network).forward_ids([ids], TransformersEngine(network).new_cache())[0]
-    assert 0 < kl_divergence(engine.forward_ids([ids], engine.new_cache())[0], expected) < MAX_DIVERGENCE
-
-
-def test_an_engine_whose_predictions_change_is_not_chosen(network, always_faster, monkeypatch):
-    quantised = choice.quantize
-
-    def coarse(decoder):
-        for layer in decoder.layers:
-            layer.up.weight[0, 0] = 1e4  # one outlier leaves no steps for the other weights of its output
-            layer.attention_norm.weight[:] *= 3
-        return quantised(decoder)
-
-    monkeypatch.setattr(choice, "quantize", coarse)
-    reports = []
-    engine = fastest_engine(TransformersEngine(network), network, reports.append)
-    assert isinstance(engine.decoder.head, Dense)
-    assert reports[0].startswith("runs in 32 bits: in 8 bits, predictions differ by ")
-
-
-def test_divergence_is_that_of_kullback_and_leibler():
-    p, q = np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([[0.25, 0.75], [0.25, 0.75]])
-    expected = (0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)) / 2
-    assert kl_divergence(np.log(q) + 3, np.log(p) - 5) == pytest.approx(expected)
-
-
-def test_warnings_from_torch_are_hidden(recwarn):
-    Int8(dense())
-    assert not recwarn.list
-    assert torch.get_default_dtype() == torch.float32
+    expected, found = (each.forward_ids([ids], each.new_cache())[0] for each in (exact, engine))
+    assert 0 < kl_divergence(found, expected) < MAX_DIVERGENCE

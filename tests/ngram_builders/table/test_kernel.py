@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders import compile_kernel
+from ngram_builders.compile_kernel import NGRAM_KERNEL
 from ngram_builders.ngrams import count_streams
 from ngram_builders.table import format as table_format
 from ngram_builders.table import kernel, numpy_query, shared_library
@@ -235,13 +236,13 @@ def test_a_file_that_is_not_a_library_is_ignored(
     ],
 )
 def test_a_kernel_with_wrong_results_is_detected(compiled, tmp_path, before: str, after: str) -> None:
-    (tmp_path / compile_kernel.PACKAGE).mkdir(parents=True)
+    (tmp_path / NGRAM_KERNEL.package).mkdir(parents=True)
     sources = {
-        name: (ROOT / compile_kernel.PACKAGE / name).read_text(encoding="utf-8") for name in compile_kernel.SOURCES
+        name: (ROOT / NGRAM_KERNEL.package / name).read_text(encoding="utf-8") for name in NGRAM_KERNEL.sources
     }
     assert sum(source.count(before) for source in sources.values()) == 1
     for name, source in sources.items():
-        (tmp_path / compile_kernel.PACKAGE / name).write_text(source.replace(before, after), encoding="utf-8")
+        (tmp_path / NGRAM_KERNEL.package / name).write_text(source.replace(before, after), encoding="utf-8")
     path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path)
     assert path, failure
     with pytest.MonkeyPatch.context() as patch:
@@ -252,7 +253,7 @@ def test_a_kernel_with_wrong_results_is_detected(compiled, tmp_path, before: str
 
 
 def test_c_and_python_share_their_constants() -> None:
-    source = (ROOT / compile_kernel.PACKAGE / "rows.h").read_text(encoding="utf-8")
+    source = (ROOT / NGRAM_KERNEL.package / "rows.h").read_text(encoding="utf-8")
     constants = dict(re.findall(r"^ +([A-Z_]+) = (\d+)", source, flags=re.MULTILINE))
     constants |= dict(re.findall(r"^enum { ([A-Z_]+) = (\d+) };", source, flags=re.MULTILINE))
     named = ("COUNT_OVERFLOW", "SHAPE_BITS", "ONES", "WIDE", "BLOCK_ROWS", "POINTERS")

@@ -172,7 +172,7 @@ class ModelTokenizer:
     def pieces(self) -> list[bytes]:
         """The bytes of each id."""
         names = [self.tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
-        read = byte_level_piece if any(name.startswith("Ġ") for name in names) else sentencepiece_piece
+        read = byte_level_piece if _is_byte_level(names) else sentencepiece_piece
         pieces = [b"" if i in self.specials else read(name) for i, name in enumerate(names)]
         for i in self.tokenizer.get_added_tokens_decoder().keys() - self.specials:
             pieces[i] = sentencepiece_piece(names[i]) if read is sentencepiece_piece else names[i].encode()
@@ -231,9 +231,16 @@ def _separate_marks(tokenizer: Tokenizer) -> frozenset[int]:
 def fingerprint(tokenizer: Tokenizer) -> str:
     """Return 16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
     vocabulary = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=itemgetter(1))
+    if not _is_byte_level([name for name, _ in vocabulary]):  # runs of blanks have either name
+        vocabulary = [(name.replace(" ", "▁"), i) for name, i in vocabulary]
     cut = tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids
     found = hashlib.blake2b(json.dumps([vocabulary, cut]).encode(), digest_size=8).hexdigest()
     return _BUNDLED.get(found, found)
+
+
+def _is_byte_level(names: Sequence[str]) -> bool:
+    """Whether words begin with the letter that stands for a blank's byte; others may have that letter, too."""
+    return sum(name.startswith("Ġ") for name in names) > sum(name.startswith("▁") for name in names)
 
 
 def _byte_level_alphabet() -> dict[str, int]:

@@ -55,7 +55,8 @@ class LlamaModel:
         self.size = int(self.library.llama_vocab_n_tokens(self.vocabulary))
         self.width = int(self.library.llama_model_n_embd_inp(self.pointer))
         self.end_of_text = int(self.library.llama_vocab_eos(self.vocabulary))
-        self.adds_bos = bool(self.library.llama_vocab_get_add_bos(self.vocabulary))
+        adds_bos = self.library.llama_vocab_get_add_bos(self.vocabulary)
+        self.begin_of_text = int(self.library.llama_vocab_bos(self.vocabulary)) if adds_bos else None
         self.max_positions = int(self.library.llama_model_n_ctx_train(self.pointer))
         weakref.finalize(self, self.library.llama_model_free, self.pointer)
 

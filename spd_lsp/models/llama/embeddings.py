@@ -64,12 +64,12 @@ class TokenEmbeddings:
 def _tensor_bytes(tensor: TensorInfo, path: Path) -> int:
     """How many bytes a weight of a file takes; `UserError` for a data type that is not known here."""
     try:
-        block, size = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
+        sizes: tuple[int, int] = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
     except ValueError as error:
         raise UserError(
             f"{path} has weights of the data type {tensor.kind}, which is not known here; update gguf"
         ) from error
-    return int(np.prod(tensor.shape, dtype=object)) // block * size
+    return int(np.prod(tensor.shape, dtype=object)) // sizes[0] * sizes[1]
 
 
 def check_tensors(header: GgufHeader) -> None:

@@ -11,29 +11,27 @@ from tokenizers import Tokenizer
 from ngram_builders.errors import UserError
 from spd_lsp.models.llama.header import GgufHeader
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE, PATTERNS, pre_tokenizer
+from spd_lsp.models.llama.sentencepiece import (
+    is_fill_mark,
+    merges_by_score,
+    original_names,
+    sentencepiece_rules,
+)
 
 _PREFIX = "tokenizer.ggml."
-_BYTE_LEVEL = "gpt2"  # llama.cpp's name of byte-level vocabularies
-_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5
+_BYTE_LEVEL, _SENTENCEPIECE, _MERGED_SENTENCEPIECE = "gpt2", "llama", "gemma4"  # llama.cpp's names
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = range(1, 6)
 
 
-def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], *, adds_bos: bool) -> Tokenizer:
-    """The tokenizer of a file, which cuts texts as `tokenize` does; `UserError` if none is known that does."""
-    kind = header.metadata.get(_PREFIX + "model")
-    if kind != _BYTE_LEVEL:
-        raise UserError(
-            f"{header.path.name} has a tokenizer of the kind {kind!r}, and only byte-level ones are read from "
-            "GGUF files; name the model's Hugging Face folder or another model"
-        )
+def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], bos: int | None) -> Tokenizer:
+    """The tokenizer of a file, which cuts texts as `tokenize` does; `UserError` if none is known that does.
+
+    bos: the id that stands before every text, if there is one.
+    """
     expected = tokenize(CUTTING_PROBE)
-    rules = _rules(header, adds_bos=adds_bos)
-    for whole_words_first in (False, True):
-        rules["model"]["ignore_merges"] = whole_words_first
-        tokenizer = _parse(rules, header)
-        for patterns in PATTERNS.values():
-            tokenizer.pre_tokenizer = pre_tokenizer(patterns)
-            if tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids == expected:
-                return tokenizer
+    for tokenizer in _possible_tokenizers(header, bos):
+        if tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids == expected:
+            return tokenizer
     word = header.metadata.get(_PREFIX + "pre", "default")
     raise UserError(
         f"{header.path.name} cuts text in a way that is not known here ({_PREFIX}pre = {word!r}); name the "
@@ -41,31 +39,65 @@ def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], *,
     )
 
 
+def _possible_tokenizers(header: GgufHeader, bos: int | None) -> Iterator[Tokenizer]:
+    """The tokenizers that a file's metadata may mean."""
+    kind = header.metadata.get(_PREFIX + "model")
+    if kind in (_SENTENCEPIECE, _MERGED_SENTENCEPIECE):
+        yield _sentencepiece(header, bos)
+    elif kind == _BYTE_LEVEL:
+        yield from _byte_level(header, bos)
+    else:
+        raise UserError(
+            f"{header.path.name} has a tokenizer of the kind {kind!r}, and only byte-level and SentencePiece ones "
+            "are read from GGUF files; name the model's Hugging Face folder or another model"
+        )
+
+
+def _byte_level(header: GgufHeader, bos: int | None) -> Iterator[Tokenizer]:
+    """A file names its way of cutting words by a word that only llama.cpp knows: all that are known here."""
+    names, kinds = _vocabulary(header)
+    vocabulary = {name: i for i, name in enumerate(names) if kinds[i] != _UNUSED}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    rules: dict[str, Any] = {
+        "added_tokens": _added_tokens(names, kinds),
+        "post_processor": _opening(names, bos) or byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": list(_merges(header, vocabulary))},
+    }
+    for whole_words_first in (False, True):
+        rules["model"]["ignore_merges"] = whole_words_first
+        tokenizer = _parse(rules, header)
+        for patterns in PATTERNS.values():
+            tokenizer.pre_tokenizer = pre_tokenizer(patterns)
+            yield tokenizer
+
+
+def _sentencepiece(header: GgufHeader, bos: int | None) -> Tokenizer:
+    """A vocabulary whose tokens have scores, or merges in the same letters."""
+    names, kinds = _vocabulary(header)
+    names = original_names(names)
+    kinds = [_CONTROL if is_fill_mark(name) else kind for name, kind in zip(names, kinds, strict=True)]
+    has_scores = header.metadata[_PREFIX + "model"] == _SENTENCEPIECE
+    pieces = {name: i for i, name in enumerate(names) if kinds[i] == _NORMAL}
+    merges = merges_by_score(header, pieces) if has_scores else list(_merges(header, pieces))
+    rules = sentencepiece_rules(
+        blank_first=bool(header.metadata.get(_PREFIX + "add_space_prefix", has_scores)),
+        unknown=next((name for name, kind in zip(names, kinds, strict=True) if kind == _UNKNOWN), None),
+    )
+    rules["model"]["vocab"] = {name: i for i, name in enumerate(names) if kinds[i] != _UNUSED}
+    rules["model"]["merges"] = merges
+    rules["added_tokens"] = _added_tokens(names, kinds)
+    rules["post_processor"] = _opening(names, bos)
+    return _parse(rules, header)
+
+
 def _parse(rules: dict[str, Any], header: GgufHeader) -> Tokenizer:
     try:
-        tokenizer = Tokenizer.from_str(json.dumps(rules))
+        tokenizer = Tokenizer.from_str(json.dumps({"version": "1.0", **rules}))
     except Exception as error:  # the tokenizers library raises bare Exception for every fault
         raise UserError(f"{header.path} has a damaged vocabulary ({error}); fetch it again") from error
     tokenizer.encode_special_tokens = True  # in code, they are characters
     return tokenizer
-
-
-def _rules(header: GgufHeader, *, adds_bos: bool) -> dict[str, Any]:
-    """A tokenizer.json but for the pre-tokenizer."""
-    names, kinds = _vocabulary(header)
-    added = [
-        _added_token(i, name, kinds[i]) for i, name in enumerate(names) if kinds[i] in (_CONTROL, _USER_DEFINED)
-    ]
-    vocabulary = {name: i for i, name in enumerate(names) if kinds[i] != _UNUSED}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    return {
-        "version": "1.0",
-        "added_tokens": added,
-        "normalizer": None,
-        "post_processor": _opening(names, header.metadata.get(_PREFIX + "bos_token_id"), adds_bos) or byte_level,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": list(_merges(header, vocabulary))},
-    }
 
 
 def _vocabulary(header: GgufHeader) -> tuple[list[str], list[int]]:
@@ -77,6 +109,17 @@ def _vocabulary(header: GgufHeader) -> tuple[list[str], list[int]]:
     return names, [int(kind) for kind in kinds]
 
 
+def _added_tokens(names: list[str], kinds: list[int]) -> list[dict[str, Any]]:
+    """The tokens that no merging makes."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = (_UNKNOWN, _CONTROL, _USER_DEFINED)
+    return [
+        {"id": i, "content": name, **flags, "special": kind != _USER_DEFINED}
+        for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        if kind in added
+    ]
+
+
 def _merges(header: GgufHeader, vocabulary: dict[str, int]) -> Iterator[tuple[str, str]]:
     """The pairs that are joined, first ones first."""
     for pair in header.metadata.get(_PREFIX + "merges", []):
@@ -85,15 +128,9 @@ def _merges(header: GgufHeader, vocabulary: dict[str, int]) -> Iterator[tuple[st
             yield left, right
 
 
-def _added_token(number: int, name: str, kind: int) -> dict[str, Any]:
-    """A token that no merging makes."""
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": name, **flags, "special": kind == _CONTROL}
-
-
-def _opening(names: list[str], bos: Any, adds_bos: bool) -> dict[str, Any] | None:
+def _opening(names: list[str], bos: int | None) -> dict[str, Any] | None:
     """What puts the begin-of-text token before every text, if the model was trained so."""
-    if not adds_bos or not isinstance(bos, int) or not 0 <= bos < len(names):
+    if bos is None or not 0 <= bos < len(names):
         return None
     begin = {"SpecialToken": {"id": names[bos], "type_id": 0}}
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")

@@ -34,7 +34,7 @@ def _try_file(path: Path, folder: Path, name: str) -> None:
     check_tensors(header)
     engine = open_file(header, "auto")
     model = engine.context.model
-    tokenizer = build_tokenizer(header, model.tokenize, adds_bos=model.adds_bos)
+    tokenizer = build_tokenizer(header, model.tokenize, model.begin_of_text)
     scale = _embedding_scale(engine, name)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps(_config(header, engine)), encoding="utf-8")

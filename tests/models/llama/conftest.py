@@ -8,10 +8,15 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def gguf_folder(tmp_path_factory) -> Path:
-    """A folder with a file of each data type."""
+def needs_llama() -> None:
+    """Skip where llama.cpp is not installed."""
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gguf")
+
+
+@pytest.fixture(scope="session")
+def gguf_folder(tmp_path_factory, needs_llama) -> Path:
+    """A folder with a file of each data type."""
     from tests.models.llama.gguf_files import write_gguf
 
     folder = tmp_path_factory.mktemp("gguf")

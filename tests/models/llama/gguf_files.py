@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -59,9 +61,16 @@ def hugging_face_tokenizer(patterns: str = "Qwen") -> Tokenizer:
 
 
 def write_gguf(
-    path: Path, architecture: str = "qwen2", kind: str = "F16", *, seed: int = 0, pre: str = "qwen2", **over
+    path: Path,
+    architecture: str = "qwen2",
+    kind: str = "F16",
+    *,
+    seed: int = 0,
+    pre: str = "qwen2",
+    write_vocabulary: Callable[[Any], int] | None = None,
+    **over,
 ) -> Path:
-    """Write a model of some data type. over: metadata to replace."""
+    """Write a model of some data type. over: metadata to replace; write_vocabulary returns its size."""
     from gguf import GGUFWriter, LlamaFileType
 
     writer = GGUFWriter(path, architecture)
@@ -74,11 +83,14 @@ def write_gguf(
     writer.add_head_count_kv(over.get("key_heads", KEY_HEADS))
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
-    _write_vocabulary(writer, vocabulary(), pre)
-    if bos := over.get("bos"):
-        writer.add_bos_token_id(bos)
-    writer.add_add_bos_token(bool(bos))
-    for name, shape in _shapes(architecture, SHAPE["vocab_size"]).items():
+    if write_vocabulary is None:
+        size = _write_vocabulary(writer, vocabulary(), pre)
+        if bos := over.get("bos"):
+            writer.add_bos_token_id(bos)
+        writer.add_add_bos_token(bool(bos))
+    else:
+        size = write_vocabulary(writer)
+    for name, shape in _shapes(architecture, size).items():
         _write_weight(writer, name, _random_weight(name, shape, seed), kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -96,7 +108,7 @@ def write_starter(path: Path) -> Path:
     return path
 
 
-def _write_vocabulary(writer, rules: dict, pre: str) -> None:
+def _write_vocabulary(writer, rules: dict, pre: str) -> int:
     names = sorted(rules["model"]["vocab"], key=rules["model"]["vocab"].__getitem__)
     special = {token["id"] for token in rules["added_tokens"]}
     writer.add_tokenizer_model("gpt2")
@@ -105,6 +117,7 @@ def _write_vocabulary(writer, rules: dict, pre: str) -> None:
     writer.add_token_types([3 if number in special else 1 for number in range(len(names))])
     writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
     writer.add_eos_token_id(0)
+    return len(names)
 
 
 def _shapes(architecture: str, size: int) -> dict[str, tuple[int, ...]]:

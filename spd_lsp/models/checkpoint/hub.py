@@ -18,6 +18,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
+from spd_lsp.models.checkpoint.gguf_parts import find_in_folder
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
 from spd_lsp.settings import HUGGING_FACE_ID, STORED_GGUF, expand_home, is_gguf, is_path
@@ -54,7 +55,8 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
     if is_path(model):
         path = Path(expand_home(model))
         if path.is_dir():
-            return _complete(path, model)
+            gguf = find_in_folder(path)
+            return _prepare_gguf(gguf, gguf.name, report) if gguf else _complete(path, model)
         if is_gguf(model) and path.is_file():
             return _prepare_gguf(path, path.name, report)
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
@@ -95,17 +97,17 @@ def _complete(folder: Path, model: str) -> Path:
 
 
 def _find_quantization(name: str, report: Callable[[str], None]) -> Path:
-    """The GGUF file for `owner/repository:quantization`, fetched if it is not stored yet."""
+    """The GGUF file for `owner/repository:quantization`, or its first part, fetched if it is not stored yet."""
     repository, _, quantization = name.partition(":")
     if stored := stored_quantization(repository, quantization):
         return stored
-    patterns = [f"*{each}.gguf" for each in {quantization, quantization.lower(), quantization.upper()}]
+    endings = {quantization, quantization.lower(), quantization.upper()}
+    patterns = [f"*{ending}{parts}.gguf" for ending in endings for parts in ("", "-*-of-*")]
     folder = _fetch(repository, f"hf:{name}", patterns, report)
     if found := [path for path in sorted(folder.rglob("*.gguf")) if is_quantization(path.name, quantization)]:
         return found[0]
     raise UserError(
-        f"{repository} has no file that ends in {quantization}.gguf; look at its files on Hugging Face (models "
-        "in several files are not read)"
+        f"{repository} has no file that ends in {quantization}.gguf; look at its files on Hugging Face"
     )
 
 

@@ -9,21 +9,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.errors import UserError
+from spd_lsp.models.checkpoint.gguf_parts import find_parts, is_model_file, whole_name
 from spd_lsp.models.checkpoint.weight_files import tensor_sizes
-from spd_lsp.settings import is_gguf
 
 _HOST, _NAMESPACE, _TAG = "registry.ollama.ai", "library", "latest"
 _WEIGHTS = "application/vnd.ollama.image.model"
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _MAX_MANIFEST_BYTES = 1 << 20
 _MAX_MODELS = 1000  # of each program
-_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
 _QUANTIZATION = re.compile(r"(?:^|[-._])([A-Za-z]+\d*(?:_[A-Za-z0-9]+)*)\.gguf$", re.IGNORECASE)
-_PROJECTOR = "mmproj"  # of images, beside a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +68,15 @@ def searched_folders() -> list[Path]:
 
 
 def stored_quantization(repository: str, quantization: str) -> Path | None:
-    """The GGUF file of a Hugging Face repository that is stored already."""
+    """The GGUF file of a Hugging Face repository, or its first part, if it is stored already."""
     folder = _hugging_face_cache() / f"models--{repository.replace('/', '--')}"
     return next((path for path in _gguf_files(folder) if is_quantization(path.name, quantization)), None)
 
 
 def is_quantization(file: str, quantization: str) -> bool:
-    """Whether a file's name ends in a quantization. Example: `m-Q4_K_M.gguf` does in `q4_k_m`, not in `K_M`."""
-    return re.search(rf"(?:^|[-./]){re.escape(quantization)}\.gguf$", file, re.IGNORECASE) is not None
+    """Whether a model's name ends in a quantization. Example: `m-Q4_K_M.gguf` does in `q4_k_m`, not in `K_M`."""
+    ending = rf"(?:^|[-./]){re.escape(quantization)}\.gguf$"
+    return re.search(ending, whole_name(file), re.IGNORECASE) is not None
 
 
 def _hugging_face_cache() -> Path:
@@ -131,7 +131,7 @@ def _in_hugging_face_cache() -> Iterator[StoredModel]:
     for folder in _some(_hugging_face_cache(), "models--*--*"):
         owner, _, name = folder.name.removeprefix("models--").partition("--")
         for path in _gguf_files(folder):
-            if quantization := _QUANTIZATION.search(path.name):
+            if quantization := _QUANTIZATION.search(whole_name(path.name)):
                 yield _gguf(f"hf:{owner}/{name}:{quantization[1]}", path)
         snapshots = [path.parent for path in _some(folder, "snapshots/*/config.json")]
         if snapshots and (count := sum(tensor_sizes(snapshots[0]))):
@@ -140,18 +140,20 @@ def _in_hugging_face_cache() -> Iterator[StoredModel]:
 
 
 def _gguf(name: str, path: Path) -> StoredModel:
-    size = path.stat().st_size
+    size = sum(part.stat().st_size for part in find_parts(path))
     return StoredModel(name, path, size, size)
 
 
 def _gguf_files(folder: Path) -> list[Path]:
-    """The whole models in a folder; links lead into Hugging Face's store."""
-    files = _some(folder, "**/*")
-    return [
-        p
-        for p in files
-        if is_gguf(p.name) and _PROJECTOR not in p.name and not _PART.search(p.name) and p.is_file()
-    ]
+    """The whole models in a folder, each by its first part; links lead into Hugging Face's store."""
+    return [path for path in _some(folder, "**/*") if is_model_file(path.name) and _is_whole(path)]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a model's file is there, and all of its parts."""
+    with suppress(UserError):
+        return all(part.is_file() for part in find_parts(path))
+    return False
 
 
 def _some(folder: Path, pattern: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Rows of the token embeddings, read from the file when a mixture needs them and converted to single precision.
+"""Rows of the token embeddings, read from their file when a mixture needs them and converted to single precision.
 
 Legend: M ids, D width.
 """
@@ -9,7 +9,6 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
@@ -29,9 +28,9 @@ class TokenEmbeddings:
         tensor = header.tensors[_NAME]
         self.width, self.count = tensor.shape
         self.kind = GGMLQuantizationType(tensor.kind)
-        self.row_bytes = _tensor_bytes(tensor, header.path) // self.count
+        self.row_bytes = _tensor_bytes(tensor) // self.count
         self.offset = tensor.offset
-        self.file = header.path.open("rb", buffering=0)
+        self.file = tensor.path.open("rb", buffering=0)
         weakref.finalize(self, self.file.close)
         self.lock = threading.Lock()  # the file has one position
         self.kept: OrderedDict[int, Floats] = OrderedDict()  # least recently used first
@@ -61,24 +60,24 @@ class TokenEmbeddings:
         return row
 
 
-def _tensor_bytes(tensor: TensorInfo, path: Path) -> int:
+def _tensor_bytes(tensor: TensorInfo) -> int:
     """How many bytes a weight of a file takes; `UserError` for a data type that is not known here."""
     try:
         sizes: tuple[int, int] = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
     except ValueError as error:
         raise UserError(
-            f"{path} has weights of the data type {tensor.kind}, which is not known here; update gguf"
+            f"{tensor.path} has weights of the data type {tensor.kind}, which is not known here; update gguf"
         ) from error
     return int(np.prod(tensor.shape, dtype=object)) // sizes[0] * sizes[1]
 
 
 def check_tensors(header: GgufHeader) -> None:
-    """`UserError` for a file that is shorter than its weights, or that has no embeddings or odd ones."""
+    """`UserError` for files that are shorter than their weights, or that have no embeddings or odd ones."""
     for name, tensor in header.tensors.items():
-        end = tensor.offset + _tensor_bytes(tensor, header.path)
-        if end > header.size:
+        end, size = tensor.offset + _tensor_bytes(tensor), header.sizes[tensor.path]
+        if end > size:
             raise UserError(
-                f"{header.path} is cut off: it has {header.size:,} bytes, and the weight {name[:80]!r} ends at "
+                f"{tensor.path} is cut off: it has {size:,} bytes, and the weight {name[:80]!r} ends at "
                 f"{end:,}; fetch it again"
             )
     embedding = header.tensors.get(_NAME)

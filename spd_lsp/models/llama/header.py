@@ -1,4 +1,4 @@
-"""The header of a GGUF file: metadata and the places of the weights, read within the file's bounds.
+"""The header of a GGUF model, in one file or several: metadata and the places of the weights, read within bounds.
 
 A file may be truncated or crafted: no number in it costs more memory or time than its own bytes do. `gguf`'s own
 reader believes every count, and takes seconds for a large vocabulary.
@@ -10,7 +10,7 @@ import hashlib
 import mmap
 import struct
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.errors import UserError
+from spd_lsp.models.checkpoint.gguf_parts import find_parts
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -33,6 +34,7 @@ _MAX_DIMENSIONS = 4
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _ARCHITECTURE, _ALIGNMENT = "general.architecture", "general.alignment"
+_PART_NUMBER, _PART_COUNT = "split.no", "split.count"
 
 
 class _Damaged(ValueError):
@@ -46,17 +48,23 @@ class TensorInfo:
     shape: tuple[int, ...]  # innermost dimension first
     kind: int  # GGML's number of the data type
     offset: int  # from the start of the file
+    path: Path  # of the file
 
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """What a file says of itself."""
+    """What a model's files say of themselves."""
 
-    path: Path
-    size: int  # of the file, in bytes
-    metadata: dict[str, Any]  # arrays of numbers are NumPy arrays
+    path: Path  # of the first one
+    sizes: dict[Path, int]  # of the files, in bytes
+    metadata: dict[str, Any]  # of the first one; arrays of numbers are NumPy arrays
     tensors: dict[str, TensorInfo]
-    digest: str  # of the header, the file's size and samples of the weights
+    digest: str  # of the headers, the files' sizes and samples of the weights
+
+    @property
+    def size(self) -> int:
+        """Of all files, in bytes."""
+        return sum(self.sizes.values())
 
     @property
     def architecture(self) -> str:
@@ -83,7 +91,26 @@ class GgufHeader:
 
 
 def read_header(path: Path) -> GgufHeader:
-    """The header of a file; `UserError` if it is truncated, too large or none."""
+    """The header of the model that a file is, or is a part of; `UserError` if a part is missing or unusable."""
+    parts = [_read_file(part) for part in find_parts(path)]
+    first = parts[0]
+    if not isinstance(first.metadata.get(_ARCHITECTURE), str):
+        raise _unusable(first.path, "it does not name its architecture")
+    for number, part in enumerate(parts):
+        own = part.metadata.get(_PART_NUMBER, 0), part.metadata.get(_PART_COUNT) or 1
+        if own != (number, len(parts)):
+            named = f"part {number + 1} of {len(parts)}" if len(parts) > 1 else "whole"
+            raise _unusable(part.path, f"by its name it is {named}, by its header it is not; it was renamed")
+    if len(parts) == 1:
+        return first
+    sizes = {one.path: one.size for one in parts}
+    tensors = {name: info for one in parts for name, info in one.tensors.items()}
+    digest = hashlib.blake2b("".join(one.digest for one in parts).encode(), digest_size=8).hexdigest()
+    return replace(first, sizes=sizes, tensors=tensors, digest=digest)
+
+
+def _read_file(path: Path) -> GgufHeader:
+    """The header of one file; `UserError` if it is truncated, too large or none."""
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -95,7 +122,11 @@ def read_header(path: Path) -> GgufHeader:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (_Damaged, struct.error, UnicodeDecodeError) as error:
         reason = str(error) if isinstance(error, _Damaged) else "its header is damaged or cut off"
-        raise UserError(f"{path} is no usable GGUF file: {reason}; fetch it again") from error
+        raise _unusable(path, reason) from error
+
+
+def _unusable(path: Path, reason: str) -> UserError:
+    return UserError(f"{path} is no usable GGUF file: {reason}; fetch it again")
 
 
 def _read(path: Path, data: mmap.mmap) -> GgufHeader:
@@ -108,18 +139,16 @@ def _read(path: Path, data: mmap.mmap) -> GgufHeader:
     if max(tensors, pairs) > _MAX_TENSORS:
         raise _Damaged(f"it names {max(tensors, pairs):,} entries, more than {_MAX_TENSORS:,}")
     metadata = {cursor.text(): cursor.value(cursor.one("I")) for _ in range(pairs)}
-    if not isinstance(metadata.get(_ARCHITECTURE), str):
-        raise _Damaged("it does not name its architecture")
-    infos = {cursor.text(): _tensor_info(cursor) for _ in range(tensors)}
+    infos = {cursor.text(): _tensor_info(cursor, path) for _ in range(tensors)}
     alignment = metadata.get(_ALIGNMENT, 32)
     if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20:
         raise _Damaged(f"its alignment is {alignment!r}")
     start = -(-cursor.place // alignment) * alignment
-    placed = {name: TensorInfo(info.shape, info.kind, start + info.offset) for name, info in infos.items()}
+    placed = {name: replace(info, offset=start + info.offset) for name, info in infos.items()}
     for name, info in placed.items():
         if info.offset > len(data):
             raise _Damaged(f"it ends before the weight {name[:80]!r}: it was cut off")
-    return GgufHeader(path, len(data), metadata, placed, _digest(data, cursor.place))
+    return GgufHeader(path, {path: len(data)}, metadata, placed, _digest(data, cursor.place))
 
 
 def _digest(data: mmap.mmap, header: int) -> str:
@@ -132,12 +161,12 @@ def _digest(data: mmap.mmap, header: int) -> str:
     return digest.hexdigest()
 
 
-def _tensor_info(cursor: _Cursor) -> TensorInfo:
+def _tensor_info(cursor: _Cursor, path: Path) -> TensorInfo:
     dimensions = cursor.one("I")
     if dimensions > _MAX_DIMENSIONS:
         raise _Damaged(f"a weight has {dimensions} dimensions")
     shape = tuple(cursor.numbers("Q", dimensions))
-    return TensorInfo(shape, cursor.one("I"), cursor.one("Q"))
+    return TensorInfo(shape, cursor.one("I"), cursor.one("Q"), path)
 
 
 class _Cursor:

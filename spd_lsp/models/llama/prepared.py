@@ -21,6 +21,7 @@ import platformdirs
 
 from ngram_builders.errors import UserError
 from ngram_builders.programs import AWAY, python
+from spd_lsp.models.checkpoint.gguf_parts import find_parts, is_part
 from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
 from spd_lsp.models.llama.header import GgufHeader, read_header
 from spd_lsp.models.llama.library import load_library
@@ -42,7 +43,8 @@ class GgufSource:
 
 def prepare(path: Path, name: str, report: Callable[[str], None]) -> Path:
     """The folder for a file; `UserError` if llama.cpp is missing, or the file is damaged, unknown or too large."""
-    path = path.resolve()
+    path = find_parts(path.parent.resolve() / path.name)[0]
+    path = path if is_part(path.name) else path.resolve()  # a link may lead to a part of another name
     header = read_header(path)
     load_library()
     folder = _cache_folder() / header.digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,15 @@ from safetensors.numpy import save_file
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.models.checkpoint import hub
-from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
+from spd_lsp.models.checkpoint.stored_models import (
+    find_ollama,
+    is_quantization,
+    list_models,
+    stored_quantization,
+)
 from tests.models.llama.test_header import ARCHITECTURE, gguf, tensor
 
+PATTERNS = ["*Q4_K_M-*-of-*.gguf", "*Q4_K_M.gguf", "*q4_k_m-*-of-*.gguf", "*q4_k_m.gguf"]
 FILE = gguf(ARCHITECTURE, tensors=tensor([32, 8], kind=1), count=1) + bytes(1024)
 WEIGHTS = "application/vnd.ollama.image.model"
 
@@ -113,9 +120,26 @@ def test_a_quantization_is_fetched_alone(home, monkeypatch):
 
     monkeypatch.setattr(hub, "_fetch", fetch)
     assert hub._find_quantization("me/coder:Q4_K_M", print).name == "coder-q4_k_m.gguf"
-    assert asked == [("me/coder", "hf:me/coder:Q4_K_M", ["*Q4_K_M.gguf", "*q4_k_m.gguf"])]
+    assert asked == [("me/coder", "hf:me/coder:Q4_K_M", PATTERNS)]
     with pytest.raises(UserError, match=r"me/coder has no file that ends in Q8_0\.gguf"):
         hub._find_quantization("me/coder:Q8_0", print)
+
+
+def test_all_parts_of_a_quantization_are_fetched(home, monkeypatch):
+    stored = home / "hf/hub/models--me--large-GGUF/snapshots/abc/Q4_K_M"
+    parts = [stored / f"large-Q4_K_M-0000{number}-of-00002.gguf" for number in (1, 2)]
+    write(parts[0])
+    assert stored_quantization("me/large-GGUF", "Q4_K_M") is None  # one is missing
+
+    def fetch(repository, name, patterns, report):
+        assert all(any(fnmatch(f"Q4_K_M/{part.name}", pattern) for pattern in patterns) for part in parts)
+        return write(parts[1]).parents[1]
+
+    monkeypatch.setattr(hub, "_fetch", fetch)
+    assert hub._find_quantization("me/large-GGUF:Q4_K_M", print) == parts[0]
+    assert stored_quantization("me/large-GGUF", "q4_k_m") == parts[0]
+    [model] = list_models()
+    assert (model.name, model.size) == ("hf:me/large-GGUF:Q4_K_M", 2 * len(FILE))
 
 
 def test_what_is_here_is_listed_by_the_name_that_model_takes(home, monkeypatch):

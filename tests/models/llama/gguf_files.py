@@ -70,10 +70,14 @@ def write_gguf(
     write_vocabulary: Callable[[Any], int] | None = None,
     **over,
 ) -> Path:
-    """Write a model of some data type. over: metadata to replace; write_vocabulary returns its size."""
+    """Write a model of some data type. over: metadata to replace; write_vocabulary returns its size.
+
+    per_part: weights in each file but the first one, which has none; 0: all in one file.
+    """
     from gguf import GGUFWriter, LlamaFileType
 
-    writer = GGUFWriter(path, architecture)
+    per_part = over.get("per_part", 0)
+    writer = GGUFWriter(path, architecture, split_max_tensors=per_part, small_first_shard=per_part > 0)
     writer.add_file_type(LlamaFileType.ALL_F32)
     writer.add_context_length(over.get("context", CONTEXT))
     writer.add_embedding_length(WIDTH)

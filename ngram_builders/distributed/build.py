@@ -17,15 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.build import BuildSummary, default_name, min_count_by_order, no_sources
+from ngram_builders.counting.external_merge import MAX_TOKENS
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.executors import Cluster, run_stages
+from ngram_builders.distributed.plan import Plan, read_stage_results, write_plan
 from ngram_builders.distributed.readers import EXPANSION, is_corpus
-from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, write_plan
+from ngram_builders.distributed.stages import TABLE
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.cleanup import TASKS_ABANDONED_SECONDS, TASKS_PATTERN, is_abandoned
@@ -36,10 +39,13 @@ from ngram_builders.sources.discovery import survey
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-_FORMAT = 6  # of what lies in a shared folder
+_FORMAT = 7  # of what lies in a shared folder
 _SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fewer n-grams of each other
 MIN_SHARDS = 16  # small inputs too are spread over workers
-_PART_BYTES = 64_000_000  # of text whose n-grams of one order are merged in one task
+_BYTES_PER_TOKEN = 3.6  # of code
+_SHARED_BYTES_PER_TOKEN = 45  # all that the tasks write
+_CERTAIN = 1.5  # times what would fit; how much text a file holds is an estimate
+_MAX_SHARDS = 1 << 14  # of the largest inputs, whose shards are larger: a scheduler has to hold all tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +118,10 @@ def build(
     }
     recipe |= {"skip_damaged": True} if skip_damaged else {}
     size = sum(file.text_bytes for file in inputs)
+    shards = min(len(inputs), max(MIN_SHARDS, -(-size // _SHARD_BYTES)), _MAX_SHARDS)
     plan = Plan(
-        shards=min(len(inputs), max(MIN_SHARDS, -(-size // _SHARD_BYTES))),
-        parts=1 << (size // _PART_BYTES).bit_length(),
+        shards=shards,
+        parts=1 << (shards - 1).bit_length(),  # as many tasks
         orders=orders,
         min_count=counts,
         vocab_size=vocab_size,
@@ -126,11 +133,12 @@ def build(
     home = registry.domain_folder(name)
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
     _delete_stale(work, name)
+    _check_limits(size, work)
     write_plan(work, plan, split_into_shards(inputs, plan.shards))
     if not run_stages(work, plan, cluster, make_encode, report, memory):
         return None, []
-    costs = [_measure_cost(work, stage) for stage in STAGES]
-    results = {stage: read_stage_results(work, stage) for stage in STAGES}
+    results = {stage: read_stage_results(work, stage) for stage in plan.stages}
+    costs = [_add_up_cost(stage, made) for stage, made in results.items()]
     for result in (*results["digests"], *results["counts"]):
         skipped.update(result["skipped"])
     made = registry.install(name, lambda scratch: _link_table(work / TABLE, scratch), roots=folders, recipe=recipe)
@@ -211,17 +219,32 @@ def _delete_stale(work: Path, name: str) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _measure_cost(work: Path, stage: str) -> StageCost:
+def _add_up_cost(stage: str, results: Sequence[Mapping[str, Any]]) -> StageCost:
     """Add up what a finished stage took."""
-    results = read_stage_results(work, stage)
-    files = [work / TABLE] if stage == STAGES[-1] else (work / stage).iterdir()
     return StageCost(
         stage=stage,
         tasks=len(results),
         cpu_seconds=sum(result["cpu"] for result in results),
         peak_bytes=max(result["peak"] for result in results),
-        written_bytes=sum(file.stat().st_size for file in files),
+        written_bytes=sum(result["written"] for result in results),
     )
+
+
+def _check_limits(text_bytes: int, work: Path) -> None:
+    """Refuse what certainly does not fit into one table or the shared folder, before anything is counted."""
+    tokens = text_bytes / _BYTES_PER_TOKEN
+    about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
+    if tokens > _CERTAIN * MAX_TOKENS:
+        raise UserError(
+            f"{about}, and one table holds {MAX_TOKENS / 1e9:,.1f} billion; build several smaller domains"
+        )
+    folder = next(one for one in (work, *work.parents) if one.exists())
+    free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN
+    if needed > _CERTAIN * free:
+        raise UserError(
+            f"{about}, whose counts take about {needed / 1e9:,.0f} GB; {folder} has {free / 1e9:,.0f} GB free: "
+            "free some space, or name another --shared-folder"
+        )
 
 
 def _link_table(table: Path, path: Path) -> TableSummary:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import os
 import shlex
-import socket
 import subprocess
 import sys
 import threading
@@ -23,22 +22,21 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor
 from loguru import logger
 
 from ngram_builders.counting.memory import DEFAULT_MEMORY
 from ngram_builders.counting.tokenize import Encode, ReportProgress
+from ngram_builders.distributed.plan import Plan
+from ngram_builders.distributed.ray_cluster import start_ray
 from ngram_builders.distributed.slurm import SlurmStage, job_name, run_on_slurm
-from ngram_builders.distributed.stages import STAGES, Plan, run_task
+from ngram_builders.distributed.stages import run_task
 from ngram_builders.errors import UserError
 
 _EXECUTORS = ("local", "slurm", "ray")
 _LOCAL_POLL_SECONDS = 0.5
 _ALIVE_SECONDS = 60.0  # between two signs that a build waits for its tasks
-_RAY_SECONDS = 10.0  # for an address to answer
-_RAY_CLIENT_PORT = 10001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,13 +106,13 @@ def run_stages(
 ) -> bool:
     """Run all tasks that are not finished; False if another machine has the last one."""
     logger.remove()  # datatrove's logs are kept in files
-    stages = [StageRunner(stage, plan.count_tasks(stage), work, make_encode, memory) for stage in STAGES]
+    stages = [StageRunner(stage, tasks, work, make_encode, memory) for stage, tasks in plan.stages.items()]
     if cluster.executor == "slurm":
         with _explain_failure(stages[-1]):
             run_on_slurm(work, stages, lambda stage: make_executor(stage, cluster), report)
         return True
     if cluster.executor == "ray":
-        _start_ray()
+        start_ray(cluster.options.get("cpus_per_task", 1), memory)
     with ExitStack() as stack:
         pool = stack.enter_context(_start_workers(cluster)) if cluster.executor == "local" else None
         for number, stage in enumerate(stages):
@@ -147,6 +145,8 @@ def make_executor(stage: StageRunner, cluster: Cluster, share: range | None = No
         share = range(stage.tasks) if share is None else share
         arguments |= {"local_rank_offset": share.start, "local_tasks": len(share)}
     options: dict[str, Any] = dict(cluster.options)
+    if kind is RayPipelineExecutor:
+        arguments["mem_per_cpu_gb"] = stage.memory / options.get("cpus_per_task", 1) / 2**30
     if kind is SlurmStage:
         # Without the first a stage would wait for ever for one that failed.
         directives: dict[str, Any] = {"kill-on-invalid-dep": "yes"}
@@ -208,37 +208,6 @@ def _exit_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _start_ray() -> None:
-    """Connect to the cluster that RAY_ADDRESS names, or start one on this machine."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("--executor ray needs Ray; run: pip install ray") from error
-    _check_ray_address(os.environ.get("RAY_ADDRESS", ""))
-    try:
-        ray.init(ignore_reinit_error=True, log_to_driver=False)
-    except Exception as error:
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"Ray does not start: {cause}; check RAY_ADDRESS, and that its version is the same"
-        ) from error
-
-
-def _check_ray_address(address: str) -> None:
-    """Refuse the address of a cluster at which nothing answers, for which Ray would wait for minutes."""
-    url = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        host, port = url.hostname, url.port or _RAY_CLIENT_PORT
-        if not host or address in ("auto", "local"):
-            return
-        socket.create_connection((host, port), timeout=_RAY_SECONDS).close()
-    except (OSError, ValueError) as error:
-        cause = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise UserError(
-            f"no Ray cluster answers at RAY_ADDRESS={address} ({cause}); start it or correct the address"
-        ) from error
 
 
 @contextmanager

@@ -1,15 +1,17 @@
-"""A count cut into tasks that any number of machines do in any order, in four stages over one shared folder.
+"""A count cut into tasks that any number of machines do in any order, in stages over one shared folder.
 
-    digests   a shard of the files -> the digest of each document
-    counts    a shard of the files -> the counts of the documents that no earlier one equals: a sorted run
-    merge     a range of contexts of all runs -> their sum, pruned: a sorted run
-    table     all ranges in order -> the table
+    digests     a shard of the files -> the digest of each document
+    duplicates  a range of digests of all shards -> the documents that an earlier shard has
+    counts      a shard of the files -> the counts of its other documents: a sorted run
+    merge-1 ... a range of contexts of a group of runs -> their sum: a sorted run; in the last round pruned
+    table       all ranges in order -> the table
 
 A task knows its number and what lies in the folder, and replaces its results as a whole: one that was killed is
-done again. In: a plan and lists of files. Out: the table that one process would write of them. Knows nothing of
-what runs tasks. Files are raw arrays, as `external_merge` writes runs, and msgpack.
+done again. No merge opens more files than the plan's fan-in, however many shards there are; more shards take more
+rounds. In: a plan and lists of files. Out: the table that one process would write of them. Knows nothing of what
+runs tasks. Files are raw arrays, as `stored_run` writes runs, and msgpack.
 
-Dimensions: D distinct documents of a shard, G n-grams.
+Dimensions: G n-grams.
 """
 
 from __future__ import annotations
@@ -18,101 +20,61 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
 import numpy as np
-import numpy.typing as npt
 
 from ngram_builders.arrays import Ints
 from ngram_builders.build import DUPLICATE, keeps_texts
 from ngram_builders.counting.external_merge import NgramCounter, check_token_count, merge_in_pieces
 from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
-from ngram_builders.counting.stored_run import StoredRun, read_run, write_run
+from ngram_builders.counting.stored_run import RECORD_BYTES, read_run, write_run
 from ngram_builders.counting.tokenize import Encode
+from ngram_builders.distributed.duplicates import find_duplicates, find_new, write_digests
+from ngram_builders.distributed.plan import (
+    Plan,
+    read_plan,
+    read_record,
+    read_shard_paths,
+    result_file,
+    task_file,
+    write_record,
+)
 from ngram_builders.distributed.readers import CorpusDocument, read_documents
-from ngram_builders.ngrams import order_shift, prune, stream
+from ngram_builders.ngrams import Run, prune, stream
 from ngram_builders.sources.masking import find_masked_lines
-from ngram_builders.table.format import replace_file
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.table.writer import write_table
 
-Digests = npt.NDArray[np.bytes_]
-
-STAGES = ("digests", "counts", "merge", "table")
 TABLE = "table.ngt"
-_PLAN = "plan.msgpack"
-_DIGEST_BYTES = 16
-_NUMBER_BYTES = 4
 _BATCH_CHARACTERS = 1_000_000
 _CHANGED = "changed during the build"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What all tasks have to know."""
-
-    shards: int
-    parts: int  # ranges of each order's contexts; a power of two
-    orders: tuple[int, ...]
-    min_count: Mapping[int, int]  # by order
-    vocab_size: int
-    end_of_text: int
-    fingerprint: str  # of the tokenizer
-    language: str | None
-    skip_damaged: bool = False  # or damaged rows are an error
-
-    def count_tasks(self, stage: str) -> int:
-        """Return the number of tasks of a stage."""
-        return {"merge": len(self.orders) * self.parts, "table": 1}.get(stage, self.shards)
-
-
-def write_plan(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
-    """Write the plan and each shard's paths to a folder, unless it has a plan.
-
-    The folder is its owner's alone, also where all machines reach it: n-grams can be read back as code.
-    """
-    work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in ("shards", "results", "samples", "texts", *STAGES):
-        (work / folder).mkdir(exist_ok=True)
-    if (work / _PLAN).exists():
-        return
-    for rank, paths in enumerate(shards):
-        _write_record(
-            work / "shards" / _file_name(rank), [path.encode(errors="surrogateescape") for path in paths]
-        )
-    _write_record(work / _PLAN, asdict(plan))
-
-
-def _read_plan(work: Path) -> Plan:
-    """Read the plan of a folder."""
-    fields = msgpack.unpackb((work / _PLAN).read_bytes(), strict_map_key=False)
-    return Plan(**{**fields, "orders": tuple(fields["orders"])})
 
 
 def run_task(
     stage: str, rank: int, work: Path, make_encode: Callable[[], Encode], memory: int = DEFAULT_MEMORY
 ) -> dict[str, Any]:
     """Run one task, and store and return its result; make_encode is called where texts are encoded."""
-    limits = share_memory(memory)
     started = time.process_time()
-    plan = _read_plan(work)
+    plan, limits = read_plan(work), share_memory(memory)
     if stage == "digests":
         result = _digest_shard(work, plan, rank)
+    elif stage == "duplicates":
+        find_duplicates(work, plan, rank, limits.piece_records)
+        result = {"written": task_file(work, stage, rank).stat().st_size}
     elif stage == "counts":
         result = _count_shard(work, plan, rank, make_encode(), limits)
-    elif stage == "merge":
-        result = _merge_range(work, plan, rank, limits)
-    else:
+    elif stage == "table":
         result = _write_table(work, plan, limits)
+    else:
+        result = _merge(work, plan, [one.stage for one in plan.rounds].index(stage), rank, limits)
     result |= {"cpu": time.process_time() - started, "peak": peak_memory()}
-    _write_record(work / "results" / f"{stage}-{_file_name(rank)}", result)
+    write_record(result_file(work, stage, rank), result)
     return result
 
 
@@ -129,15 +91,8 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def read_stage_results(work: Path, stage: str) -> list[dict[str, Any]]:
-    """Read the results of all tasks of a finished stage."""
-    # By name: on a network file system the listing of a folder may be a minute old.
-    ranks = range(_read_plan(work).count_tasks(stage))
-    return [msgpack.unpackb((work / "results" / f"{stage}-{_file_name(rank)}").read_bytes()) for rank in ranks]
-
-
 def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
-    """First stage: store the digests of a shard's documents, and the number of the first of each."""
+    """Store the digests of a shard's documents."""
     skipped: Counter[str] = Counter()
     digests, numbers = [], []
     for number, document in enumerate(_read_shard(work, plan, rank)):
@@ -146,35 +101,15 @@ def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
         else:
             digests.append(document.digest)
             numbers.append(number)
-    distinct, first = np.unique(np.array(digests, dtype=f"S{_DIGEST_BYTES}"), return_index=True)
-    if len(distinct) < len(digests):
-        skipped[DUPLICATE] += len(digests) - len(distinct)
-    first_numbers = np.array(numbers, dtype="<u4")[first]
-    replace_file(work / "digests" / _file_name(rank), [distinct.tobytes(), first_numbers.tobytes()])
-    return {"skipped": dict(skipped)}
-
-
-def _read_digests(work: Path, rank: int) -> tuple[Digests, npt.NDArray[np.uint32]]:
-    """Read a shard's digests [D], sorted, and the numbers [D] of their first documents."""
-    data = (work / "digests" / _file_name(rank)).read_bytes()
-    length = len(data) // (_DIGEST_BYTES + _NUMBER_BYTES)
-    digests = np.frombuffer(data, f"S{_DIGEST_BYTES}", length)
-    return digests, np.frombuffer(data, "<u4", length, _DIGEST_BYTES * length)
-
-
-def _find_new(work: Path, rank: int) -> tuple[dict[int, bytes], int]:
-    """Return a shard's documents that are in no earlier shard, by number, and how many are in one."""
-    digests, numbers = _read_digests(work, rank)
-    new = np.ones(len(digests), dtype=bool)
-    for earlier in range(rank):
-        new &= ~np.isin(digests, _read_digests(work, earlier)[0], assume_unique=True)
-    padded = (digest.ljust(_DIGEST_BYTES, b"\0") for digest in digests[new])
-    return dict(zip(numbers[new].tolist(), padded, strict=True)), int((~new).sum())
+    distinct = write_digests(work, rank, digests, numbers)
+    if distinct < len(digests):
+        skipped[DUPLICATE] += len(digests) - distinct
+    return {"skipped": dict(skipped), "written": task_file(work, "digests", rank).stat().st_size}
 
 
 def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: MemoryLimits) -> dict[str, Any]:
-    """Second stage: store the counts of a shard's new documents."""
-    new, duplicates = _find_new(work, rank)
+    """Store the counts of a shard's new documents."""
+    new, duplicates = find_new(work, plan, rank)
     languages: Counter[str] = Counter()
     files = masked = 0
     sample: dict[bytes, Ints] = {}
@@ -194,9 +129,8 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
         files += len(batch)
         masked += sum(len(find_masked_lines(document.text)) for document in batch)
         languages.update(document.language for document in batch if document.language is not None)
-    _write_streams(work / "samples" / _file_name(rank), sample)
-    _write_streams(work / "texts" / _file_name(rank), texts)
-    write_run(work / "counts" / _file_name(rank), counter.runs())
+    _write_texts(work, "counts", rank, sample, texts)
+    ngrams = write_run(task_file(work, "counts", rank), counter.runs())
     skipped = {DUPLICATE: duplicates, _CHANGED: len(new) - files}
     return {
         "skipped": {reason: number for reason, number in skipped.items() if number},
@@ -204,56 +138,84 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
         "masked": masked,
         "tokens": counter.tokens,
         "languages": dict(languages),
+        "written": ngrams * RECORD_BYTES,
     }
 
 
-def _merge_range(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dict[str, Any]:
-    """Third stage: store the sum of all shards' counts over a range of contexts, pruned by the counts of all."""
-    check_token_count(sum(result["tokens"] for result in read_stage_results(work, "counts")))
-    order, part = plan.orders[rank // plan.parts], rank % plan.parts
-    runs = [read_run(work / "counts" / _file_name(shard)) for shard in range(plan.shards)]
-    ranges = [_select_range(run, order, part, plan) for run in runs]
-    merged = merge_in_pieces(ranges, plan.vocab_size, limits.piece_records)
-    pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged)
-    write_run(work / "merge" / _file_name(rank), pieces)
-    return {}
+def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits) -> dict[str, Any]:
+    """Store the sum of some groups' counts over a range of contexts; pruned once that is the sum of all."""
+    before, now = plan.rounds[number - 1 : number + 1]
+    group, part = divmod(rank, now.parts)
+    groups = range(plan.fan_in * group, min(plan.fan_in * (group + 1), before.groups))
+    facts = {} if part else _gather(work, plan, number, groups)
+    coarse = part * before.parts // now.parts  # the range in which this one lies
+    runs = [read_run(task_file(work, before.stage, one * before.parts + coarse)) for one in groups]
+
+    def merged() -> Iterator[Run]:
+        for order in plan.orders:
+            low, high = plan.records_of(order, part, now.parts)
+            ranges = [run.part(run.find(low), run.find(high)) for run in runs]
+            yield from merge_in_pieces(ranges, plan.vocab_size, limits.piece_records)
+
+    pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged()) if now.groups == 1 else merged()
+    ngrams = write_run(task_file(work, now.stage, rank), pieces)
+    return {**facts, "written": ngrams * RECORD_BYTES}
 
 
-def _select_range(run: StoredRun, order: int, part: int, plan: Plan) -> StoredRun:
-    """Select one range of a run; ranges differ in the upper bits of hashes, so no context is cut."""
-    shift = order_shift(plan.vocab_size)
-    width = 2**shift // plan.parts
-    low = ((order - 2) << shift) + part * width
-    return run.part(run.find(low), run.find(low + width))
+def _gather(work: Path, plan: Plan, number: int, groups: range) -> dict[str, Any]:
+    """Add up what else is known of some groups, and store their sample and their texts."""
+    before, now = plan.rounds[number - 1 : number + 1]
+    ranks = [group * before.parts for group in groups]
+    results = [read_record(result_file(work, before.stage, rank)) for rank in ranks]
+    tokens = sum(result["tokens"] for result in results)
+    check_token_count(tokens)
+    sample: dict[bytes, Ints] = {}
+    texts: dict[bytes, Ints] = {}
+    for rank in ranks:
+        more = _read_texts(work, before.stage, rank)
+        sample = _take_sample(sample | more[0])
+        texts = texts | more[1] if keeps_texts(tokens, plan.min_count.values()) else {}
+    _write_texts(work, now.stage, groups[0] // plan.fan_in * now.parts, sample, texts)
+    return {
+        "tokens": tokens,
+        "files": sum(result["files"] for result in results),
+        "languages": dict(sum((Counter(result["languages"]) for result in results), Counter())),
+    }
 
 
 def _write_table(work: Path, plan: Plan, limits: MemoryLimits) -> dict[str, Any]:
-    """Last stage: write the table of all ranges."""
-    counts = read_stage_results(work, "counts")
-    tokens = sum(result["tokens"] for result in counts)
-    ranges = (read_run(work / "merge" / _file_name(rank)) for rank in range(plan.count_tasks("merge")))
-    write_table(
+    """Write the table of all ranges."""
+    last = plan.rounds[-1]
+    facts = read_record(result_file(work, last.stage, 0))
+    sample, texts = _read_texts(work, last.stage, 0)
+
+    def pieces() -> Iterator[Run]:
+        for order in plan.orders:
+            for part in range(last.parts):  # one file is open at a time
+                run = read_run(task_file(work, last.stage, part))
+                low, high = (run.find(record) for record in plan.records_of(order, 0, 1))
+                yield from merge_in_pieces([run.part(low, high)], plan.vocab_size, limits.piece_records)
+
+    summary = write_table(
         work / TABLE,
-        (piece for run in ranges for piece in merge_in_pieces([run], plan.vocab_size, limits.piece_records)),
+        pieces(),
         fingerprint=plan.fingerprint,
         vocab_size=plan.vocab_size,
         orders=plan.orders,
         min_count=plan.min_count,
-        tokens=tokens,
-        files=sum(result["files"] for result in counts),
-        sources=sum((Counter(result["languages"]) for result in counts), Counter()),
-        texts=_sort_texts(work, plan) if keeps_texts(tokens, plan.min_count.values()) else None,
+        tokens=facts["tokens"],
+        files=facts["files"],
+        sources=facts["languages"],
+        texts=_sort_texts(texts, plan) if keeps_texts(facts["tokens"], plan.min_count.values()) else None,
     )
-    sample = _take_sample(_read_streams(work, "samples", plan)).values()
-    return {"perplexity": measure_perplexity(Table.open(work / TABLE).columns, sample, plan.orders)}
+    perplexity = measure_perplexity(Table.open(work / TABLE).columns, sample.values(), plan.orders)
+    return {"perplexity": perplexity, "written": summary.size}
 
 
-def _sort_texts(work: Path, plan: Plan) -> SuffixArray:
+def _sort_texts(texts: Mapping[bytes, Ints], plan: Plan) -> SuffixArray:
     """Return the suffix array of all texts, in the order of their digests."""
-    streams = _read_streams(work, "texts", plan)
-    return build_suffix_array(
-        [streams[digest][1:-1] for digest in sorted(streams)], plan.end_of_text, plan.vocab_size
-    )
+    in_order = [texts[digest][1:-1] for digest in sorted(texts)]
+    return build_suffix_array(in_order, plan.end_of_text, plan.vocab_size)
 
 
 def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
@@ -270,9 +232,7 @@ def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
 
 def _read_shard(work: Path, plan: Plan, rank: int) -> Iterator[CorpusDocument]:
     """Read the documents of a shard."""
-    paths = msgpack.unpackb((work / "shards" / _file_name(rank)).read_bytes())
-    names = (path.decode(errors="surrogateescape") for path in paths)
-    yield from read_documents(names, plan.language, skip_damaged=plan.skip_damaged)
+    yield from read_documents(read_shard_paths(work, rank), plan.language, skip_damaged=plan.skip_damaged)
 
 
 def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]]:
@@ -289,22 +249,23 @@ def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]
         yield batch
 
 
-def _write_streams(file: Path, streams: Mapping[bytes, Ints]) -> None:
-    """Store the ids of documents by their digests."""
-    _write_record(file, [(digest, ids.astype("<u4").tobytes()) for digest, ids in streams.items()])
+def _write_texts(
+    work: Path, stage: str, rank: int, sample: Mapping[bytes, Ints], texts: Mapping[bytes, Ints]
+) -> None:
+    """Store the ids of a sample of a group's documents, and of all of them if they are few, by their digests."""
+    streams = [[(digest, ids.astype("<u4").tobytes()) for digest, ids in some.items()] for some in (sample, texts)]
+    write_record(_texts_file(work, stage, rank), streams)
 
 
-def _read_streams(work: Path, folder: str, plan: Plan) -> dict[bytes, Ints]:
-    """Read the ids of documents of all shards."""
-    shards = [msgpack.unpackb((work / folder / _file_name(rank)).read_bytes()) for rank in range(plan.shards)]
-    return {digest: np.frombuffer(data, "<u4").astype(np.int64) for shard in shards for digest, data in shard}
+def _read_texts(work: Path, stage: str, rank: int) -> tuple[dict[bytes, Ints], dict[bytes, Ints]]:
+    """Read what `_write_texts` stored."""
+    sample, texts = read_record(_texts_file(work, stage, rank))
+    return _unpack(sample), _unpack(texts)
 
 
-def _write_record(file: Path, record: object) -> None:
-    """Replace a small msgpack file."""
-    replace_file(file, [msgpack.packb(record)])
+def _unpack(streams: list[tuple[bytes, bytes]]) -> dict[bytes, Ints]:
+    return {digest: np.frombuffer(data, "<u4").astype(np.int64) for digest, data in streams}
 
 
-def _file_name(rank: int) -> str:
-    """Return the name of a task's file."""
-    return f"{rank:05d}"
+def _texts_file(work: Path, stage: str, rank: int) -> Path:
+    return work / "texts" / f"{stage}-{rank:05d}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ngram_builders import build as local
-from ngram_builders.distributed.stages import Plan
+from ngram_builders.distributed.plan import Plan
 from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import is_running
 from ngram_builders.registry.registry import Registry
@@ -89,8 +91,10 @@ def test_two_workers_make_the_same_bytes_as_one_process(
     assert made.path.read_bytes() == expected.path.read_bytes()
     assert (made.files, made.tokens, made.skipped) == (expected.files, expected.tokens, expected.skipped)
     assert registry.find("there").roots == registry.find("here").roots
-    assert [cost.stage for cost in costs] == ["digests", "counts", "merge", "table"]
-    assert {("digests", 3, 3), ("counts", 3, 3), ("merge", 5, 5), ("table", 1, 1)} <= set(seen)
+    tasks = {"digests": 3, "duplicates": 1, "counts": 3, "merge-1": 4, "table": 1}
+    assert {cost.stage: cost.tasks for cost in costs} == tasks
+    assert {(stage, number, number) for stage, number in tasks.items()} <= set(seen)
+    assert all(cost.written_bytes > 0 for cost in costs)
     assert not list(registry.domain_folder("there").glob("*.counting")), "nothing is left of the work"
 
 
@@ -194,6 +198,15 @@ def test_other_inputs_or_options_have_another_folder() -> None:
     others += [input_digest(replace(plan, **{name: value}), [one]) for name, value in changes.items()]
     assert len({input_digest(plan, [one]), *others}) == 1 + len(others)
     assert input_digest(replace(plan), [replace(one)]) == input_digest(plan, [one])
+
+
+def test_what_fits_nowhere_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"about 100\.0 GB of text, 27\.8 billion tokens, and one table"):
+        distributed._check_limits(10**11, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
+    with pytest.raises(UserError, match=r"take about 50 GB; .* has 1 GB free: free some space, or name another"):
+        distributed._check_limits(4 * 10**9, tmp_path / "not" / "there")
+    distributed._check_limits(8 * 10**7, tmp_path)
 
 
 def test_shards_have_similar_sizes_and_keep_the_order() -> None:
@@ -307,7 +320,7 @@ def test_slurm_jobs_make_the_same_bytes(registry: Registry, sources: Path, slurm
     made, _ = run(registry, sources, **SLURM)
     assert made is not None
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
-    assert len(slurm.scripts()) == 4
+    assert len(slurm.scripts()) == 5
     for line in ("#SBATCH --partition=cpu", "#SBATCH --array=0-0%40", "#SBATCH --kill-on-invalid-dep=yes"):
         assert all(line in script for script in slurm.scripts())
 
@@ -330,17 +343,17 @@ def test_jobs_that_end_early_are_noticed_and_resubmitted_only_once_they_are_gone
     slurm.say("sbatch", COUNTED)
     with pytest.raises(UserError, match="jobs ended before stage digests was done"):
         run(registry, sources, **SLURM)
-    assert submitted(slurm) == 4
+    assert submitted(slurm) == 5
     asked = (slurm.folder / "sbatch.asked").read_text().splitlines()
-    assert [re.findall(r"afterok:(\d+)", line) for line in asked] == [[], ["1"], ["2"], ["3"]]
+    assert [re.findall(r"afterok:(\d+)", line) for line in asked] == [[], ["1"], ["2"], ["3"], ["4"]]
     queued = f'{NAMES}for one in $names; do echo "7|RUNNING|None|$one"; done\n'
     slurm.say("squeue", f'if [ ! -e "$0.asked" ]; then touch "$0.asked"\n{queued}fi\n')
     with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
-    assert submitted(slurm) == 4, "those in the queue were waited for"
+    assert submitted(slurm) == 5, "those in the queue were waited for"
     with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
-    assert submitted(slurm) == 8
+    assert submitted(slurm) == 10
 
 
 def test_a_run_that_was_killed_while_it_submitted_is_continued_behind_its_jobs(
@@ -353,7 +366,7 @@ def test_a_run_that_was_killed_while_it_submitted_is_continued_behind_its_jobs(
     with pytest.raises(UserError, match="jobs ended"):
         run(registry, sources, **SLURM)
     asked = (slurm.folder / "sbatch.asked").read_text().splitlines()
-    assert [re.findall(r"afterok:(\d+)", line) for line in asked] == [["41"], ["1"]]
+    assert [re.findall(r"afterok:(\d+)", line) for line in asked] == [["41"], ["1"], ["2"]]
 
 
 def test_a_queue_that_does_not_answer_is_not_an_empty_one(

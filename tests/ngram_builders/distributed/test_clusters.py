@@ -15,8 +15,9 @@ import pytest
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders.distributed import build as distributed
-from ngram_builders.distributed import executors, slurm
+from ngram_builders.distributed import slurm
 from ngram_builders.distributed.executors import Cluster
+from ngram_builders.distributed.ray_cluster import start_ray
 from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
@@ -86,14 +87,14 @@ def local_bytes(tmp_path: Path, sources: Path) -> bytes:
     return build(Registry(tmp_path / "local"), sources, workers=1).path.read_bytes()
 
 
-def test_slurm_makes_the_same_bytes_with_four_arrays_of_jobs(
+def test_slurm_makes_the_same_bytes_with_five_arrays_of_jobs(
     cluster: SlurmCluster, registry: Registry, sources: Path, tmp_path: Path
 ) -> None:
     before = cluster.count_submitted()
     options = {"partition": "cpu", "time": "0-00:10", "mem": "1G"}
     domain = build(registry, sources, executor="slurm", folder=tmp_path / "shared", options=options)
     assert domain.path.read_bytes() == local_bytes(tmp_path, sources)
-    assert cluster.count_submitted() - before == 4
+    assert cluster.count_submitted() - before == 5
 
 
 def test_a_run_that_is_killed_at_any_time_is_continued_without_a_second_job(
@@ -103,7 +104,7 @@ def test_a_run_that_is_killed_at_any_time_is_continued_without_a_second_job(
     before, shared = cluster.count_submitted(), tmp_path / "shared"
     cluster.ask("scontrol", "update", "PartitionName=cpu", "State=DOWN")  # jobs are accepted, and wait
     try:
-        for jobs in (1, 3, 4):
+        for jobs in (1, 3, 5):
             arguments = [str(registry.folder), str(sources), str(shared), "slurm"]
             with subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT) as running:
                 while cluster.count_submitted() - before < jobs and running.poll() is None:
@@ -113,7 +114,7 @@ def test_a_run_that_is_killed_at_any_time_is_continued_without_a_second_job(
         cluster.ask("scontrol", "update", "PartitionName=cpu", "State=UP")
     domain = build(registry, sources, executor="slurm", folder=shared)
     assert domain.path.read_bytes() == local_bytes(tmp_path, sources)
-    assert cluster.count_submitted() - before == 4
+    assert cluster.count_submitted() - before == 5
 
 
 def test_a_controller_that_is_away_is_waited_for(
@@ -175,4 +176,17 @@ def test_an_address_without_a_ray_cluster_ends_in_seconds(monkeypatch: pytest.Mo
     pytest.importorskip("ray", reason="needs Ray: pip install ray")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     with pytest.raises(UserError, match=r"no Ray cluster answers at RAY_ADDRESS=127\.0\.0\.1:9"):
-        executors._start_ray()
+        start_ray(1, 10**9)
+
+
+def test_tasks_that_fit_on_no_machine_of_a_ray_cluster_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install ray")
+    program = """
+import ray
+from ngram_builders.distributed import ray_cluster
+ray_cluster._ROOM_SECONDS = 2.0
+ray.init(num_cpus=1, _memory=200_000_000, include_dashboard=False)
+ray_cluster.start_ray(1, 10**9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert "no machine of the Ray cluster has 1 CPU and 1.0 GB for a task; the one with the most" in done.stderr

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,13 +16,14 @@ from tests.ngram_builders.byte_encoder import make_encode
 
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
+from ngram_builders.distributed import ray_cluster
 from ngram_builders.distributed.executors import (
     Cluster,
     StageRunner,
-    _check_ray_address,
     make_executor,
     select_share,
 )
+from ngram_builders.distributed.ray_cluster import check_address
 
 
 def test_shares_cover_all_tasks_once_and_the_first_has_the_last_stage() -> None:
@@ -42,6 +45,7 @@ def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
     executor = make_executor(stage, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
     assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 1)
     assert executor.pipeline == [stage]
+    assert make_executor(replace(stage, memory=2**29), Cluster(executor="ray")).mem_per_cpu_gb == 0.5
 
 
 def sbatch_lines(folder: Path, **options: str) -> dict[str, object]:
@@ -68,11 +72,31 @@ def test_an_address_at_which_no_ray_cluster_answers_is_refused_at_once() -> None
         port = taken.getsockname()[1]
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "no-such-host.invalid:6379", "h:99999999"):
             with pytest.raises(UserError, match=f"no Ray cluster answers at RAY_ADDRESS={address}"):
-                _check_ray_address(address)
+                check_address(address)
         taken.listen()
-        _check_ray_address(f"127.0.0.1:{port}")
+        check_address(f"127.0.0.1:{port}")
     for address in ("", "auto", "local"):
-        _check_ray_address(address)
+        check_address(address)
+
+
+def machines(*sizes: tuple[float, float]) -> SimpleNamespace:
+    """What Ray says of a cluster."""
+    nodes = [{"Alive": True, "Resources": {"CPU": cpus, "memory": memory}} for cpus, memory in sizes]
+    return SimpleNamespace(nodes=lambda: [{"Alive": False, "Resources": {}}, *nodes])
+
+
+def test_a_task_that_no_machine_has_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines are not one, and a machine may join a little later."""
+    monkeypatch.setattr(ray_cluster, "_ROOM_SECONDS", 0.0)
+    monkeypatch.setattr(ray_cluster.time, "sleep", lambda seconds: None)
+    ray_cluster._wait_for_room(machines((0, 9e9), (1, 1e9)), 1, 10**9)
+    with pytest.raises(UserError, match=r"has 1 CPU and 1\.0 GB for a task; the one .* has 0 and 9\.0 GB; add"):
+        ray_cluster._wait_for_room(machines((0, 9e9), (8, 1e8)), 1, 10**9)
+    with pytest.raises(UserError, match="use less --memory"):
+        ray_cluster._wait_for_room(machines(), 1, 10**9)
+    monkeypatch.setattr(ray_cluster, "_ROOM_SECONDS", 60.0)
+    answers = iter([machines(), machines((1, 1e9))])
+    ray_cluster._wait_for_room(SimpleNamespace(nodes=lambda: next(answers).nodes()), 1, 10**9)
 
 
 def test_a_folder_whose_build_waits_stays_a_new_one(tmp_path: Path) -> None:

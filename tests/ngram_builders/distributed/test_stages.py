@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +16,8 @@ import pytest
 from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.counting.stored_run import read_run, write_run
 from ngram_builders.counting.tokenize import text_digest
-from ngram_builders.distributed.stages import STAGES, TABLE, Plan, read_stage_results, run_task, write_plan
+from ngram_builders.distributed.plan import Plan, read_stage_results, write_plan
+from ngram_builders.distributed.stages import TABLE, run_task
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, stream
 from ngram_builders.sources.language_ids import language_of
@@ -42,7 +45,7 @@ def write_files(folder: Path, texts: dict[str, str]) -> list[str]:
     return [str(folder / name) for name in texts]
 
 
-def plan_of(shards: int, parts: int = 1, orders: Sequence[int] = ORDERS, least: int = 1) -> Plan:
+def plan_of(shards: int, parts: int = 1, orders: Sequence[int] = ORDERS, least: int = 1, fan_in: int = 32) -> Plan:
     return Plan(
         shards=shards,
         parts=parts,
@@ -52,12 +55,13 @@ def plan_of(shards: int, parts: int = 1, orders: Sequence[int] = ORDERS, least: 
         end_of_text=END,
         fingerprint="bytes",
         language=None,
+        fan_in=fan_in,
     )
 
 
 def run_all_tasks(work: Path, plan: Plan, *, backwards: bool = False) -> Path:
-    for stage in STAGES:
-        ranks = range(plan.count_tasks(stage))
+    for stage, tasks in plan.stages.items():
+        ranks = range(tasks)
         for rank in reversed(ranks) if backwards else ranks:
             run_task(stage, rank, work, make_encode)
     return work / TABLE
@@ -89,15 +93,16 @@ def counted_at_once(path: Path, paths: Sequence[str], orders: Sequence[int] = OR
     return path.read_bytes()
 
 
-@pytest.mark.parametrize(("shards", "parts", "orders", "least"), [
-    (1, 1, ORDERS, 1), (3, 1, ORDERS, 1), (3, 4, ORDERS, 1), (8, 2, ORDERS, 2), (2, 2, (2, 5), 3), (3, 2, (9,), 1),
+@pytest.mark.parametrize(("shards", "parts", "orders", "least", "fan_in"), [
+    (1, 1, ORDERS, 1, 32), (3, 1, ORDERS, 1, 32), (3, 4, ORDERS, 1, 32), (8, 2, ORDERS, 2, 32),
+    (2, 2, (2, 5), 3, 32), (3, 2, (9,), 1, 32), (8, 8, ORDERS, 1, 2), (8, 4, ORDERS, 2, 3), (5, 8, (2, 9), 1, 2),
 ])  # fmt: skip
 def test_a_table_counted_in_tasks_equals_the_table_counted_at_once(
-    tmp_path: Path, shards: int, parts: int, orders: Sequence[int], least: int
+    tmp_path: Path, shards: int, parts: int, orders: Sequence[int], least: int, fan_in: int
 ) -> None:
     """Copies in other shards count once, and what is rare in each shard but not in all is not pruned."""
     paths = write_files(tmp_path / "sources", TEXTS)
-    plan = plan_of(shards, parts, orders, least)
+    plan = plan_of(shards, parts, orders, least, fan_in)
     write_plan(tmp_path / "work", plan, [paths[rank::shards] for rank in range(shards)])
     made = run_all_tasks(tmp_path / "work", plan).read_bytes()
     sorted_as_shards = [path for rank in range(shards) for path in paths[rank::shards]]
@@ -134,10 +139,43 @@ def test_a_file_that_changes_between_two_stages_is_skipped_and_reported(tmp_path
     paths = write_files(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
     plan = plan_of(1)
     write_plan(tmp_path / "work", plan, [paths])
-    run_task("digests", 0, tmp_path / "work", make_encode)
+    for stage in ("digests", "duplicates"):
+        run_task(stage, 0, tmp_path / "work", make_encode)
     Path(paths[1]).write_text("x = 1\n")
     result = run_task("counts", 0, tmp_path / "work", make_encode)
     assert (result["files"], result["skipped"]) == (1, {"changed during the build": 1})
+
+
+@pytest.mark.parametrize("shards", [1, 2, 16, 33, 600, 5000, 16384])
+def test_tasks_and_opens_grow_as_shards_do(shards: int) -> None:
+    plan = plan_of(shards, 1 << (shards - 1).bit_length())
+    rounds = plan.rounds
+    assert (rounds[-1].groups, rounds[-1].parts) == (1, plan.parts)
+    for before, now in itertools.pairwise(rounds):
+        assert now.groups * plan.fan_in >= before.groups
+        assert now.parts % before.parts == 0
+        assert now.groups * now.parts < 2 * shards + 1
+    assert len(rounds) == 1 + max(1, math.ceil(math.log(shards, plan.fan_in)))
+    assert sum(plan.stages.values()) <= 2 * shards * (len(rounds) + 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of open files are POSIX's")
+def test_no_task_opens_many_files(tmp_path: Path) -> None:
+    """A hundred shards and room for twenty more open files."""
+    import resource
+
+    texts = {f"{number}.py": f"x = {number % 7}\ny = {number}\n" for number in range(100)}
+    paths = write_files(tmp_path / "sources", texts)
+    plan = plan_of(100, 4, (2, 3), fan_in=8)
+    write_plan(tmp_path / "work", plan, [[path] for path in paths])
+    with (tmp_path / "work" / "plan.msgpack").open("rb") as file:
+        limit, before = file.fileno() + 20, resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        table = run_all_tasks(tmp_path / "work", plan)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert table.read_bytes() == counted_at_once(tmp_path / "expected", paths, (2, 3))
 
 
 def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ngram_builders.ngrams import HIGHEST_ORDER
 from ngram_builders.registry.domains import Domain
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
-from ngram_builders.table.suffix_array import DEPTH, SuffixArray
+from ngram_builders.table.suffix_array import DEPTH
 
 LEAST_TOKENS = 3  # of a passage, and of an n-gram: everybody writes shorter ones
 _MAX_DOCUMENTS = 256  # that are read for one passage
@@ -71,21 +71,22 @@ class Query:
         return cls(b"".join(pieces), ids, [0, *accumulate(map(len, pieces))])
 
 
-def attribute(query: Query, table: Table, domain: Domain | None, decode: Decode) -> Attribution:
-    """Find what a table knows of a text."""
-    orders = _highest_orders(query.ids, table)
+def attribute(query: Query, layers: Sequence[Table], domain: Domain | None, decode: Decode) -> Attribution:
+    """Find what a table knows of a text, from its base and segments."""
+    orders = _highest_orders(query.ids, layers)
     held = [order for order in orders if order >= LEAST_TOKENS]
     passages = None
-    if table.texts is not None and domain is not None:
-        contents = read_indexed_files(domain.path.parent, domain.path.name, domain.fingerprint)
+    if layers[0].texts is not None and domain is not None:
+        contents = read_indexed_files(domain.path.parent, domain.layers, domain.fingerprint)
         if contents is not None:
-            passages = tuple(_find_passages(query, table.texts, _Documents(contents, decode)))[::-1]
+            documents = _Documents(layers, contents, decode)
+            passages = tuple(_find_passages(query, documents))[::-1]
     return Attribution(passages, len(held), max(held, default=0))
 
 
-def _highest_orders(ids: Sequence[int], table: Table) -> list[int]:
+def _highest_orders(ids: Sequence[int], layers: Sequence[Table]) -> list[int]:
     """For each id, the length of the longest n-gram of the table that it ends, 0 for none."""
-    query, reach = open_query([[table.columns]], [1.0]), HIGHEST_ORDER - 1
+    query, reach = open_query([[layer.columns for layer in layers]], [1.0]), HIGHEST_ORDER - 1
     padded = np.array([*[-1] * reach, *ids])
     orders = []
     for at in range(len(ids)):
@@ -95,32 +96,47 @@ def _highest_orders(ids: Sequence[int], table: Table) -> list[int]:
 
 
 class _Documents:
-    """The documents of a table, by the number that its suffix array gives them."""
+    """The documents of a table, by their digests."""
 
-    def __init__(self, contents: IndexedFiles, decode: Decode) -> None:
+    def __init__(self, layers: Sequence[Table], contents: IndexedFiles, decode: Decode) -> None:
+        self.layers = [(layer.texts, digests) for layer, digests in zip(layers, contents.documents, strict=True)]
         self.contents = contents
         self.decode = decode
         paths: dict[bytes, list[str]] = {}
         for path, (_, _, digest) in contents.files.items():
             paths.setdefault(digest, []).append(path)
-        self.paths = dict(sorted(paths.items()))
-        self.digests = list(self.paths)
-        self.read: dict[int, bytes] = {}
+        self.paths = paths
+        self.read: dict[bytes, bytes] = {}
 
-    def text(self, number: int) -> bytes:
+    def with_end(self, ids: Sequence[int]) -> tuple[int, list[bytes]]:
+        """Most of the last ids that stand in any document, and the documents with them."""
+        found: dict[bytes, int] = {}
+        for texts, digests in self.layers:
+            removed = {number for number, digest in enumerate(digests) if digest is None}
+            longest = 0
+            for place in texts.find(ids, _MAX_DOCUMENTS, 0, removed) if texts else ():
+                longest = longest or place.length
+                if place.length < longest:
+                    break
+                if place.document < len(digests) and (digest := digests[place.document]):
+                    found[digest] = place.length
+        most = max(found.values(), default=0)
+        return most, sorted(digest for digest, length in found.items() if length == most)
+
+    def text(self, digest: bytes) -> bytes:
         """A document's bytes, empty if they are no longer known."""
-        if number not in self.read:
-            ids = self.contents.ids(self.digests[number]) if number < len(self.digests) else None
-            self.read[number] = b"" if ids is None else self.decode(ids.tolist())
-        return self.read[number]
+        if digest not in self.read:
+            ids = self.contents.ids(digest)
+            self.read[digest] = b"" if ids is None else self.decode(ids.tolist())
+        return self.read[digest]
 
-    def spots(self, number: int, at: int) -> Iterator[Spot]:
+    def spots(self, digest: bytes, at: int) -> Iterator[Spot]:
         """A place in a document, in every file with that text."""
-        text = self.text(number)
+        text = self.text(digest)
         start, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
         source = text[start : end if end >= 0 else len(text)].decode("utf-8", "replace")
         column = len(text[start:at].decode("utf-8", "replace")) + 1
-        for path in self.paths[self.digests[number]]:
+        for path in self.paths[digest]:
             yield Spot(path, text.count(b"\n", 0, at) + 1, column, source, self._has_changed(path))
 
     def _has_changed(self, path: str) -> bool:
@@ -132,13 +148,13 @@ class _Documents:
         return (status.st_size, status.st_mtime_ns) != self.contents.files[path][:2]
 
 
-def _find_passages(query: Query, texts: SuffixArray, documents: _Documents) -> Iterator[Passage]:
+def _find_passages(query: Query, documents: _Documents) -> Iterator[Passage]:
     """Cover a text from its end with the longest passages that stand in documents; what is in none is left out."""
     last, limit = len(query.ids), len(query.text)
     while last > 0:
-        length, numbers = _documents_with_end(query.ids[max(0, last - DEPTH) : last], texts)
+        length, digests = documents.with_end(query.ids[max(0, last - DEPTH) : last])
         part = query.ends[last - length], min(query.ends[last], limit)
-        found = _grow(query, part, limit, numbers, documents) if part[0] < part[1] else None
+        found = _grow(query, part, limit, digests, documents) if part[0] < part[1] else None
         if not found:
             last -= 1
             continue
@@ -146,7 +162,7 @@ def _find_passages(query: Query, texts: SuffixArray, documents: _Documents) -> I
         first = next(i for i in reversed(range(last)) if query.ends[i] <= start)
         if last - first >= LEAST_TOKENS or (start, end) == (0, len(query.text)):
             blank = end - start - len(query.text[start:end].lstrip())
-            spots = (spot for number, at in places for spot in documents.spots(number, at + blank))
+            spots = (spot for digest, at in places for spot in documents.spots(digest, at + blank))
             yield Passage(start + blank, end, tuple(sorted(islice(spots, _MAX_PLACES), key=_by_place)))
         last, limit = first, start
 
@@ -156,28 +172,19 @@ def _by_place(spot: Spot) -> tuple[bool, str, int, int]:
     return spot.changed, spot.file, spot.line, spot.column
 
 
-def _documents_with_end(ids: Sequence[int], texts: SuffixArray) -> tuple[int, list[int]]:
-    """Most of the last ids that stand in any document, and the documents with them."""
-    places = texts.find(ids, _MAX_DOCUMENTS, 0)
-    if (first := next(places, None)) is None:
-        return 0, []
-    alike = takewhile(lambda place: place.length == first.length, places)
-    return first.length, sorted({first.document, *(place.document for place in alike)})
-
-
 def _grow(
-    query: Query, part: tuple[int, int], limit: int, numbers: Sequence[int], documents: _Documents
-) -> tuple[tuple[int, int], list[tuple[int, int]]] | None:
+    query: Query, part: tuple[int, int], limit: int, digests: Sequence[bytes], documents: _Documents
+) -> tuple[tuple[int, int], list[tuple[bytes, int]]] | None:
     """The longest passages around a part of the text in some documents: where in the text, and where in which."""
-    grown: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for number in numbers:
-        document = documents.text(number)
+    grown: dict[tuple[int, int], list[tuple[bytes, int]]] = {}
+    for digest in digests:
+        document = documents.text(digest)
         at = document.find(query.text[slice(*part)])
         while at >= 0:
             left = _shared_end(query.text[: part[0]], document[max(0, at - part[0]) : at])
             after = at + part[1] - part[0]
             right = _shared_start(query.text[part[1] : limit], document[after : after + limit - part[1]])
-            grown.setdefault((part[0] - left, part[1] + right), []).append((number, at - left))
+            grown.setdefault((part[0] - left, part[1] + right), []).append((digest, at - left))
             at = document.find(query.text[slice(*part)], after)
     if not grown:
         return None

@@ -1,20 +1,18 @@
 """Repositories -> an n-gram table: survey -> tokenize -> count -> write -> register. Knows no tokenizer.
 
 What an earlier build left is reused: its token ids, and its table, to which only the difference is added where
-little changed. The table is the same, byte for byte, as one made from nothing.
+little changed. The table is the same, byte for byte, as one made from nothing. An incremental build leaves the
+table as it is and writes the difference beside it.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
-import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -22,42 +20,21 @@ from types import MappingProxyType
 from typing import Any
 
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
-from ngram_builders.counting.pipeline import (
-    CountOptions,
-    CountTask,
-    MissingTokens,
-    PreviousTable,
-    load_streams,
-    write_counted_table,
-)
+from ngram_builders.counting.pipeline import CountOptions, CountTask, MissingTokens
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
-from ngram_builders.counting.tokenize import (
-    Encode,
-    ReportProgress,
-    TokenizedFiles,
-    count_languages,
-    tokenize_files,
-)
+from ngram_builders.counting.tokenize import Encode, ReportProgress, TokenizedFiles, tokenize_files
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
-from ngram_builders.registry.domains import Domain, check_name, resolve_roots, table_name
+from ngram_builders.registry.domains import Domain, check_name, resolve_roots
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
-from ngram_builders.registry.origin import record_revisions, without_revisions
+from ngram_builders.registry.origin import record_revisions
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
-from ngram_builders.sources.language_ids import closest_language
-from ngram_builders.table.format import TableSummary
-from ngram_builders.table.order_weights import measure_perplexity
-from ngram_builders.table.reader import Table
-from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
+from ngram_builders.table_update import TableUpdate
 
 DUPLICATE = "duplicate"
 _NO_TABLES: Mapping[str, Path] = MappingProxyType({})
 _MAX_ATTEMPTS = 3  # at reading files again whose tokens the cache has lost
-_SAMPLE_BATCH = 16  # texts loaded at once, where few are needed
-_MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 75 bytes of memory for each
-_BYTES_PER_TOKEN = 70  # on disk while a table is made: spilled counts, sections, and the table
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,16 +93,17 @@ def build(
     language: str | None = None,
     model: str = "",
     fresh: bool = False,
+    incremental: bool = False,
     beside: Mapping[str, Path] = _NO_TABLES,
     report: ReportProgress = ignore_progress,
 ) -> BuildSummary:
     """Count the sources of some repositories and install their table, named after the folder without a domain.
 
     encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. What has
-    not changed since the last build is not read, tokenized or counted again, unless fresh. min_files: n-grams that
-    fewer distinct texts contain cannot be read back from the table. memory: of this process, in bytes. model is
-    recorded for rebuilds. beside: other
-    tables that serve the same files; the summary has the perplexity with each.
+    not changed since the last build is not read, tokenized or counted again, unless fresh. incremental: where
+    little changed, the table stays and that is added to it as a segment. min_files: n-grams that fewer distinct
+    texts contain cannot be read back from the table. memory: of this process, in bytes. model is recorded for
+    rebuilds. beside: other tables that serve the same files; the summary has the perplexity with each.
     """
     started, survey_ns = time.perf_counter(), time.time_ns()
     orders = check_orders(orders)
@@ -156,15 +134,15 @@ def build(
                 tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
                 _check_sources(tokenized, surveyed, roots)
                 task = CountTask(tokenized.files, cache.token_counts(), options)
-                update = _TableUpdate(name, roots, recipe, task, registry, cache, beside, report)
+                update = TableUpdate(name, roots, recipe, task, registry, cache, beside, report)
                 try:
-                    made, changed = update.run(fresh)
+                    made, changed = update.run(fresh=fresh, incremental=incremental)
                     break
                 except MissingTokens as missing:
                     cache.drop_texts(missing.args)
             else:
                 raise UserError(f"{CACHE_FILE} of {name} keeps losing tokens; run the same command with --fresh")
-            cache.keep_only(made.path.name, [file.path for file in surveyed.files])
+            cache.keep_only(made.layers, [file.path for file in surveyed.files])
     skipped = surveyed.count_skipped() + tokenized.skipped
     skipped[DUPLICATE] += len(task.files) - len(task.digests)
     return BuildSummary.of(
@@ -210,121 +188,6 @@ def no_sources(roots: Sequence[Path], skipped: Counter[str]) -> UserError:
 def min_count_by_order(orders: Sequence[int], min_count: int | Mapping[int, int]) -> dict[int, int]:
     """The least count of each order's n-grams."""
     return {order: min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders}
-
-
-def keeps_texts(tokens: int, min_count: Collection[int], min_files: int = 1) -> bool:
-    """Whether a table of so many tokens holds the texts themselves: not where rare n-grams are left out of it."""
-    return min_files == 1 and all(least == 1 for least in min_count) and tokens <= _MAX_SEARCHED_TOKENS
-
-
-@dataclass(frozen=True, slots=True)
-class _TableUpdate:
-    """Counts a task's files, and writes and registers their table, as far as the domain does not have it yet."""
-
-    name: str
-    roots: Sequence[Path]
-    recipe: Mapping[str, Any]
-    task: CountTask
-    registry: Registry
-    cache: TokenCache
-    beside: Mapping[str, Path]
-    report: ReportProgress
-    perplexity: dict[str, float] = field(default_factory=dict)
-
-    def run(self, fresh: bool) -> tuple[Domain, bool]:
-        """Return the domain with its table, and whether that is a new one; raises MissingTokens."""
-        if missing := set(self.task.digests) - self.task.token_counts.keys():
-            raise MissingTokens(*missing)
-        domain = None if fresh else self._find_domain()
-        previous = self._open_previous(domain) if domain else None
-        if domain and previous and self._is_up_to_date(domain, previous):
-            self.cache.record_files(domain.path.name, self.task.files)  # paths and times may differ
-            return self.registry.record_recipe(domain, self.recipe), False
-        made = self.registry.install(
-            self.name, lambda path: self._write(path, previous), roots=self.roots, recipe=self.recipe
-        )
-        return made, domain is None or made.path != domain.path
-
-    def _find_domain(self) -> Domain | None:
-        """Find the domain as it is, None if there is none or it is damaged."""
-        with suppress(UserError):
-            domain = self.registry.find(self.name)
-            return None if domain.fault else domain
-        return None
-
-    def _open_previous(self, domain: Domain) -> PreviousTable | None:
-        """Open the domain's table to add changes to it; None if it was counted otherwise or is damaged."""
-        files, options = self.cache.indexed_files(domain.path.name), self.task.options
-        with suppress(UserError):
-            table = Table.open(domain.path, options.fingerprint)
-            had = table.summary
-            counted = (had.orders, had.min_count, had.vocab_size, domain.recipe.get("min_files", 1))
-            wanted = (options.orders, tuple(options.min_count.values()), options.vocab_size, options.min_files)
-            if files and counted == wanted:
-                table.verify_checksums()  # damage must not be copied into a sound table
-                return PreviousTable(table, files)
-        return None
-
-    def _is_up_to_date(self, domain: Domain, previous: PreviousTable) -> bool:
-        """Whether a build would only write what is there."""
-        return (
-            {file.digest for file in previous.files} == set(self.task.digests)
-            and previous.table.summary.sources == count_languages(self.task.files)
-            and (previous.table.texts is not None) == self._keeps_texts
-            and domain.roots == resolve_roots(self.roots)
-            and without_revisions(domain.recipe) == without_revisions(self.recipe)
-        )
-
-    def _write(self, path: Path, previous: PreviousTable | None) -> TableSummary:
-        """Write the table to a path, and record what it was made of."""
-        try:
-            texts = self._sort_texts() if self._keeps_texts else None
-            summary = write_counted_table(path, self.task, previous, self.cache, self.report, texts)
-        except (OSError, UserError) as error:
-            raise _disk_full(error, path.parent, self.task) or error from error
-        self._measure(path)
-        self.cache.record_files(table_name(path), self.task.files)
-        return summary
-
-    @property
-    def _keeps_texts(self) -> bool:
-        options, tokens = self.task.options, self.task.count_tokens(self.task.digests)
-        return keeps_texts(tokens, options.min_count.values(), options.min_files)
-
-    def _sort_texts(self) -> SuffixArray:
-        """The suffix array of all texts, in the order of their digests, by which servers know them."""
-        options = self.task.options
-        batches = load_streams(sorted(self.task.digests), self.task, self.cache)
-        texts = [stream[1:-1] for stream in chain.from_iterable(batches)]
-        return build_suffix_array(texts, options.end_of_text, options.vocab_size)
-
-    def _measure(self, path: Path) -> None:
-        """Measure the perplexity of the table's own files, with and without that of their main language."""
-        self.report("measuring", 0, 1)
-        beside = {}
-        files_by_language = count_languages(self.task.files)
-        if name := closest_language(max(files_by_language, key=files_by_language.__getitem__), self.beside):
-            with suppress(UserError):  # a table that cannot serve is left out
-                beside[name] = Table.open(self.beside[name], self.task.options.fingerprint).columns
-        batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
-        streams, orders = chain.from_iterable(batches), self.task.options.orders
-        self.perplexity.update(measure_perplexity(Table.open(path).columns, streams, orders, beside))
-        self.report("measuring", 1, 1)
-
-
-def _disk_full(error: Exception, folder: Path, task: CountTask) -> UserError | None:
-    """The error of a disk without room for a table; None if the error is another one."""
-    cause = error.__cause__ if isinstance(error, UserError) else error
-    if not isinstance(cause, OSError) or cause.errno not in _DISK_FULL:
-        return None
-    needed = task.count_tokens(task.digests) * _BYTES_PER_TOKEN / 2**20
-    with suppress(OSError):
-        free = shutil.disk_usage(folder).free / 2**20
-        return UserError(
-            f"{folder} has {free:,.0f} MiB free and the build needs up to {needed:,.0f}; "
-            "free some space and run the same command again, which continues from here"
-        )
-    return None
 
 
 def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fingerprint: str = "") -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ngram_builders.arrays import Ints
 from ngram_builders.counting.external_merge import NgramCounter, apply_change, check_token_count, drop_unshared
+from ngram_builders.counting.layers import Change, IndexedFile, change_between
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
-from ngram_builders.counting.token_cache import IndexedFile, TokenCache
+from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
 from ngram_builders.ngrams import Run, merge, negate, stream
 from ngram_builders.table.format import TableSummary
@@ -36,6 +37,11 @@ class CountOptions:
     min_count: Mapping[int, int]  # by order
     min_files: int = 1  # texts that must contain an n-gram
     memory: int = DEFAULT_MEMORY  # bytes, of this process; the counts do not depend on it
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether rare n-grams are left out."""
+        return self.min_files > 1 or any(least > 1 for least in self.min_count.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,7 @@ def count_ngrams(
     check_token_count(task.count_tokens(task.digests))
     change = None if previous is None else _find_change(previous, task)
     if previous is not None and change is not None:
-        added, removed = (_count(digests, task, cache, folder, report) for digests in change)
-        difference = merge([*added.runs(), *(negate(run) for run in removed.runs())])
+        difference = _count_change(change, task, cache, folder, report)
         return apply_change(previous.table.runs(), difference, task.options.vocab_size)
     runs = _count(task.digests, task, cache, folder, report).runs()
     if task.options.min_files == 1:
@@ -108,17 +113,48 @@ def count_ngrams(
     return drop_unshared(runs, file_counts, task.options.min_files, task.options.vocab_size)
 
 
-def _find_change(previous: PreviousTable, task: CountTask) -> tuple[list[bytes], list[bytes]] | None:
+def _find_change(previous: PreviousTable, task: CountTask) -> Change | None:
     """Return the texts that were added and removed; None if counting all is as quick, or the only right way."""
-    if task.options.min_files > 1 or any(least > 1 for least in task.options.min_count.values()):
-        return None  # pruned n-grams cannot be added to
-    before, now = {file.digest for file in previous.files}, set(task.digests)
-    added, removed = sorted(now - before), sorted(before - now)
-    if not task.token_counts.keys() >= set(removed):
-        return None
-    changed = task.count_tokens(added) + task.count_tokens(removed)
-    limit = min(MAX_CHANGED_SHARE * previous.table.summary.tokens, _MAX_CHANGED_TOKENS)
-    return (added, removed) if changed <= limit else None
+    change = change_between({file.digest for file in previous.files}, task.digests)
+    return change if can_add(change, previous.table.summary.tokens, task) else None
+
+
+def can_add(change: Change, tokens: int, task: CountTask) -> bool:
+    """Whether a change can be added to a table of so many tokens, quicker than counting all."""
+    if task.options.is_pruned or not task.token_counts.keys() >= set(change.removed):
+        return False  # pruned n-grams cannot be added to
+    return task.count_tokens(change.digests) <= min(MAX_CHANGED_SHARE * tokens, _MAX_CHANGED_TOKENS)
+
+
+def write_segment(
+    path: Path,
+    change: Change,
+    task: CountTask,
+    cache: TokenCache,
+    report: ReportProgress,
+    texts: SuffixArray | None = None,
+) -> TableSummary:
+    """Count a change and write it as a segment."""
+    added = set(change.added)
+    return write_table(
+        path,
+        [_count_change(change, task, cache, path.parent, report)],
+        fingerprint=task.options.fingerprint,
+        vocab_size=task.options.vocab_size,
+        orders=task.options.orders,
+        min_count=task.options.min_count,
+        tokens=task.count_tokens(change.added),
+        files=len(change.added),
+        sources=count_languages(file for file in task.files if file.digest in added),
+        texts=texts,
+        is_segment=True,
+    )
+
+
+def _count_change(change: Change, task: CountTask, cache: TokenCache, folder: Path, report: ReportProgress) -> Run:
+    """Count what was added, less what was removed."""
+    added, removed = (_count(digests, task, cache, folder, report) for digests in (change.added, change.removed))
+    return merge([*added.runs(), *(negate(run) for run in removed.runs())])
 
 
 def _count(

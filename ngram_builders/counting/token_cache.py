@@ -23,6 +23,7 @@ from typing import TypeVar
 import numpy as np
 
 from ngram_builders.arrays import Ints
+from ngram_builders.counting.layers import IndexedFile, documents_of, files_after
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import SourceFile
 from ngram_builders.sources.secret_rules import RULES
@@ -56,17 +57,6 @@ class FileState:
     digest: bytes
     skip_reason: str | None
     masked: int = 0  # lines that hold a secret
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """A file that a table was made of. Copies share a digest."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    digest: bytes
-    language: str
 
 
 class TokenCache:
@@ -169,7 +159,7 @@ class TokenCache:
         self._write(write)
 
     def record_files(self, table: str, files: Iterable[IndexedFile]) -> None:
-        """Record which files the table of that name was made of."""
+        """Record which files the layer of that name was made of."""
         rows = [(table, os.fsencode(f.path), f.size, f.mtime_ns, f.digest, f.language) for f in files]
 
         def write(base: sqlite3.Connection) -> None:
@@ -179,14 +169,15 @@ class TokenCache:
         self._write(write)
 
     def indexed_files(self, table: str) -> list[IndexedFile]:
-        """Return the files that a table was made of; none if that is not known."""
+        """Return the files that a layer was made of; none if that is not known."""
         return self._attempt(partial(_select_files, table))
 
-    def keep_only(self, table: str, paths: Collection[str]) -> None:
-        """Delete all texts but those of the table of that name, and the states of all files but these."""
+    def keep_only(self, layers: Sequence[str], paths: Collection[str]) -> None:
+        """Delete all texts but those of the layers of these names, and the states of all files but these."""
+        marks = ", ".join("?" * len(layers))
 
         def write(base: sqlite3.Connection) -> None:
-            base.execute("DELETE FROM contents WHERE name != ?", (table,))
+            base.execute(f"DELETE FROM contents WHERE name NOT IN ({marks})", layers)
             base.execute(
                 "DELETE FROM texts WHERE fingerprint != ? OR digest NOT IN (SELECT digest FROM contents)",
                 (self.fingerprint,),
@@ -210,6 +201,7 @@ class IndexedFiles:
     path: Path
     fingerprint: str
     files: dict[str, tuple[int, int, bytes]]  # size, modification time in nanoseconds and digest, by path
+    documents: Sequence[Sequence[bytes | None]] = ()  # of each layer, see `documents_of`
     is_old: bool = False  # whether secrets were not masked, or by other rules
 
     def ids(self, digest: bytes) -> Ints | None:
@@ -221,16 +213,19 @@ class IndexedFiles:
             return None
 
 
-def read_indexed_files(home: Path, table: str, fingerprint: str) -> IndexedFiles | None:
+def read_indexed_files(home: Path, layers: Sequence[str], fingerprint: str) -> IndexedFiles | None:
     """Read which files a table in a domain's folder was made of, None if that is not known. Writes nothing."""
     try:
         with closing(_connect_to_read(home / CACHE_FILE)) as base:
-            indexed = _select_files(table, base)
+            recorded = [_select_files(layer, base) for layer in layers]
             is_old = (_read_version(base), _read_rules(base)) != (_VERSION, RULES)
     except sqlite3.Error:
         return None
-    files = {f.path: (f.size, f.mtime_ns, f.digest) for f in indexed}
-    return IndexedFiles(home / CACHE_FILE, fingerprint, files, is_old) if files else None
+    if not all(recorded):
+        return None
+    states = files_after(recorded)
+    files = {path: (f.size, f.mtime_ns, f.digest) for path, f in states[-1].items()}
+    return IndexedFiles(home / CACHE_FILE, fingerprint, files, documents_of(states), is_old)
 
 
 def _select_ids(fingerprint: str, digests: Sequence[bytes], base: sqlite3.Connection) -> dict[bytes, Ints]:

@@ -17,7 +17,8 @@ from typing import TypeVar
 import numpy as np
 
 from ngram_builders.arrays import Ints
-from ngram_builders.counting.token_cache import FileState, IndexedFile, TokenCache
+from ngram_builders.counting.layers import IndexedFile
+from ngram_builders.counting.token_cache import FileState, TokenCache
 from ngram_builders.sources.discovery import SourceFile
 from ngram_builders.sources.filters import UNREADABLE, NotSource, decode_source, read_file
 from ngram_builders.sources.language_ids import DATA_LANGUAGES, language_of

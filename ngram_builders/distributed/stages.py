@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.arrays import Ints
-from ngram_builders.build import DUPLICATE, keeps_texts
+from ngram_builders.build import DUPLICATE
 from ngram_builders.counting.external_merge import NgramCounter, check_token_count, merge_in_pieces
 from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
 from ngram_builders.counting.stored_run import RECORD_BYTES, read_run, write_run
@@ -50,6 +50,7 @@ from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.table.writer import write_table
+from ngram_builders.table_update import keeps_texts
 
 TABLE = "table.ngt"
 _BATCH_CHARACTERS = 1_000_000

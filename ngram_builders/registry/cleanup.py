@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -55,7 +55,7 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
                 yield Leftover(home, "token cache of a table that was removed or never finished", total_size(home))
             continue
         try:
-            table = parse_index(home, read_record(home / INDEX_FILE)).path
+            current = parse_index(home, read_record(home / INDEX_FILE)).paths
         except PermissionError:
             continue  # nobody knows what is in it
         except PARSE_ERRORS:
@@ -68,7 +68,7 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
             if is_abandoned(tasks, TASKS_ABANDONED_SECONDS) and not _is_building(home):
                 yield Leftover(tasks, "an abandoned distributed build", total_size(tasks))
         for old in sorted(home.glob(TABLE_PATTERN)):
-            if old != table:
+            if old not in current:
                 yield Leftover(old, "a table that no index names", total_size(old))
 
 
@@ -126,10 +126,10 @@ def remove_leftover(leftover: Leftover) -> None:
         leftover.path.unlink()
 
 
-def remove_superseded(home: Path, current: Path) -> None:
+def remove_superseded(home: Path, current: Collection[Path]) -> None:
     """Delete a domain's older tables and unfinished files; what cannot be deleted now is deleted next time."""
     for old in home.glob(TABLE_PATTERN):
-        if old != current:
+        if old not in current:
             with suppress(OSError):
                 old.unlink()
     for scratch in _scratch_files(home):

@@ -1,6 +1,8 @@
-"""One domain: its folder, the index in it, and the table that the index names. Knows no other domain.
+"""One domain: its folder, the index in it, and the files of its table. Knows no other domain.
 
-A table's name is the digest of its content: it is never overwritten, so a server that has it mapped keeps it.
+A table is a base, of one file or of several partitions that share its contexts among them, and a few segments with
+what was edited since: counts of all files add up. A file's name is the digest of its content: it is never
+overwritten, so a server that has it mapped keeps it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,19 +45,32 @@ class Domain:
     """One domain, as its index describes it."""
 
     name: str
-    path: Path  # of the table
+    path: Path  # of the table's base
+    partitions: tuple[Path, ...] = ()  # the base's other files
+    segments: tuple[Path, ...] = ()  # oldest first
     roots: tuple[Path, ...] = ()
     languages: tuple[str, ...] = ()
+    sources: Mapping[str, int] = field(default_factory=dict, hash=False)  # files by language
     tokens: int = 0
     files: int = 0
     ngrams: int = 0
     orders: tuple[int, ...] = ()
-    size: int = 0  # bytes
+    size: int = 0  # bytes of all files
     fingerprint: str = ""  # of the tokenizer
     built: float = 0.0  # seconds since 1970
     weight: float = DEFAULT_WEIGHT
     recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the build's options, plain values
     fault: str | None = None  # why it cannot serve, and what to do
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All files of the table, the base first."""
+        return (self.path, *self.partitions, *self.segments)
+
+    @property
+    def layers(self) -> list[str]:
+        """The base and the segments by the names under which it is recorded what they were made of."""
+        return [file.name for file in (self.path, *self.segments)]
 
 
 def check_name(name: str) -> str:
@@ -111,13 +126,19 @@ def move_table(scratch: Path, table: Path) -> None:
 
 
 def make_index(
-    table: Path, summary: TableSummary, roots: Iterable[Path], weight: float, recipe: Mapping[str, Any]
+    files: Sequence[Path],
+    summary: TableSummary,
+    roots: Iterable[Path],
+    weight: float,
+    recipe: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The index of a domain."""
+    """The index of a domain, from its table's base and segments and a summary of all of them."""
     return {
-        "table": table.name,
+        "table": files[0].name,
+        "segments": [file.name for file in files[1:]],
         "roots": [str(root) for root in resolve_roots(roots)],
         "languages": sorted(summary.sources),
+        "sources": dict(sorted(summary.sources.items())),
         "tokens": summary.tokens,
         "files": summary.files,
         "ngrams": summary.ngrams,
@@ -151,7 +172,7 @@ def read_domain(home: Path) -> Domain | None:
     domain = _read_once(home)
     while domain is not None and domain.fault:
         again = _read_once(home)
-        if again is None or again.path == domain.path:
+        if again is None or again.paths == domain.paths:
             return again
         domain = again
     return domain
@@ -169,7 +190,8 @@ def _read_once(home: Path) -> Domain | None:
         )
         return Domain(name=home.name, path=home / "table.ngt", fault=fault)
     try:
-        Table.open(domain.path)
+        for path in domain.paths:
+            Table.open(path)
     except TableError as error:
         if "imported" in domain.recipe:
             remedy = f"import it again: spd-lsp ngrams import FILE --domain {domain.name} --replace"
@@ -181,13 +203,17 @@ def _read_once(home: Path) -> Domain | None:
 def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
     """An index as a domain; raises one of PARSE_ERRORS if it is invalid."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
-    if not (is_name(table) and is_weight(weight) and is_time(built)):
-        raise ValueError(table, weight, built)
+    others = [[str(name) for name in facts.get(kind, ())] for kind in ("partitions", "segments")]
+    if not (all(map(is_name, [table, *others[0], *others[1]])) and is_weight(weight) and is_time(built)):
+        raise ValueError(table, others, weight, built)
     return Domain(
         name=home.name,
         path=home / table,
+        partitions=tuple(home / name for name in others[0]),
+        segments=tuple(home / name for name in others[1]),
         roots=tuple(Path(root) for root in facts["roots"]),
         languages=tuple(str(language) for language in facts["languages"]),
+        sources={str(language): int(files) for language, files in facts.get("sources", {}).items()},
         tokens=int(facts["tokens"]),
         files=int(facts["files"]),
         ngrams=int(facts["ngrams"]),
@@ -198,6 +224,15 @@ def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
         weight=weight,
         recipe={str(option): value for option, value in facts.get("recipe", {}).items()},
     )
+
+
+def file_stamp(file: Path) -> tuple[str, int, int, int]:
+    """What distinguishes one state of a file from the next: replacing it changes the inode within a clock tick."""
+    try:
+        status = file.stat()
+        return (str(file), status.st_ino, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return (str(file), 0, 0, 0)
 
 
 def read_record(file: Path) -> dict[str, Any]:

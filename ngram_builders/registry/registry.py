@@ -40,6 +40,7 @@ from ngram_builders.registry.domains import (
     Domain,
     check_name,
     check_weight,
+    file_stamp,
     has_index,
     is_name,
     make_index,
@@ -89,11 +90,13 @@ class Registry:
         weight: float = DEFAULT_WEIGHT,
         recipe: Mapping[str, Any] = {},
         overwrite: bool = True,
+        kept: Sequence[Path] = (),
     ) -> Domain:
         """Write a table and make it the domain's current one; the old one serves until then.
 
         recipe is kept as `Domain.recipe`: the build's options, in values that msgpack can hold. Without overwrite
-        UserError is raised if the domain exists by then.
+        UserError is raised if the domain exists by then. kept: the base and the segments to which the new file is
+        added as a segment; the summary is then of all of them.
         """
         check_weight(weight)
         home = self.domain_folder(name)
@@ -106,8 +109,9 @@ class Registry:
                 if not overwrite:
                     self.check_free(name)
                 move_table(scratch, table)
-                write_record(home / INDEX_FILE, make_index(table, summary, roots, weight, recipe))
-                remove_superseded(home, table)
+                files = [*kept, table]
+                write_record(home / INDEX_FILE, make_index(files, summary, roots, weight, recipe))
+                remove_superseded(home, files)
         except (UserError, OSError) as error:
             if not home.is_dir():
                 raise _gone(name) from error
@@ -389,12 +393,3 @@ def _gone(name: str) -> UserError:
     """The error of a build that has lost its folder."""
     cause = f"n-gram table {name} was removed or renamed while it was being built"
     return UserError(f"{cause}; build it again")
-
-
-def file_stamp(file: Path) -> tuple[str, int, int, int]:
-    """What distinguishes one state of a file from the next: replacing it changes the inode within a clock tick."""
-    try:
-        status = file.stat()
-        return (str(file), status.st_ino, status.st_mtime_ns, status.st_size)
-    except OSError:
-        return (str(file), 0, 0, 0)

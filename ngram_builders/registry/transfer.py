@@ -6,7 +6,8 @@ registry's index. Knows no text and no models.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain, check_name
 from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
+from ngram_builders.scratch import scratch_path
 from ngram_builders.table.format import TableError, TableSummary, replace_file
-from ngram_builders.table.reader import Table
+from ngram_builders.table.reader import Table, added_runs
+from ngram_builders.table.writer import write_table
 
 _IMPORTED_WEIGHT = 0.3  # beside 0.7 for the user's own code, as measured for a shared table
 _CHUNK_BYTES = 1 << 20
@@ -30,10 +33,36 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
     target = file / f"{name}.ngt" if file.is_dir() else file
     if target.exists() and not replace:
         raise UserError(f"{target} exists; choose another file or add --replace")
-    table = Table.open(domain.path)
-    table.verify()
-    replace_file(target, table.parts_without_texts(to_fields(origin_of(domain))))
+    files = [Table.open(path) for path in domain.paths]
+    for one in files:
+        one.verify()
+    with _joined(files, domain) as table:
+        replace_file(target, table.parts_without_texts(to_fields(origin_of(domain))))
     return target
+
+
+@contextmanager
+def _joined(files: Sequence[Table], domain: Domain) -> Iterator[Table]:
+    """One file with the counts of all of a table's."""
+    if len(files) == 1:
+        yield files[0]
+        return
+    base, scratch = files[0].summary, scratch_path(domain.path)
+    try:
+        write_table(
+            scratch,
+            added_runs(files),
+            fingerprint=base.fingerprint,
+            vocab_size=base.vocab_size,
+            orders=base.orders,
+            min_count=dict(zip(base.orders, base.min_count, strict=True)),
+            tokens=domain.tokens,
+            files=domain.files,
+            sources=domain.sources,
+        )
+        yield Table.open(scratch)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _read_chunks(file: Path) -> Iterator[bytes]:
@@ -83,6 +112,10 @@ def _verify(file: Path, fingerprint: str | None) -> Table:
     except TableError as error:
         remedy = "export it again where it was built, with this version of spd-lsp"
         raise TableError(file, error.cause, remedy) from error
+    if table.columns.is_signed:
+        raise TableError(
+            file, "it holds only what changed in another table", "export that with: spd-lsp ngrams export"
+        )
     if fingerprint is not None and table.summary.fingerprint != fingerprint:
         cause = f"its tokenizer is {table.summary.fingerprint}, the model's is {fingerprint}"
         raise TableError(file, cause, "name its model with --model, or ask for a table built with yours")

@@ -6,7 +6,8 @@ followed it. A context is found by its order's directory, the upper bits of its 
 has the lower 28: the whole hash, so the counts can be read back and updated. The head's other four bits are the
 row's shape: how many entries it has, and whether their counts are stored; most are 1, and are not. Where a row's
 entries begin follows from the shapes of those before it in its block of rows.
-A table may also hold the texts that were counted, with their suffix array.
+A table may also hold the texts that were counted, with their suffix array. A segment holds what changed in the
+counts since another table was written: its counts have signs, and it has no overflow.
 
 Dimensions: G entries, N counts stored, R rows, W wide rows, O orders.
 """
@@ -62,7 +63,7 @@ SECTION_DTYPES: Mapping[str, tuple[str, ...]] = {
     "heads": ("<u4",),
     "pointers": ("<u4",),
     "tokens": ("<u2", "<u4"),
-    "counts": ("|u1",),
+    "counts": ("|u1", "<i4"),  # the second of a segment, whose counts may be negative
     "overflow_places": ("<u4",),
     "overflow_counts": ("<u4",),
     "wide_widths": ("<u4",),
@@ -117,6 +118,11 @@ class Columns:
     orders: Mapping[int, tuple[int, int]]  # order -> where its directory starts, and its bits
     vocab_size: int
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether counts may be negative, as they are added to those of other columns."""
+        return self.counts.dtype.itemsize > 1
+
     def order_directory(self, order: int) -> Ints:
         """One order's part of the directory: the rows between which each bucket lies."""
         base, bits = self.orders[order]
@@ -157,7 +163,7 @@ class Columns:
     def _exact_counts(self, start: int, end: int) -> I64:
         """Some stored counts, large ones from the overflow."""
         counts = self.counts[start:end].astype(np.int64)
-        if self.counts.dtype.itemsize > 1:
+        if self.is_signed:
             return counts
         large = np.flatnonzero(counts == COUNT_OVERFLOW)
         places = (large + start).astype(self.overflow_places.dtype)

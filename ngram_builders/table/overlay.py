@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -162,18 +162,23 @@ class Ledger:
         """A held text; None if its ids are no longer known."""
         return self.texts[key].streams if key in self.texts else self.read(key)
 
-    def searched_texts(self, table: SuffixArray | None) -> SearchedTexts:
-        """Return the texts of a table, sorted by their keys, as they are now; or those of no table.
+    def searched_texts(
+        self, tables: Sequence[SuffixArray | None] = (), documents: Sequence[Sequence[Hashable]] = ()
+    ) -> list[SearchedTexts]:
+        """Return the texts of a table's layers as they are now, and those that are in none.
 
-        A table of other texts is left out.
+        documents: the keys of each layer's texts, None where a later layer removed one. A layer of other texts is
+        left out.
         """
         held = (text for key, text in self.texts.items() if key not in self.built_from)
         added = tuple(np.ascontiguousarray(stream[::-1]) for text in held for stream in text.streams)
-        if table is None or len(table.documents) != len(self.built_from):
-            return SearchedTexts(added=added)
-        removed = self.built_from - self.holders.keys()
-        numbers = (number for number, key in enumerate(sorted(self.built_from)) if key in removed)
-        return SearchedTexts(table, frozenset(numbers if removed else ()), added)
+        gone = {None, *(self.built_from - self.holders.keys())}
+        found = [
+            SearchedTexts(table, frozenset(number for number, key in enumerate(keys) if key in gone))
+            for table, keys in zip(tables, documents, strict=False)
+            if table is not None and len(table.documents) == len(keys)
+        ]
+        return [*found[:-1], replace(found[-1] if found else SearchedTexts(), added=added)]
 
     def _release(self, holder: Hashable, key: Hashable) -> None:
         """Note that a holder no longer has a text."""

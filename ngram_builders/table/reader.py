@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ngram_builders.ngrams import Run, hash_bits, token_bits
+from ngram_builders.ngrams import Run, hash_bits, merge, token_bits
 from ngram_builders.table.format import (
     TEXT_SECTIONS,
     Columns,
@@ -99,6 +99,11 @@ class Table:
             for start in range(first, last, _CHUNK_ROWS):
                 yield self._read_rows(order, start, min(start + _CHUNK_ROWS, last))
 
+    def rows_between(self, order: int, part: int, bits: int) -> Run:
+        """The counts of one of 2**bits equal ranges of an order's hashes."""
+        directory, step = self.columns.order_directory(order), self.columns.orders[order][1] - bits
+        return self._read_rows(order, int(directory[part << step]), int(directory[part + 1 << step]))
+
     def _read_rows(self, order: int, start: int, end: int) -> Run:
         """The records and counts of some rows of one order."""
         columns = self.columns
@@ -108,3 +113,13 @@ class Table:
         records = np.repeat(contexts << np.uint64(token_bits(columns.vocab_size)), widths)
         records |= tokens.astype(np.uint64)
         return Run(records, counts.astype(np.int32))
+
+
+def added_runs(files: Sequence[Table]) -> Iterator[Run]:
+    """The counts of all files of a table, added up, in sorted chunks of whole contexts."""
+    for order in files[0].summary.orders:
+        directories = [file.columns.order_directory(order) for file in files]
+        rows = sum(int(directory[-1]) - int(directory[0]) for directory in directories)
+        bits = min((rows // _CHUNK_ROWS).bit_length(), *(file.columns.orders[order][1] for file in files))
+        for part in range(2**bits):
+            yield merge([file.rows_between(order, part, bits) for file in files])

@@ -130,8 +130,13 @@ def _tokens_ascend(columns: Columns) -> bool:
 
 
 def _overflow_is_exact(columns: Columns) -> bool:
-    """Whether every count is above 0, and the large ones, and no others, are in the overflow."""
+    """Whether every count is above 0, and the large ones, and no others, are in the overflow.
+
+    The counts of a segment may be below 0, and are all in place.
+    """
     seen = 0
+    if columns.is_signed:
+        return bool(columns.counts.all()) and not len(columns.overflow_places)
     for start, end in _chunks(0, len(columns.counts)):
         chunk = columns.counts[start:end]
         large = np.flatnonzero(chunk == COUNT_OVERFLOW) + start

@@ -164,6 +164,7 @@ class _TableBuilder:
     folder: Path
     vocab_size: int
     stack: ExitStack
+    is_signed: bool = False
     contexts: int = 0
     entries: int = 0  # OTHER entries included
     stored: int = 0  # counts
@@ -174,6 +175,7 @@ class _TableBuilder:
 
     def __post_init__(self) -> None:
         dtypes = {name: kinds[0] for name, kinds in SECTION_DTYPES.items()}
+        dtypes["counts"] = SECTION_DTYPES["counts"][self.is_signed]
         for name, dtype in (dtypes | {"tokens": token_dtype(self.vocab_size), "contexts": "<u8"}).items():
             self._open_section(name, dtype)
 
@@ -184,16 +186,17 @@ class _TableBuilder:
         self.sections[name] = _Section(self.stack.enter_context(file), dtype)
 
     def append(self, run: Run) -> None:
-        """Add a run of whole contexts, all counts above 0."""
+        """Add a run of whole contexts, all counts above 0 unless they are signed."""
         rows = _group_by_context(run, self.vocab_size, self.contexts)
         counts, before = rows["counts"], [self.entries, self.stored, self.wide]
-        large = np.flatnonzero(counts >= COUNT_OVERFLOW)
-        rows |= {
-            "pointers": rows["pointers"] + np.tile(before, len(rows["pointers"]) // POINTERS),
-            "counts": np.minimum(counts, COUNT_OVERFLOW),
-            "overflow_places": large + self.stored,
-            "overflow_counts": counts[large],
-        }
+        rows["pointers"] = rows["pointers"] + np.tile(before, len(rows["pointers"]) // POINTERS)
+        if not self.is_signed:
+            large = np.flatnonzero(counts >= COUNT_OVERFLOW)
+            rows |= {
+                "counts": np.minimum(counts, COUNT_OVERFLOW),
+                "overflow_places": large + self.stored,
+                "overflow_counts": counts[large],
+            }
         for name, column in rows.items():
             self.sections[name].append(column)
         self.contexts += len(rows["contexts"])
@@ -247,17 +250,19 @@ def write_table(
     files: int,
     sources: Mapping[str, int],
     texts: SuffixArray | None = None,
+    is_segment: bool = False,
 ) -> TableSummary:
     """Write a table of sorted runs of whole contexts. The same counts give the same bytes, however they are cut.
 
     min_count: order -> least count; rarer n-grams are dropped, and the totals still include them. texts: what was
-    counted, to be found again at any length.
+    counted, to be found again at any length. A segment keeps all counts, with their signs.
     """
     try:
         with ExitStack() as stack:
-            builder = _TableBuilder(path.parent, vocab_size, stack)
+            builder = _TableBuilder(path.parent, vocab_size, stack, is_segment)
             for run in runs:
-                for piece in _cut(prune(_only_positive(run), min_count, vocab_size), vocab_size):
+                kept = run if is_segment else prune(_only_positive(run), min_count, vocab_size)
+                for piece in _cut(kept, vocab_size):
                     builder.append(piece)
             places = builder.finish(orders)
             if texts is not None:

@@ -163,7 +163,7 @@ def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerp
             return Finding(subject, "ok", text)
         state: Literal["ok", "error"] = "ok" if is_for_another_model(domain, model, fingerprint) else "error"
         return Finding(subject, state, mismatch_message(domain, model))
-    finding = _check_table(subject, domain.path)
+    finding = _check_table(subject, *domain.paths)
     if finding.state == "ok" and (gone := missing_sources(domain)):
         where = ", ".join(map(str, gone))
         text = f"{finding.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
@@ -171,15 +171,17 @@ def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerp
     return finding
 
 
-def _check_table(subject: str, path: Path) -> Finding:
-    """Read a whole table and compare its checksums."""
+def _check_table(subject: str, *paths: Path) -> Finding:
+    """Read all files of a table and compare their checksums."""
     try:
-        table = Table.open(path)
-        table.verify()
+        tables = [Table.open(path) for path in paths]
+        for table in tables:
+            table.verify()
     except UserError as error:
         return Finding(subject, "error", str(error))
-    size = megabytes(path.stat().st_size)
-    return Finding(subject, "ok", f"{table.summary.tokens:,} tokens, {size}, checksums match")
+    size = megabytes(sum(path.stat().st_size for path in paths))
+    files = f" in {len(paths)} files" if len(paths) > 1 else ""
+    return Finding(subject, "ok", f"{tables[0].summary.tokens:,} tokens, {size}{files}, checksums match")
 
 
 def _leftovers(registry: Registry) -> Iterator[Finding]:

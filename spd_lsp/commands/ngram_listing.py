@@ -132,6 +132,7 @@ def domain_as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
             "languages": _users(domain, assignments.languages),
         },
         "table": str(domain.path),
+        "segments": [str(segment) for segment in domain.segments],
         "fault": domain.fault,
     }
 
@@ -182,6 +183,7 @@ def details(domain: Domain, assignments: Assignments) -> str:
         "fitted for": ", ".join(_fitted_models(domain)) or "no model; it has the default order weights",
         "used by": _describe_users(domain, assignments),
         "table": domain.path,
+        **({"segments": f"{len(domain.segments)}, with what changed since"} if domain.segments else {}),
     }
     return "\n".join(f"{fact:10} {value}" for fact, value in facts.items())
 

@@ -27,8 +27,16 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="M", help="Model whose tokens are counted (default: as each was built).")
 @click.option("--all", "everything", is_flag=True, help="Every table that was built here.")
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds, such as token ids.")
+@click.option("--incremental", is_flag=True, hidden=True, help="Leave the tables, and write what changed beside.")
 @click.pass_obj
-def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, everything: bool, fresh: bool) -> None:
+def rebuild(
+    settings: Settings,
+    names: tuple[str, ...],
+    model: str | None,
+    everything: bool,
+    fresh: bool,
+    incremental: bool,
+) -> None:
     """Build tables again from their repositories.
 
     The options are those that each was built with. Without names: those that cannot serve the model, because they
@@ -61,7 +69,7 @@ def rebuild(settings: Settings, names: tuple[str, ...], model: str | None, every
         if beside and covering_domains(rebuilt, domain):
             continue
         try:
-            summary = _rebuild(settings, domain, model, fresh, beside=beside)
+            summary = _rebuild(settings, domain, model, beside=beside, fresh=fresh, incremental=incremental)
             rebuilt.append(registry.find(summary.domain))
             if beside:
                 registry.assign_like(domain.name, summary.domain)
@@ -107,19 +115,21 @@ def _load_tokens(model: str) -> ModelTokenizer:
 
 
 def _rebuild(
-    settings: Settings, domain: Domain, model: str | None, fresh: bool, *, beside: bool = False
+    settings: Settings, domain: Domain, model: str | None, *, beside: bool, fresh: bool, incremental: bool
 ) -> BuildSummary:
     """Build one table from its recorded roots and recipe, in its place or beside it."""
     _check_sources(domain)
+    engine = str(domain.recipe.get("engine") or "local")
     with progress() as report:
         summary, _ = count(
             settings,
             [*domain.roots, *map(Path, domain.recipe.get("rows", ()))],
             report,
             domain=None if beside else domain.name,
-            engine=str(domain.recipe.get("engine") or "local"),
+            engine=engine,
             model=model or _recorded_model(domain),
             fresh=fresh,
+            **({"incremental": incremental} if engine == "local" else {}),
             where={"skip_damaged": True} if domain.recipe.get("skip_damaged") else {},
             **_recorded_options(domain),
         )

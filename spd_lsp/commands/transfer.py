@@ -55,7 +55,7 @@ def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
     from ngram_builders.counting.token_cache import read_indexed_files
     from ngram_builders.sources.discovery import display_path
 
-    contents = read_indexed_files(domain.path.parent, domain.path.name, domain.fingerprint)
+    contents = read_indexed_files(domain.path.parent, domain.layers, domain.fingerprint)
     least = domain.recipe.get("min_files") or 1
     files = "1 file" if domain.files == 1 else f"{domain.files:,} files"
     code = f"what at least {least} of {files} have in common" if least > 1 else f"most of the code of {files}"

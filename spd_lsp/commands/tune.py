@@ -114,7 +114,7 @@ def _fit_domain(domain: Domain, model: str, device: str, report: ReportProgress)
 
     folder = locate(model)
     tokens = ModelTokenizer(folder)
-    table = Table.open(domain.path, tokens.fingerprint)
+    table = [Table.open(path, tokens.fingerprint).columns for path in domain.paths]
 
     from spd_lsp.models.load import load
 
@@ -124,7 +124,7 @@ def _fit_domain(domain: Domain, model: str, device: str, report: ReportProgress)
     other_tables = [Table.open(path).columns for name, path in built_in.items() if name in served]
     read = observe_documents(
         network,
-        [[table.columns], *([columns] for columns in other_tables)],
+        [table, *([columns] for columns in other_tables)],
         [domain.weight, *(BUILT_IN_WEIGHT for _ in other_tables)],
         _read_streams(domain, tokens),
         domain.orders,
@@ -144,7 +144,7 @@ def _read_streams(domain: Domain, tokens: ModelTokenizer) -> Iterator[npt.NDArra
     from ngram_builders.counting.token_cache import read_indexed_files
     from ngram_builders.ngrams import stream
 
-    contents = read_indexed_files(domain.path.parent, domain.path.name, tokens.fingerprint)
+    contents = read_indexed_files(domain.path.parent, domain.layers, tokens.fingerprint)
     for digest in sorted({digest for _, _, digest in contents.files.values()}) if contents else []:
         ids = contents.ids(digest) if contents else None
         if ids is not None:

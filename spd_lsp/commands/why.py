@@ -63,8 +63,8 @@ def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model
     tokens = ModelTokenizer(locate(model))
     registry = open_registry(settings)
     tables = list(_named(registry, names) if names else _serving(registry, file.absolute(), model))
-    usable = [one for one in tables if one[1].summary.fingerprint == tokens.fingerprint]
-    skipped = [name for name, table, _ in tables if table.summary.fingerprint != tokens.fingerprint]
+    usable = [one for one in tables if one[1][0].summary.fingerprint == tokens.fingerprint]
+    skipped = [name for name, files, _ in tables if files[0].summary.fingerprint != tokens.fingerprint]
     evidence = [_ask(text, *one, tokens) for one in usable]
     if print_json:
         click.echo(as_json({"text": text, "tables": list(map(_as_object, evidence)), "skipped": skipped}))
@@ -75,17 +75,17 @@ def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model
         click.echo(f"{name} was not asked: it was built for another model; name that with --model", err=True)
 
 
-def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, Table, Domain | None]]:
+def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, list[Table], Domain | None]]:
     from ngram_builders.table.reader import Table
 
     for name in dict.fromkeys(names):
         domain = registry.find(name)
         if domain.fault:
             raise UserError(domain.fault)
-        yield name, Table.open(domain.path), domain
+        yield name, [Table.open(path) for path in domain.paths], domain
 
 
-def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, Table, Domain | None]]:
+def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, list[Table], Domain | None]]:
     """The tables that serve a file; of a whole folder, the built-in one of what it holds most of."""
     from ngram_builders.sources.language_ids import closest_language, language_of
     from ngram_builders.table.reader import Table
@@ -99,12 +99,12 @@ def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, 
         language = max(sources, key=sources.__getitem__)
     built_in = built_in_domains(locate(model)) if model == STARTER else {}
     if language and (name := closest_language(language, built_in)):
-        yield f"{name} (built in)", Table.open(built_in[name]), None
+        yield f"{name} (built in)", [Table.open(built_in[name])], None
     elif not domains:
         raise UserError(f"no n-gram table serves {file.parent}; run spd-lsp build-ngrams there, or use --domain")
 
 
-def _ask(text: str, name: str, table: Table, domain: Domain | None, tokens: ModelTokenizer) -> _Evidence:
+def _ask(text: str, name: str, table: list[Table], domain: Domain | None, tokens: ModelTokenizer) -> _Evidence:
     """Ask one table. A text in the middle of a line has other tokens than at its start: what knows more counts."""
     from ngram_builders.attribution import Query, attribute
 

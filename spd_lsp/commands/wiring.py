@@ -75,7 +75,8 @@ def load_completer(
     if not ngrams:
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned, languages)
     live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
-    rebuild = python("spd_lsp", "--data-dir", str(registry.folder.absolute()), "ngrams", "rebuild")
+    data = ("--data-dir", str(registry.folder.absolute()))
+    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental")
     rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.indexing != "off" else None
     name = lasting(settings.model)
     rows = read_order_weights(registry.folder, name) or ORDER_WEIGHTS

@@ -21,7 +21,7 @@ class Rebuilder:
 
     def __init__(self, command: Callable[[Domain], Sequence[str]]) -> None:
         self.command = command
-        self.tried: dict[str, Path] = {}  # domain -> the table to be replaced
+        self.tried: dict[str, tuple[Path, ...]] = {}  # domain -> the table to be replaced
         self.running: tuple[Domain, subprocess.Popen[bytes]] | None = None
         self.problems: list[str] = []
 
@@ -34,9 +34,9 @@ class Rebuilder:
             self.running = None
             if process.returncode != 0:
                 self.problems.append(outdated_message(domain))
-        waiting = (domain for domain in outgrown if self.tried.get(domain.name) != domain.path)
+        waiting = (domain for domain in outgrown if self.tried.get(domain.name) != domain.paths)
         if (chosen := next(waiting, None)) is not None:
-            self.tried[chosen.name] = chosen.path
+            self.tried[chosen.name] = chosen.paths
             self.start(chosen)
 
     def start(self, domain: Domain) -> None:

@@ -7,7 +7,7 @@ difference. Nothing is written: after a restart the files are scanned again. Kno
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -26,8 +26,7 @@ State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 _MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
 _FILES_PER_STEP = 64  # files checked between two pauses of a scan
-_DRIFT = 0.2  # n-grams in the overlay, as a share of the table's, from which a rebuild is due
-MIN_DRIFT = 100_000  # n-grams; below, an overlay costs next to nothing
+MAX_DRIFT = 100_000  # n-grams in the overlay from which a rebuild is due; below, it costs next to nothing
 
 
 class TableContents(Protocol):
@@ -40,6 +39,10 @@ class TableContents(Protocol):
     @property
     def is_old(self) -> bool:
         """Whether secrets are in the table that are masked now."""
+
+    @property
+    def documents(self) -> Sequence[Sequence[bytes | None]]:
+        """The digests of each layer's texts, None where a later layer replaced one."""
 
     def ids(self, digest: bytes) -> Ints | None:
         """The ids of the text with that digest, if they are still known."""
@@ -100,7 +103,7 @@ class DomainSync:
     def is_outdated(self) -> bool:
         """Whether the domain should be rebuilt."""
         overlay = self.ledger.overlay
-        return self.contents.is_old or overlay.full or overlay.size > max(MIN_DRIFT, _DRIFT * self.domain.ngrams)
+        return self.contents.is_old or overlay.full or overlay.size > MAX_DRIFT
 
     def includes(self, path: str) -> bool:
         """Whether a build of the domain would count this file; asked of the disk once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,10 @@ from ngram_builders.arrays import Floats, Ids
 from ngram_builders.counting.token_cache import read_indexed_files
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
-from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain
+from ngram_builders.registry.domains import DEFAULT_WEIGHT, Domain, file_stamp
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.model_match import covering_domains, mismatch_message
-from ngram_builders.registry.registry import Registry, file_stamp
+from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language, related_languages
 from ngram_builders.table.format import Columns, TableError
 from ngram_builders.table.order_weights import OrderWeights, longest_match
@@ -176,12 +177,17 @@ def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
 
 @dataclass(frozen=True, slots=True)
 class ServingTable:
-    """An open table that serves a file."""
+    """An open table that serves a file, in one file or in several whose counts add up."""
 
     name: str
     weight: float
-    table: Table
+    files: tuple[Table, ...]
     domain: Domain | None = None  # None: the table is built in
+
+    @property
+    def columns(self) -> tuple[Columns, ...]:
+        """The counts in its files."""
+        return tuple(file.columns for file in self.files)
 
 
 class Domains:
@@ -228,7 +234,7 @@ class Domains:
         if self.file != (file, language):
             self.tables, self.pools = self._tables_for(file, language), []
             self.file = file, language
-        pools = [(one.table.columns, *(self.changes(one.domain) if one.domain else ())) for one in self.tables]
+        pools = [(*one.columns, *(self.changes(one.domain) if one.domain else ())) for one in self.tables]
         if self.live and (columns := self.live.open_files(language)):
             pools.append(columns)
         followed = self.live.revision if self.live else 0  # a table's texts are searched once its files are known
@@ -257,24 +263,30 @@ class Domains:
         if self.live is None or self.file is None:
             return []
         synced, unassigned, language = self.live.synced, self.live.unassigned, self.file[1]
-        domains = ((one.table, one.domain.name) for one in self.tables if one.domain)
-        tables = [synced[name].ledger.searched_texts(table.texts) for table, name in domains if name in synced]
-        return [*tables, *(ledger.searched_texts(None) for kin, ledger in unassigned.items() if language in kin)]
+        served = (
+            (synced[one.domain.name], one) for one in self.tables if one.domain and one.domain.name in synced
+        )
+        found = [
+            sync.ledger.searched_texts([file.texts for file in one.files], sync.contents.documents)
+            for sync, one in served
+        ]
+        found += [ledger.searched_texts() for kin, ledger in unassigned.items() if language in kin]
+        return list(chain.from_iterable(found))
 
     def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:
         """Return the registry's tables for a file, then the built-in one."""
         for _ in range(2):  # a build may replace a table before it is opened
             self.reload_if_changed()
             chosen = [
-                (domain, weight, self._open(domain.path)) for domain, weight in self._domains_for(file, language)
+                (domain, weight, self._open_files(domain)) for domain, weight in self._domains_for(file, language)
             ]
-            if all(table for _, _, table in chosen):
+            if all(files for _, _, files in chosen):
                 break
-        tables = [ServingTable(domain.name, weight, table, domain) for domain, weight, table in chosen if table]
+        tables = [ServingTable(domain.name, weight, files, domain) for domain, weight, files in chosen if files]
         name = closest_language(language, self.built_in)
         if name and (built_in := self._open(self.built_in[name])):
             name = f"{name} (built in)" if any(table.name == name for table in tables) else name
-            tables.append(ServingTable(name, BUILT_IN_WEIGHT, built_in))
+            tables.append(ServingTable(name, BUILT_IN_WEIGHT, (built_in,)))
         return tables
 
     def fitted(self, domain: Domain) -> OrderWeights | None:
@@ -289,7 +301,7 @@ class Domains:
         if self.live is None:
             return ()
         return self.live.columns(
-            domain, lambda: read_indexed_files(domain.path.parent, domain.path.name, self.fingerprint)
+            domain, lambda: read_indexed_files(domain.path.parent, domain.layers, self.fingerprint)
         )
 
     @property
@@ -326,7 +338,7 @@ class Domains:
             if not kept:
                 self.registry.latest = None  # it knows no table's file, only that none was replaced
             domains = self.registry.domains()
-            self.stamps = {domain.path: file_stamp(domain.path) for domain in domains}
+            self.stamps = {path: file_stamp(path) for domain in domains for path in domain.paths}
             self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
             if self.live:
                 self.live.retain(domain.name for domain in domains)
@@ -349,6 +361,11 @@ class Domains:
         """Add a problem unless it is there."""
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def _open_files(self, domain: Domain) -> tuple[Table, ...]:
+        """Return the files of a domain's table; none if one of them cannot be used."""
+        files = [self._open(path) for path in domain.paths]
+        return tuple(file for file in files if file) if all(files) else ()
 
     def _open(self, path: Path) -> Table | None:
         """Return the table at a path, or None if it cannot be used."""

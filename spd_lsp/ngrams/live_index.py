@@ -90,7 +90,7 @@ class LiveIndex:
         self.active = ""  # the document with the cursor
         self.offer = Offer()
         self.accepted: list[Accepted] = []
-        self.tables: dict[str, Path] = {}  # of each domain in use, by its name
+        self.tables: dict[str, tuple[Path, ...]] = {}  # of each domain in use, by its name
         self.synced: dict[str, DomainSync] = {}  # the domains whose contents are known
         self.unassigned: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
         self.serial = itertools.count()
@@ -142,9 +142,9 @@ class LiveIndex:
 
         `read` returns the contents of the table. If they are unknown, there is no overlay.
         """
-        name, now = domain.name, time.monotonic()
-        if self.tables.get(name) != domain.path or (name not in self.synced and self.due[name] <= now):
-            self.tables[name], self.due[name] = domain.path, now + _MIN_SCAN_PAUSE
+        name, files, now = domain.name, (domain.path, *domain.segments), time.monotonic()
+        if self.tables.get(name) != files or (name not in self.synced and self.due[name] <= now):
+            self.tables[name], self.due[name] = files, now + _MIN_SCAN_PAUSE
             self.synced.pop(name, None)
             self.queue.append(self.following(domain, read))
             if domain.files <= MAX_FILES_AT_ONCE:
@@ -163,7 +163,7 @@ class LiveIndex:
         """Keep a domain in sync from now on."""
         contents = read()
         yield
-        if contents is not None and self.tables.get(domain.name) == domain.path:
+        if contents is not None and self.tables.get(domain.name) == (domain.path, *domain.segments):
             self.synced[domain.name] = DomainSync(
                 domain,
                 contents,

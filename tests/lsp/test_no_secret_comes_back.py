@@ -144,7 +144,7 @@ def test_files_of_an_older_build_are_rebuilt_with_a_message(data: Path, shop: Pa
             base.execute(f"PRAGMA {pragma}")
         base.close()
         domain = Registry(tmp_path).find("shop")
-        contents = read_indexed_files(file.parent, domain.path.name, domain.fingerprint)
+        contents = read_indexed_files(file.parent, domain.layers, domain.fingerprint)
         assert contents is not None and contents.is_old, "a server has it built anew in the background"
         assert "first run: spd-lsp ngrams rebuild shop" in run(
             tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"

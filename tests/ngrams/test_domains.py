@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.build import build
-from ngram_builders.counting.token_cache import CACHE_FILE, IndexedFile, TokenCache
+from ngram_builders.counting import pipeline
+from ngram_builders.counting.layers import IndexedFile
+from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -47,7 +49,7 @@ def tokens() -> ModelTokenizer:
     return ModelTokenizer(STARTER)
 
 
-def teach(root: Path, registry: Registry) -> None:
+def teach(root: Path, registry: Registry, *, incremental: bool = False) -> None:
     build(
         [root],
         "mine",
@@ -56,6 +58,8 @@ def teach(root: Path, registry: Registry) -> None:
         fingerprint=tokens().fingerprint,
         vocab_size=tokens().vocab_size,
         registry=registry,
+        model="starter",
+        incremental=incremental,
     )
 
 
@@ -130,7 +134,7 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
     domains = living(registry)
     serving(domains, files[0])
     for _ in range(6):
-        file, kind = chance.choice(files), chance.choice(("disk", "buffer", "buffer", "delete", "cursor"))
+        file, kind = chance.choice(files), chance.choice(("disk", "buffer", "buffer", "delete", "cursor", "build"))
         new = text()
         if kind == "disk":
             file.write_text(new + f"# {chance.random()}\n")
@@ -143,6 +147,10 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
             and any(other.exists() for other in files if other != file)  # a table needs one
         ):
             file.unlink(missing_ok=True)
+        elif kind == "build":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(pipeline, "MAX_CHANGED_SHARE", 100.0)
+                teach(root, registry, incremental=True)
         elif domains.live:
             domains.live.set_active(opened(file, new), chance.randrange(len(new)))
     assert domains.live
@@ -217,7 +225,7 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
 
 
 def outgrow(domains: Domains, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "MIN_DRIFT", 10)
+    monkeypatch.setattr(follow, "MAX_DRIFT", 10)
     serving(domains, root / "a.py")
     (root / "c.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(50)))
     settle(domains)
@@ -232,11 +240,13 @@ def test_a_domain_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
     assert domains.problems == ["n-gram domain mine is outdated; run: spd-lsp ngrams rebuild mine"]
 
 
-def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_anew(
+def test_what_changed_in_a_domain_far_behind_its_files_is_written_beside_it_and_its_overlay_starts_anew(
     registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    (root / "large.py").write_text("".join(f"def large_{i}(x):\n    return x * {i}\n" for i in range(300)))
+    teach(root, registry)
     command = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
-    rebuilder = Rebuilder(lambda domain: (*command, domain.name))
+    rebuilder = Rebuilder(lambda domain: (*command, "--incremental", domain.name))
     domains = living(registry, rebuilder)
     before = registry.find("mine").path
     outgrow(domains, root, monkeypatch)
@@ -246,7 +256,13 @@ def test_a_domain_far_behind_its_files_is_built_again_and_its_overlay_starts_ane
     settle(domains)
     serving(domains, root / "a.py")
     settle(domains)
-    assert registry.find("mine").path != before
+    after = registry.find("mine")
+    assert after.path == before and len(after.segments) == 1
+    assert [len(files) for files in (one.files for one in domains.tables)] == [2]
+    mixture = serving(domains, root / "b.py")
+    assert "compute" in {
+        tokens().bytes_of([i]).decode().strip() for i in mixture.successors([tokens().encode("value_7 =")], 9)
+    }
     assert domains.live.synced["mine"].ledger.overlay.size == 0
     assert str(root / "c.py") in domains.live.synced["mine"].contents.files
     assert domains.problems == [] and rebuilder.running is None

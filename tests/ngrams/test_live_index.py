@@ -62,6 +62,7 @@ class Snapshot:
         self.texts: dict[bytes, str] = {}
         self.known: dict[bytes, Any] = {}
         self.is_old = False
+        self.documents: list[list[bytes | None]] = []
         for path in paths:
             text, fault = decode_source(path.read_bytes())
             if fault is None:
@@ -234,7 +235,7 @@ def searched(desk: Desk) -> list[list[int]]:
     """Every text that a history is looked for in: the table's that are up to date, and those written since."""
     known = [ids for _, ids in sorted(desk.base.known.items())]
     array = build_suffix_array(known, tokens().end_of_text, tokens().vocab_size)
-    texts = desk.live.synced["mine"].ledger.searched_texts(array)
+    texts = desk.live.synced["mine"].ledger.searched_texts([array], [sorted(desk.base.known)])[0]
     kept = [stream(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
     return sorted(ids.tolist() for ids in (*kept, *(text[::-1] for text in texts.added)))
 

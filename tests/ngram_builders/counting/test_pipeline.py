@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.counting import pipeline
+from ngram_builders.counting.layers import IndexedFile
 from ngram_builders.counting.pipeline import (
     CountOptions,
     CountTask,
@@ -18,7 +19,7 @@ from ngram_builders.counting.pipeline import (
     count_ngrams,
     load_streams,
 )
-from ngram_builders.counting.token_cache import IndexedFile, TokenCache
+from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, count_streams, merge, stream
 from ngram_builders.table.reader import Table

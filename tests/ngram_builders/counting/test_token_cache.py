@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from ngram_builders.counting import token_cache as module
-from ngram_builders.counting.token_cache import CACHE_FILE, FileState, IndexedFile, TokenCache, read_indexed_files
+from ngram_builders.counting.layers import IndexedFile
+from ngram_builders.counting.token_cache import CACHE_FILE, FileState, TokenCache, read_indexed_files
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import SourceFile
 
@@ -116,11 +117,11 @@ def test_texts_that_no_table_uses_are_erased(path: Path) -> None:
         cache.add({digest(1): IDS, digest(2): secret}, [FileState(SOURCE_FILE, digest(1), None)])
         cache.record_files("old", [IndexedFile("/repo/b.py", 1, 2, digest(2), "python")])
         cache.record_files("new", [IndexedFile("/repo/a.py", 1, 2, digest(1), "python")])
-        cache.keep_only("new", ["/repo/a.py"])
+        cache.keep_only(["new"], ["/repo/a.py"])
         assert cache.token_counts().keys() == {digest(1)}
         assert cache.indexed_files("old") == []
         assert list(cache.file_states()) == ["/repo/a.py"]
-        cache.keep_only("new", [])
+        cache.keep_only(["new"], [])
         assert cache.file_states() == {}
     assert b"secret that was deleted" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
 
@@ -233,7 +234,7 @@ def test_a_server_reads_while_a_build_writes(path: Path) -> None:
         assert cache.base is not None
         cache.base.execute("BEGIN IMMEDIATE")
         cache.base.execute("DELETE FROM texts")
-        indexed = read_indexed_files(path.parent, "table", "f")
+        indexed = read_indexed_files(path.parent, ["table"], "f")
         assert indexed is not None
         assert indexed.files == {INDEXED.path: (INDEXED.size, INDEXED.mtime_ns, INDEXED.digest)}
         assert_array_equal(indexed.ids(INDEXED.digest), IDS)  # type: ignore[arg-type]
@@ -242,15 +243,15 @@ def test_a_server_reads_while_a_build_writes(path: Path) -> None:
 
 
 def test_an_unreadable_cache_is_empty(path: Path) -> None:
-    assert read_indexed_files(path.parent, "table", "f") is None
+    assert read_indexed_files(path.parent, ["table"], "f") is None
     assert not path.exists()
     with TokenCache(path, "f") as cache:
         cache.add({INDEXED.digest: IDS}, [])
         cache.record_files("table", [INDEXED])
-    assert read_indexed_files(path.parent, "other table", "f") is None
-    indexed = read_indexed_files(path.parent, "table", "other tokenizer")
+    assert read_indexed_files(path.parent, ["other table"], "f") is None
+    indexed = read_indexed_files(path.parent, ["table"], "other tokenizer")
     assert indexed is not None
     assert indexed.ids(INDEXED.digest) is None
     damage(path, "text")
     assert indexed.ids(INDEXED.digest) is None
-    assert read_indexed_files(path.parent, "table", "f") is None
+    assert read_indexed_files(path.parent, ["table"], "f") is None

@@ -187,7 +187,7 @@ class Completer:
         elsewhere = texts.continuations(places if scored else [])
 
         ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
-        ranked = with_copies(ranked, elsewhere, context)
+        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]
         possible = can_be_code(safe, source, cursor, language, self.settings.drafts)

@@ -23,12 +23,13 @@ def tokens():
 def ask(tokens):
     """A function from a source and places, as (length, text behind it, document), to drafts and copies."""
 
-    def ask(found, drafts=("read_bytes()", "name"), source=SOURCE):
+    def ask(found, drafts=("read_bytes()", "name"), source=SOURCE, healed=None, probabilities=(0.2,) * 9, most=3):
         context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
         texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
-        healed = texts.prompt.healed.decode()
+        healed = texts.prompt.healed.decode() if healed is None else healed
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
-        return with_copies([Completion(text, 0.2) for text in drafts], texts.continuations(places), context)
+        said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
+        return with_copies(said, texts.continuations(places), context, most)
 
     return ask
 
@@ -54,6 +55,20 @@ def test_a_copy_of_a_long_match_on_which_most_agree_comes_first(ask):
 )
 def test_other_copies_come_last(ask, found):
     assert texts(ask(found))[:3] == ["read_bytes()", "name", "read_text()"]
+
+
+@pytest.mark.parametrize(("third", "offered"), [(0.01, "exists()"), (0.5, "name")])
+def test_a_copy_that_is_likelier_than_the_last_draft_shown_takes_its_place(ask, third, offered):
+    found = [(5, "read_text()\n", 1), *((4, "exists()\n", n) for n in range(8))]
+    drafts = ("read_bytes()", "stem", "name", "parent")
+    said = ask(found, drafts=drafts, probabilities=(0.6, 0.01, third, 0.001))
+    assert texts(said)[:3] == ["read_bytes()", "stem", offered]
+    assert set(texts(said)) == {*drafts, "read_text()", "exists()"}
+
+
+def test_no_copy_takes_the_only_place(ask):
+    said = ask([(4, "exists()\n", 1)], drafts=("name", "stem"), probabilities=(0.001, 0.001), most=1)
+    assert texts(said)[0] == "name"
 
 
 def test_longer_matches_go_before_frequent_ones(ask):
@@ -85,6 +100,27 @@ def test_a_block_is_copied_with_its_last_line(ask):
     block = "rows = read(path)\n    return rows"
     [copy] = ask([(9, f"{block}\n\n\ndef f():", 1)], drafts=(), source="def read_rows(path):\n    ")
     assert (copy.text, copy.is_copy) == (block, True)
+
+
+@pytest.mark.parametrize("elsewhere", ["    ", "            ", "\t", ""])
+def test_a_line_that_is_indented_otherwise_elsewhere_is_copied(ask, elsewhere):
+    source = "def f(lock):\n    if lock:\n        g()\n        "
+    [copy] = ask([(9, f"\n{elsewhere}lock.release()\n", 1)], drafts=(), source=source, healed="")
+    assert copy.text == "lock.release()"
+
+
+@pytest.mark.parametrize(("elsewhere", "outside"), [("        ", "    "), ("  ", ""), ("", None)])
+def test_a_block_is_copied_with_the_indentation_of_the_cursor(ask, elsewhere, outside):
+    lines = ["rows = [", "    path,", "]", "", "return rows"]
+    found = "".join(f"\n{elsewhere}{line}" if line else "\n" for line in lines)
+    end = "" if outside is None else f"\n{outside}def f():\n"
+    [copy] = ask([(9, f"{found}{end}\n\n\n\n", 1)], drafts=(), source="def read_rows(path):\n    ", healed="")
+    assert copy.text == "rows = [\n        path,\n    ]\n\n    return rows"
+
+
+def test_a_copy_at_the_left_margin_is_indented_as_it_stands_elsewhere(ask):
+    [copy] = ask([(9, "\n    h()\n", 1)], drafts=(), source="def f():\n    g(1)\n", healed="")
+    assert copy.text == "    h()"
 
 
 def test_what_is_said_of_a_copy():

@@ -83,9 +83,9 @@ def complete(
     from spd_lsp.completion.completer import CompletionResult
 
     path, source, cursor = _read_position(position, stdin=text is not None)
-    settings = dataclasses.replace(settings, drafts=drafts, model=model, device=device, max_tokens=max_tokens)
-    settings = dataclasses.replace(settings, min_probability=min_probability or 0.0)
-    settings = dataclasses.replace(settings, **dict(_parse_change(change) for change in changes))
+    options: dict[str, Any] = {"drafts": drafts, "model": model, "device": device, "max_tokens": max_tokens}
+    options |= {"min_probability": min_probability or 0.0, **dict(map(_parse_change, changes))}
+    settings = dataclasses.replace(settings, **options)
     language = language_id(path)
     if reason := exclusion_reason(path, settings):
         answer = CompletionResult([], reason=reason)

@@ -8,7 +8,6 @@ Dimensions: C candidate tokens.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +45,7 @@ def sample(
     model: Model, start: DecodingRequest, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
 ) -> tuple[list[Draft], DraftBatch]:
     """Draw k samples. -> the samples and their batch"""
-    rng = np.random.default_rng(_seed_of(start.prompt))
+    rng = np.random.default_rng(zlib.crc32(np.asarray(start.prompt, dtype=np.int64).tobytes()))
     batch = DraftBatch(model, start, settings, check)
     tokens = batch.prefill()
     live, parents = [EMPTY_DRAFT], [0] * settings.drafts
@@ -60,10 +59,6 @@ def sample(
             return done, batch
         tokens = batch.step(live, [row for row, ended in zip(parents, ends, strict=True) if not ended])
         parents = list(range(len(live)))
-
-
-def _seed_of(prompt: Sequence[int]) -> int:
-    return zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes())
 
 
 def draw(logp: Floats, rng: np.random.Generator, options: NucleusOptions = _PAPERS) -> int:

@@ -39,7 +39,8 @@ def select_files(corpus: Path, budget: int, seed: int) -> dict[str, Selection]:
 def select_language_files(folder: Path, budget: int, seed: int) -> Selection:
     """Select files of about `budget` bytes of one language, evenly over its packages."""
     rng = random.Random(seed)
-    packages = [_files_of(package) for package in sorted(path for path in folder.iterdir() if path.is_dir())]
+    folders = sorted(path for path in folder.iterdir() if path.is_dir())
+    packages = [sorted(path for path in package.rglob("*") if path.is_file()) for package in folders]
     held_out = [path for paths in packages for path in paths if is_held_out(path, folder)]
     learnable = [[path for path in paths if not is_held_out(path, folder)] for paths in packages]
     cap = even_share([sum(path.stat().st_size for path in paths) for paths in learnable], budget)
@@ -47,10 +48,6 @@ def select_language_files(folder: Path, budget: int, seed: int) -> Selection:
     rng.shuffle(learnt)
     random.Random(seed).shuffle(held_out)  # independent of the budget
     return Selection(learnt, held_out)
-
-
-def _files_of(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def is_held_out(path: Path, folder: Path) -> bool:

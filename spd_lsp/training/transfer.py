@@ -9,8 +9,6 @@ Dimensions: V tokens, W tokens of the new tokenizer, D width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -28,16 +26,12 @@ def spell_tokens(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     ]
 
 
-def _transfer_rows(embedding: Tensor, spelt: Sequence[Sequence[int]]) -> Tensor:
-    """The rows [W, D] of new tokens from the old rows [V, D]: the mean of those that spell a token."""
-    return torch.stack([embedding[list(ids)].mean(dim=0) for ids in spelt])
-
-
 def transfer_vocabulary(model: LlamaForCausalLM, old: Tokenizer, new: Tokenizer) -> LlamaForCausalLM:
     """The model with the new tokenizer's embedding, which is its output, too."""
     config = LlamaConfig.from_dict(model.config.to_dict() | {"vocab_size": new.get_vocab_size()})
     weights = model.state_dict()
-    rows = _transfer_rows(model.model.embed_tokens.weight.detach(), spell_tokens(old, new))
+    embedding = model.model.embed_tokens.weight.detach()  # [V, D]
+    rows = torch.stack([embedding[ids].mean(dim=0) for ids in spell_tokens(old, new)])  # [W, D]
     return _filled(config, weights | dict.fromkeys(("model.embed_tokens.weight", "lm_head.weight"), rows))
 
 

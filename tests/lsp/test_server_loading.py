@@ -162,17 +162,18 @@ async def test_flags_win_over_the_configuration_and_it_over_the_initial_options(
         assert not editor.received("window/showMessage")
 
 
-async def test_invalid_options_are_reported_once_and_keep_their_defaults():
+async def test_invalid_options_are_reported_once_and_completions_go_on_with_the_defaults():
     loads = Loads()
     async with session(loads) as editor:
-        await editor.start(initializationOptions={"drafts": "many", "colour": 1})
+        await editor.start(initializationOptions={"device": "meta", "drafts": "many", "colour": 1})
         await editor.ready()
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
-        await editor.status()
-        shown = [m["message"] for m in editor.received("window/showMessage")]
-        assert len(shown) == 2
-        assert "'drafts'" in shown[0] and "'colour'" in shown[1]
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        device, drafts, colour = [m["message"] for m in editor.received("window/showMessage")]
+        assert "not 'meta'; using 'auto'" in device
+        assert "'drafts'" in drafts and "'colour'" in colour
         assert loads.settings == [Settings()]
 
 
@@ -212,6 +213,7 @@ async def test_a_client_without_configuration_requests_sends_its_settings():
         editor.notify("workspace/didChangeConfiguration", {"settings": settings})
         assert texts(await editor.request(COMPLETION, at(0, 4))) == []
         assert (await editor.status())["reason"] == "completions are off for python"
+        assert len(loads.settings) == 1, "that needs no new model"
 
 
 HOSTILE = {
@@ -242,18 +244,6 @@ async def test_what_a_folder_may_not_set_is_ignored_and_reported_once(pulled: bo
         assert all(f"'{key}'" in shown["message"] for key in HOSTILE)
         assert "use the editor's initializationOptions" in shown["message"]
         assert loads.settings == [Settings(drafts=5) if pulled else Settings()]
-
-
-async def test_an_invalid_device_is_reported_and_completions_go_on():
-    loads = Loads()
-    async with session(loads) as editor:
-        await editor.start(initializationOptions={"device": "meta", "drafts": 4})
-        await editor.ready()
-        editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-        (shown,) = editor.received("window/showMessage")
-        assert "not 'meta'; using 'auto'" in shown["message"]
-        assert loads.settings == [Settings(drafts=4)]
 
 
 async def test_the_editor_changes_its_initial_options():
@@ -363,17 +353,6 @@ async def test_a_model_that_cannot_be_opened_leaves_the_previous_one():
         (shown,) = editor.received("window/showMessage")
         assert "is not available here; still using the previous model" in shown["message"]
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-
-
-async def test_switching_a_language_off_needs_no_new_model():
-    loads = Loads()
-    async with session(loads) as editor:
-        await opened(editor)
-        editor.notify(
-            "workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"disabledLanguages": ["python"]}}}
-        )
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
-        assert len(loads.settings) == 1
 
 
 async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):

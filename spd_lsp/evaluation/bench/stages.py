@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import survey
@@ -148,7 +147,8 @@ def stages_report(folder: Path, files: int, completer: Completer, report: Report
         "n-grams": ", ".join(times.tables) + "".join(f"; {problem}" for problem in times.problems),
         "load average": load_average(),
     }
-    return Report("stages", "A completion's processor time", facts, _tables(times), _data(times), [])
+    data = {"seconds": times.sampler.seconds, "milliseconds": times.milliseconds, "parsers": times.parsers}
+    return Report("stages", "A completion's processor time", facts, _tables(times), data)
 
 
 def _choose_files(folder: Path, count: int) -> list[Path]:
@@ -203,7 +203,3 @@ def _tables(times: StageTimes) -> list[ReportTable]:
         ReportTable(_CAPTION, columns, [[spread.median, quartiles, parsers]], 1),
         ReportTable(f"The stages. {share}", ["stage", "ms, mean", "share"], rows),
     ]
-
-
-def _data(times: StageTimes) -> dict[str, Any]:
-    return {"seconds": times.sampler.seconds, "milliseconds": times.milliseconds, "parsers": times.parsers}

@@ -64,7 +64,11 @@ def open_debian(requirement: str, archives: Path, language: str) -> FetchedPacka
         sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
         language=language,
     )
-    return FetchedPackage(source, lambda: _permitted_files(archive, SUFFIXES[language], grants))
+
+    def is_wanted(name: str) -> bool:
+        return name.endswith(SUFFIXES[language]) and is_permitted(name, grants)
+
+    return FetchedPackage(source, lambda: read_archive(archive, is_wanted))
 
 
 def _copyright_of(archive: Path) -> str:
@@ -82,11 +86,6 @@ def read_grants(text: str) -> list[Grant]:
         for stanza in stanzas
         if "files" in stanza and stanza.get("license", "").strip()
     ]
-
-
-def _permitted_files(archive: Path, suffixes: tuple[str, ...], grants: list[Grant]) -> list[tuple[str, bytes]]:
-    """Return upstream's permissively licensed files with one of the suffixes, in a stable order."""
-    return read_archive(archive, lambda name: name.endswith(suffixes) and is_permitted(name, grants))
 
 
 def is_permitted(name: str, grants: list[Grant]) -> bool:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import spd_lsp
-from ngram_builders.table import shared_library
-from ngram_builders.table.kernel import load_kernel
+from spd_lsp.commands.diagnosis import check_kernels
 
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
@@ -22,9 +21,10 @@ settings.load_profile("busy")
 
 
 def pytest_configure() -> None:
-    """Say at once that the compiled kernel is stale, of which tests elsewhere would only see the consequences."""
-    if shared_library.LIBRARY.exists() and not shared_library.is_disabled() and (reason := load_kernel().reason):
-        raise pytest.UsageError(f"{reason}: pip install --no-deps --editable .")
+    """Say at once that a compiled library is stale, of which tests elsewhere would only see the consequences."""
+    for finding in check_kernels():
+        if finding.state == "error":
+            raise pytest.UsageError(f"{finding.subject} {finding.text}: pip install --no-deps --editable .")
 
 
 class TinyModel:

@@ -178,14 +178,9 @@ def _load_checked() -> LoadedKernel:
         library = shared_library.open_library(shared_library.LIBRARY)
         check_kernel(library)
     except ValueError as error:
-        reason = str(error)
-    except (OSError, AttributeError) as error:
-        name = shared_library.LIBRARY.name
-        reason = f"{name} is of another version or system ({error}); install the package again"
-    else:
-        return LoadedKernel(library)
-    log.warning("n-gram queries run without the compiled kernel, slower: %s", reason)
-    return LoadedKernel(None, reason)
+        log.warning("n-gram queries run without the compiled kernel, slower: %s", error)
+        return LoadedKernel(None, str(error))
+    return LoadedKernel(library)
 
 
 def check_kernel(library: ctypes.CDLL) -> None:

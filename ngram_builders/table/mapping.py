@@ -55,6 +55,6 @@ def _install_guard() -> ctypes.CDLL | None:
         functions = [
             ctypes.cast(getattr(system, name), ctypes.c_void_p) for name in ("sigaction", "mmap", "raise")
         ]
-    except (OSError, AttributeError, ValueError):  # `load_kernel` logs it
+    except ValueError:  # `load_kernel` logs it
         return None
     return library if library.install_guard(*functions, mmap.PAGESIZE) else None

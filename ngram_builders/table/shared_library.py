@@ -46,18 +46,23 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 
 def load_library(path: Path, sources: Sequence[Path], signatures: Mapping[str, Signature]) -> ctypes.CDLL:
-    """Load a library and declare its functions; ValueError if it was compiled from other sources."""
+    """Load a library and declare its functions; ValueError if it is of other sources or another system."""
     if sys.byteorder != "little":
         raise ValueError("the compiled libraries are little-endian, this processor is not")
-    library = ctypes.CDLL(str(path))
-    library.source_digest.restype = ctypes.c_uint64
+    try:
+        library = ctypes.CDLL(str(path))
+        functions = {name: getattr(library, name) for name in signatures}
+        library.source_digest.restype = ctypes.c_uint64
+    except (OSError, AttributeError) as error:
+        raise ValueError(
+            f"{path.name} is of another version or system ({error}); install the package again"
+        ) from error
     if sources[0].exists() and library.source_digest() != source_digest(sources):
         raise ValueError(
             f"{path.name} was not compiled from the {sources[0].name} beside it; install the package again"
         )
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+    for name, function in functions.items():
+        function.restype, function.argtypes = signatures[name]
     return library
 
 

@@ -32,6 +32,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
+from spd_lsp.models.numpy import model_kernel
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
     """Check everything that a completion needs, in the order in which it is needed."""
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
     yield from check_packages(settings.model)
-    yield check_kernel()
+    yield from check_kernels()
     yield _changed_settings(settings)
     yield tuned_settings(settings)
     try:
@@ -80,12 +81,15 @@ def check_packages(model: str) -> Iterator[Finding]:
                 yield Finding(name, "error", f"not installed; run: {install}")
 
 
-def check_kernel() -> Finding:
-    """Whether n-gram queries run compiled; slower ones are an error only if what was compiled cannot be used."""
-    reason = load_kernel().reason
-    is_broken = reason and shared_library.LIBRARY.exists() and not shared_library.is_disabled()
-    text = f"not used, so completions are slower: {reason}" if reason else "compiled"
-    return Finding("n-gram kernel", "error" if is_broken else "ok", text)
+def check_kernels() -> Iterator[Finding]:
+    """Whether compiled code is used; going without is an error only where there is some and it is broken."""
+    for subject, library, reason in (
+        ("n-gram kernel", shared_library.LIBRARY, load_kernel().reason),
+        ("model kernel", model_kernel.LIBRARY, model_kernel.reason_without()),
+    ):
+        is_broken = "install the package again" in reason and library.exists()
+        text = f"not used, so completions are slower: {reason}" if reason else "compiled"
+        yield Finding(subject, "error" if is_broken else "ok", text)
 
 
 def _changed_settings(settings: Settings) -> Finding:

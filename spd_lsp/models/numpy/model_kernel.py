@@ -53,20 +53,25 @@ class ModelKernel:
 
 def load_kernel() -> ModelKernel | None:
     """The compiled library; None where there is none, and on processors for which it has no instructions."""
-    return None if shared_library.is_disabled() else _load_checked()
+    return None if shared_library.is_disabled() else _load_checked()[0]
+
+
+def reason_without() -> str:
+    """Why models run without the library, slower; an empty string if they do not."""
+    return f"{shared_library.KERNEL_VARIABLE}=0 is set" if shared_library.is_disabled() else _load_checked()[1]
 
 
 @cache
-def _load_checked() -> ModelKernel | None:
-    """Load and try the library once. A broken one is logged."""
+def _load_checked() -> tuple[ModelKernel | None, str]:
+    """Load and try the library once: it, or why it is not used. A broken one is logged."""
     if not LIBRARY.exists():
-        return None
+        return None, "it was not compiled when the package was installed"
     try:
         kernel = open_kernel(LIBRARY)
-    except (OSError, AttributeError, ValueError) as error:
+    except ValueError as error:
         log.warning("models run without the compiled kernel, slower: %s", error)
-        return None
-    return kernel if kernel.instruction_set else None
+        return None, str(error)
+    return (kernel, "") if kernel.instruction_set else (None, "it has no instructions for this processor")
 
 
 def open_kernel(path: Path) -> ModelKernel:
@@ -94,7 +99,7 @@ def _check(kernel: ModelKernel) -> None:
     arrays = (array.ctypes.data for array in (x, y, scratch))
     kernel.library.multiply(kernel.instruction_set, ctypes.addressof(weights), next(arrays), 7, *arrays)
     if not np.array_equal(y, multiply_in_numpy(x, values, scales, bias)):
-        raise ValueError("the library gives wrong results")
+        raise ValueError("the library gives wrong results; install the package again")
 
 
 def quantize_rows(x: Floats) -> tuple[I8, F32]:

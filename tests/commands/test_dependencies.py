@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from ngram_builders.registry.registry import Registry
-from spd_lsp.cli import main
 from tests.ngram_builders.dependencies.projects import install_python, write
 
 
@@ -19,16 +17,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     write(tmp_path / "shop" / "app.py", "import till\n")
     return tmp_path / "shop"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Any:
-    def run(*arguments: object, status: int = 0) -> str:
-        result = CliRunner().invoke(main, ["--data-dir", str(tmp_path / "data"), *map(str, arguments)])
-        assert result.exit_code == status, result.output
-        return result.output
-
-    return run
 
 
 def test_packages_are_counted_listed_and_used(project: Path, run: Any, tmp_path: Path):

@@ -19,7 +19,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
 
 FAN_IN = 32
-MAX_TOKENS = 2**31  # of one table
+_MAX_TOKENS = 2**31  # of one table
 _LIMITS = share_memory(DEFAULT_MEMORY)
 
 
@@ -94,8 +94,10 @@ class NgramCounter:
 
 def check_token_count(tokens: int) -> None:
     """Refuse more tokens than counts can hold."""
-    if tokens >= MAX_TOKENS:
-        raise UserError(f"{tokens:,} tokens are too many for one table (2^31); build several smaller domains")
+    if tokens >= _MAX_TOKENS:
+        raise UserError(
+            f"{tokens:,} tokens are too many for one file (2^31); count them in tasks, with --engine datatrove"
+        )
 
 
 def drop_unshared(

@@ -14,7 +14,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,12 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.build import BuildSummary, default_name, min_count_by_order, no_sources
-from ngram_builders.counting.external_merge import MAX_TOKENS
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.executors import Cluster, run_stages
 from ngram_builders.distributed.plan import Plan, read_stage_results, write_plan
 from ngram_builders.distributed.readers import EXPANSION, is_corpus
-from ngram_builders.distributed.stages import TABLE
+from ngram_builders.distributed.stages import table_path
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.cleanup import TASKS_ABANDONED_SECONDS, TASKS_PATTERN, is_abandoned
@@ -44,6 +44,8 @@ _SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fe
 MIN_SHARDS = 16  # small inputs too are spread over workers
 _BYTES_PER_TOKEN = 3.6  # of code
 _SHARED_BYTES_PER_TOKEN = 45  # all that the tasks write
+_FILE_BYTES = 1 << 31  # of text; one file of a table surely holds its n-grams
+_FILE_ENTRIES = 7 << 29  # of one file, whose pointers address 2^32
 _CERTAIN = 1.5  # times what would fit; how much text a file holds is an estimate
 _MAX_SHARDS = 1 << 14  # of the largest inputs, whose shards are larger: a scheduler has to hold all tasks
 
@@ -118,10 +120,8 @@ def build(
     }
     recipe |= {"skip_damaged": True} if skip_damaged else {}
     size = sum(file.text_bytes for file in inputs)
-    shards = min(len(inputs), max(MIN_SHARDS, -(-size // _SHARD_BYTES)), _MAX_SHARDS)
     plan = Plan(
-        shards=shards,
-        parts=1 << (shards - 1).bit_length(),  # as many tasks
+        **cut(size, len(inputs)),
         orders=orders,
         min_count=counts,
         vocab_size=vocab_size,
@@ -141,7 +141,14 @@ def build(
     costs = [_add_up_cost(stage, made) for stage, made in results.items()]
     for result in (*results["digests"], *results["counts"]):
         skipped.update(result["skipped"])
-    made = registry.install(name, lambda scratch: _link_table(work / TABLE, scratch), roots=folders, recipe=recipe)
+    tables = [table_path(work, rank) for rank in range(results["table"][0]["files"])]
+    made = registry.install(
+        name,
+        lambda scratch: _link_tables(tables, scratch),
+        roots=folders,
+        recipe=recipe,
+        partitions=[partial(_link, table) for table in tables[1:]],
+    )
     for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
         shutil.rmtree(old, ignore_errors=True)
     masked = sum(result["masked"] for result in results["counts"])
@@ -200,6 +207,14 @@ def input_digest(plan: Plan, inputs: Sequence[InputFile]) -> str:
     return digest.hexdigest()
 
 
+def cut(text_bytes: int, inputs: int) -> dict[str, int]:
+    """Return into how many shards, ranges and files a build is cut: fields of its plan."""
+    shards = min(inputs, max(MIN_SHARDS, -(-text_bytes // _SHARD_BYTES)), _MAX_SHARDS)
+    parts = 1 << (shards - 1).bit_length()  # as many tasks
+    files = 1 << (text_bytes // _FILE_BYTES).bit_length()
+    return {"shards": shards, "parts": parts, "most_files": min(parts, files), "most_entries": _FILE_ENTRIES}
+
+
 def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str]]:
     """Split the paths into shards of similar size, neighbours together. Files are not cut."""
     total = sum(file.text_bytes for file in inputs) or 1
@@ -231,13 +246,9 @@ def _add_up_cost(stage: str, results: Sequence[Mapping[str, Any]]) -> StageCost:
 
 
 def _check_limits(text_bytes: int, work: Path) -> None:
-    """Refuse what certainly does not fit into one table or the shared folder, before anything is counted."""
+    """Refuse what certainly does not fit into the shared folder, before anything is counted."""
     tokens = text_bytes / _BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
-    if tokens > _CERTAIN * MAX_TOKENS:
-        raise UserError(
-            f"{about}, and one table holds {MAX_TOKENS / 1e9:,.1f} billion; build several smaller domains"
-        )
     folder = next(one for one in (work, *work.parents) if one.exists())
     free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN
     if needed > _CERTAIN * free:
@@ -247,8 +258,16 @@ def _check_limits(text_bytes: int, work: Path) -> None:
         )
 
 
-def _link_table(table: Path, path: Path) -> TableSummary:
-    """Link a finished table to a path of the registry, or copy it where the two are on different disks."""
+def _link_tables(tables: Sequence[Path], path: Path) -> TableSummary:
+    """Link the first of a table's files to a path of the registry, and summarize all of them."""
+    _link(tables[0], path)
+    parts = [Table.open(table).summary for table in tables]
+    sums = {name: sum(getattr(part, name) for part in parts) for name in ("contexts", "entries", "ngrams", "size")}
+    return replace(parts[0], **sums)
+
+
+def _link(table: Path, path: Path) -> TableSummary:
+    """Link a finished file to a path of the registry, or copy it where the two are on different disks."""
     try:
         os.link(table, path)
     except OSError:

@@ -43,6 +43,8 @@ class Plan:
     language: str | None
     skip_damaged: bool = False  # or damaged rows are an error
     fan_in: int = FAN_IN  # groups that one merge adds up, and files that it opens
+    most_files: int = 1  # of the table, whatever is counted; a power of two, at most `parts`
+    most_entries: int = 2**32  # of one of them
 
     @property
     def rounds(self) -> list[Round]:
@@ -60,7 +62,14 @@ class Plan:
         """The stages in order, and how many tasks each has."""
         comparisons = -(-self.shards // _SHARDS_PER_COMPARISON)
         merges = {one.stage: one.groups * one.parts for one in self.rounds}
-        return {"digests": self.shards, "duplicates": comparisons, **merges, "table": 1}
+        return {"digests": self.shards, "duplicates": comparisons, **merges, "table": self.most_files}
+
+    def count_files(self, entries: int) -> int:
+        """How many files the table takes: a power of two. entries: of the first part; all have about as many."""
+        files = 1
+        while files < self.most_files and entries * self.parts > files * self.most_entries:
+            files *= 2
+        return files
 
     def records_of(self, order: int, part: int, parts: int) -> tuple[int, int]:
         """The records between which a range of one order's hashes lies; no context is cut."""

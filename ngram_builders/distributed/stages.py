@@ -4,7 +4,7 @@
     duplicates  a range of digests of all shards -> the documents that an earlier shard has
     counts      a shard of the files -> the counts of its other documents: a sorted run
     merge-1 ... a range of contexts of a group of runs -> their sum: a sorted run; in the last round pruned
-    table       all ranges in order -> the table
+    table       all ranges in order -> the table, or some of them -> one of its files if a file cannot hold all
 
 A task knows its number and what lies in the folder, and replaces its results as a whole: one that was killed is
 done again. No merge opens more files than the plan's fan-in, however many shards there are; more shards take more
@@ -29,7 +29,7 @@ import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.build import DUPLICATE
-from ngram_builders.counting.external_merge import NgramCounter, check_token_count, merge_in_pieces
+from ngram_builders.counting.external_merge import NgramCounter, merge_in_pieces
 from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
 from ngram_builders.counting.stored_run import RECORD_BYTES, read_run, write_run
 from ngram_builders.counting.tokenize import Encode
@@ -52,7 +52,6 @@ from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.table.writer import write_table
 from ngram_builders.table_update import keeps_texts
 
-TABLE = "table.ngt"
 _BATCH_CHARACTERS = 1_000_000
 _CHANGED = "changed during the build"
 
@@ -71,7 +70,7 @@ def run_task(
     elif stage == "counts":
         result = _count_shard(work, plan, rank, make_encode(), limits)
     elif stage == "table":
-        result = _write_table(work, plan, limits)
+        result = _write_table(work, plan, rank, limits)
     else:
         result = _merge(work, plan, [one.stage for one in plan.rounds].index(stage), rank, limits)
     result |= {"cpu": time.process_time() - started, "peak": peak_memory()}
@@ -159,8 +158,8 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
             yield from merge_in_pieces(ranges, plan.vocab_size, limits.piece_records)
 
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged()) if now.groups == 1 else merged()
-    ngrams = write_run(task_file(work, now.stage, rank), pieces)
-    return {**facts, "written": ngrams * RECORD_BYTES}
+    entries = write_run(task_file(work, now.stage, rank), pieces)
+    return {**facts, "entries": entries, "written": entries * RECORD_BYTES}
 
 
 def _gather(work: Path, plan: Plan, number: int, groups: range) -> dict[str, Any]:
@@ -169,7 +168,6 @@ def _gather(work: Path, plan: Plan, number: int, groups: range) -> dict[str, Any
     ranks = [group * before.parts for group in groups]
     results = [read_record(result_file(work, before.stage, rank)) for rank in ranks]
     tokens = sum(result["tokens"] for result in results)
-    check_token_count(tokens)
     sample: dict[bytes, Ints] = {}
     texts: dict[bytes, Ints] = {}
     for rank in ranks:
@@ -184,21 +182,26 @@ def _gather(work: Path, plan: Plan, number: int, groups: range) -> dict[str, Any
     }
 
 
-def _write_table(work: Path, plan: Plan, limits: MemoryLimits) -> dict[str, Any]:
-    """Write the table of all ranges."""
+def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dict[str, Any]:
+    """Write the table of all ranges, or one of its files: they share the ranges among them."""
     last = plan.rounds[-1]
     facts = read_record(result_file(work, last.stage, 0))
+    files = plan.count_files(facts["entries"])
+    if rank >= files:
+        return {"files": files, "perplexity": {}, "written": 0}
     sample, texts = _read_texts(work, last.stage, 0)
+    is_searched = files == 1 and keeps_texts(facts["tokens"], plan.min_count.values())
 
     def pieces() -> Iterator[Run]:
         for order in plan.orders:
-            for part in range(last.parts):  # one file is open at a time
-                run = read_run(task_file(work, last.stage, part))
+            for part in range(rank * last.parts // files, (rank + 1) * last.parts // files):
+                run = read_run(task_file(work, last.stage, part))  # one file is open at a time
                 low, high = (run.find(record) for record in plan.records_of(order, 0, 1))
                 yield from merge_in_pieces([run.part(low, high)], plan.vocab_size, limits.piece_records)
 
+    path = table_path(work, rank)
     summary = write_table(
-        work / TABLE,
+        path,
         pieces(),
         fingerprint=plan.fingerprint,
         vocab_size=plan.vocab_size,
@@ -207,10 +210,16 @@ def _write_table(work: Path, plan: Plan, limits: MemoryLimits) -> dict[str, Any]
         tokens=facts["tokens"],
         files=facts["files"],
         sources=facts["languages"],
-        texts=_sort_texts(texts, plan) if keeps_texts(facts["tokens"], plan.min_count.values()) else None,
+        texts=_sort_texts(texts, plan) if is_searched else None,
     )
-    perplexity = measure_perplexity(Table.open(work / TABLE).columns, sample.values(), plan.orders)
-    return {"perplexity": perplexity, "written": summary.size}
+    streams = sample.values() if files == 1 else ()  # one file alone would predict little
+    perplexity = measure_perplexity(Table.open(path).columns, streams, plan.orders)
+    return {"files": files, "perplexity": perplexity, "written": summary.size}
+
+
+def table_path(work: Path, rank: int) -> Path:
+    """One of the table's files."""
+    return work / f"table-{rank:05d}.ngt"
 
 
 def _sort_texts(texts: Mapping[bytes, Ints], plan: Plan) -> SuffixArray:

@@ -131,10 +131,12 @@ def make_index(
     roots: Iterable[Path],
     weight: float,
     recipe: Mapping[str, Any],
+    partitions: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """The index of a domain, from its table's base and segments and a summary of all of them."""
+    """The index of a domain, from its table's base and segments, a summary of all, and the base's other files."""
     return {
         "table": files[0].name,
+        "partitions": [file.name for file in partitions],
         "segments": [file.name for file in files[1:]],
         "roots": [str(root) for root in resolve_roots(roots)],
         "languages": sorted(summary.sources),

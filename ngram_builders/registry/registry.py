@@ -91,34 +91,39 @@ class Registry:
         recipe: Mapping[str, Any] = {},
         overwrite: bool = True,
         kept: Sequence[Path] = (),
+        partitions: Sequence[Callable[[Path], TableSummary]] = (),
     ) -> Domain:
         """Write a table and make it the domain's current one; the old one serves until then.
 
         recipe is kept as `Domain.recipe`: the build's options, in values that msgpack can hold. Without overwrite
         UserError is raised if the domain exists by then. kept: the base and the segments to which the new file is
-        added as a segment; the summary is then of all of them.
+        added as a segment; the summary is then of all of them. partitions: write the other files of a base.
         """
         check_weight(weight)
         home = self.domain_folder(name)
-        scratch = scratch_path(home / "table")
+        writes = (write_table, *partitions)
+        scratches = [scratch_path(home / "table") for _ in writes]
         try:
-            summary = write_table(scratch)
-            Table.open(scratch).verify_checksums()  # what others made is verified before
-            table = home / table_name(scratch)
+            summary, *_ = [write(scratch) for write, scratch in zip(writes, scratches, strict=True)]
+            for scratch in scratches:
+                Table.open(scratch).verify_checksums()  # what others made is verified before
+            tables = [home / table_name(scratch) for scratch in scratches]
             with self._writing():
                 if not overwrite:
                     self.check_free(name)
-                move_table(scratch, table)
-                files = [*kept, table]
-                write_record(home / INDEX_FILE, make_index(files, summary, roots, weight, recipe))
-                remove_superseded(home, files)
+                for scratch, table in zip(scratches, tables, strict=True):
+                    move_table(scratch, table)
+                index = make_index([*kept, tables[0]], summary, roots, weight, recipe, tables[1:])
+                write_record(home / INDEX_FILE, index)
+                remove_superseded(home, [*kept, *tables])
         except (UserError, OSError) as error:
             if not home.is_dir():
                 raise _gone(name) from error
             raise self._write_error(error) if isinstance(error, OSError) else error from error
         finally:
-            with suppress(OSError):
-                scratch.unlink()
+            for scratch in scratches:
+                with suppress(OSError):
+                    scratch.unlink()
         return self.find(name)
 
     def record_recipe(self, domain: Domain, recipe: Mapping[str, Any]) -> Domain:

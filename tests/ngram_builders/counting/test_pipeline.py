@@ -74,7 +74,7 @@ def test_a_change_added_to_the_previous_table_gives_the_full_count(cache: TokenC
 def test_too_many_tokens_are_refused_before_any_is_counted(cache: TokenCache, tmp_path: Path) -> None:
     task = task_of(cache, list(TEXTS))
     large = CountTask(task.files, dict.fromkeys(TEXTS, 2**28), OPTIONS)
-    with patch.object(cache, "load_ids") as loading, pytest.raises(UserError, match="too many for one table"):
+    with patch.object(cache, "load_ids") as loading, pytest.raises(UserError, match="too many for one file"):
         next(count_ngrams(large, None, cache, tmp_path, quiet))
     assert not loading.called
 

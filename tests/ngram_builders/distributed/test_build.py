@@ -18,13 +18,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ngram_builders import build as local
 from ngram_builders.distributed.plan import Plan
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import merge
 from ngram_builders.registry.locks import is_running
 from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.transfer import export_table
+from ngram_builders.table.query import open_query
+from ngram_builders.table.reader import Table
 from tests.ngram_builders.byte_encoder import (
     END,
     VOCABULARY,
@@ -34,6 +39,7 @@ from tests.ngram_builders.byte_encoder import (
     make_failing,
     make_recording,
 )
+from tests.ngram_builders.reference import as_dict
 
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
@@ -109,13 +115,42 @@ def test_rows_and_repositories_make_one_table(registry: Registry, sources: Path,
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
 
 
+@pytest.mark.slow
+def test_a_table_of_several_files_serves_as_one(
+    registry: Registry, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an earlier build are gone, and an export is one file again."""
+    monkeypatch.setattr(distributed, "_FILE_BYTES", 1)
+    for entries, files in ((10**6, 1), (100, 4)):
+        monkeypatch.setattr(distributed, "_FILE_ENTRIES", entries)
+        made, _ = run(registry, sources, workers=1)
+        assert made is not None
+        expected, domain = here(registry, sources), registry.find("there")
+        assert len(domain.paths) == 1 + len(domain.partitions) == files
+        assert (made.tokens, made.ngrams, made.bytes) == (expected.tokens, expected.ngrams, domain.size)
+        assert set(domain.path.parent.glob("*.ngt")) == set(domain.paths)
+        pools = [[Table.open(path).columns for path in one] for one in ([expected.path], domain.paths)]
+        contexts = np.array([list(b"\nimport o"), list(b"\nvalue_3 ")])
+        answers = [open_query([pool], [1.0]).probabilities(contexts, np.arange(VOCABULARY)) for pool in pools]
+        assert [a.tolist() for a in answers[0]] == [a.tolist() for a in answers[1]]
+        assert answers[0][0].max() > 0.5
+    exported = export_table(registry, "there", tmp_path / "one.ngt")
+    runs = [merge(list(Table.open(path).runs())) for path in (exported, expected.path)]
+    assert as_dict(runs[0]) == as_dict(runs[1])
+
+
 def start(sources: Path, data: Path, make: str, cluster: str) -> subprocess.Popen[bytes]:
     """The same build in a process of its own."""
     program = f"""
 from pathlib import Path
 import ngram_builders.distributed.build as distributed
 from functools import partial
+from ngram_builders.ngrams import merge
 from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.transfer import export_table
+from ngram_builders.table.query import open_query
+from ngram_builders.table.reader import Table
+from tests.ngram_builders.reference import as_dict
 from tests.ngram_builders.byte_encoder import make_encode, make_stuck
 distributed.MIN_SHARDS = 3
 distributed.build(
@@ -201,8 +236,6 @@ def test_other_inputs_or_options_have_another_folder() -> None:
 
 
 def test_what_fits_nowhere_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"about 100\.0 GB of text, 27\.8 billion tokens, and one table"):
-        distributed._check_limits(10**11, tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
     with pytest.raises(UserError, match=r"take about 50 GB; .* has 1 GB free: free some space, or name another"):
         distributed._check_limits(4 * 10**9, tmp_path / "not" / "there")

@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +18,14 @@ from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.counting.stored_run import read_run, write_run
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.distributed.plan import Plan, read_stage_results, write_plan
-from ngram_builders.distributed.stages import TABLE, run_task
-from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, Run, stream
+from ngram_builders.distributed.stages import run_task, table_path
+from ngram_builders.ngrams import ORDERS, Run, merge, stream
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode, make_encode
+from tests.ngram_builders.reference import as_dict
 
 TEXTS = {
     "a.py": "import os\nprint(os.name)\n",
@@ -64,7 +65,7 @@ def run_all_tasks(work: Path, plan: Plan, *, backwards: bool = False) -> Path:
         ranks = range(tasks)
         for rank in reversed(ranks) if backwards else ranks:
             run_task(stage, rank, work, make_encode)
-    return work / TABLE
+    return table_path(work, 0)
 
 
 def counted_at_once(path: Path, paths: Sequence[str], orders: Sequence[int] = ORDERS, least: int = 1) -> bytes:
@@ -115,8 +116,8 @@ def test_neither_the_order_of_tasks_nor_repeating_one_changes_the_table(tmp_path
     for name, backwards in (("one", False), ("two", True)):
         write_plan(tmp_path / name, plan, [paths[rank::4] for rank in range(4)])
         run_all_tasks(tmp_path / name, plan, backwards=backwards)
-    expected = (tmp_path / "one" / TABLE).read_bytes()
-    assert (tmp_path / "two" / TABLE).read_bytes() == expected
+    expected = (table_path(tmp_path / "one", 0)).read_bytes()
+    assert (table_path(tmp_path / "two", 0)).read_bytes() == expected
     assert run_all_tasks(tmp_path / "two", plan).read_bytes() == expected
 
 
@@ -130,7 +131,7 @@ def test_every_document_is_counted_or_skipped(tmp_path: Path) -> None:
         for result in read_stage_results(tmp_path / "work", stage):
             skipped.update(result["skipped"])
     assert skipped == {"duplicate": 2, "empty": 1, "generated": 1}
-    summary = Table.open(tmp_path / "work" / TABLE).summary
+    summary = Table.open(table_path(tmp_path / "work", 0)).summary
     assert (summary.files, summary.sources) == (4, {"go": 1, "python": 3})
 
 
@@ -187,15 +188,28 @@ def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None
     plan = plan_of(1)
     write_plan(tmp_path / "work", plan, [[str(file)]])
     run_all_tasks(tmp_path / "work", plan)
-    assert Table.open(tmp_path / "work" / TABLE).summary.files == 1
+    assert Table.open(table_path(tmp_path / "work", 0)).summary.files == 1
 
 
-def test_too_many_tokens_for_a_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngram_builders.counting.external_merge.MAX_TOKENS", 10)
+@pytest.mark.parametrize(("entries", "files"), [(10**6, 1), (200, 2), (100, 4), (1, 4)])
+def test_a_table_that_no_file_holds_is_written_as_several(tmp_path: Path, entries: int, files: int) -> None:
+    """Together they have the counts of one; each context is in one of them."""
     paths = write_files(tmp_path / "sources", TEXTS)
-    write_plan(tmp_path / "work", plan_of(2), [paths[:4], paths[4:]])
-    with pytest.raises(UserError, match="too many for one table"):
-        run_all_tasks(tmp_path / "work", plan_of(2))
+    whole = replace(plan_of(3, 4), most_entries=entries)
+    tables = {}
+    for plan in (whole, replace(whole, most_files=4)):
+        work = tmp_path / str(plan.most_files)
+        write_plan(work, plan, [paths[rank::3] for rank in range(3)])
+        run_all_tasks(work, plan)
+        made = sorted(work.glob("table-*.ngt"))
+        tables[plan.most_files] = [Table.open(path) for path in made]
+        assert read_stage_results(work, "table")[0]["files"] == len(made)
+    assert len(tables[4]) == files
+    counts = [as_dict(run) for table in tables[4] for run in table.runs()]
+    assert dict(item for one in counts for item in one.items()) == as_dict(merge(list(tables[1][0].runs())))
+    assert sum(map(len, counts)) == tables[1][0].summary.entries
+    for table in tables[4]:
+        table.verify()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")

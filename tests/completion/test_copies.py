@@ -66,6 +66,12 @@ def test_a_copy_that_is_likelier_than_the_last_draft_shown_takes_its_place(ask, 
     assert set(texts(said)) == {*drafts, "read_text()", "exists()"}
 
 
+def test_inside_a_word_the_drafts_keep_their_places(ask):
+    found = [(4, "d_text()\n", 1)]
+    said = ask(found, drafts=("d_bytes()", "cent", "ady"), probabilities=(0.6, 0.01, 0.01), source=SOURCE + "rea")
+    assert texts(said) == ["d_bytes()", "cent", "ady", "d_text()"]
+
+
 def test_no_copy_takes_the_only_place(ask):
     said = ask([(4, "exists()\n", 1)], drafts=("name", "stem"), probabilities=(0.001, 0.001), most=1)
     assert texts(said)[0] == "name"

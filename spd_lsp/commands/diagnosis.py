@@ -27,7 +27,7 @@ from ngram_builders.table.reader import Table
 from spd_lsp import __version__
 from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.completion.fill_formats import read_config
+from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.extras import MODELS, install_command
@@ -132,10 +132,12 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
 
 def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
     """How the text right of the cursor enters the prompt."""
-    chosen = tokens.fill_format
-    family = read_config(folder).get("model_type", "unknown")
-    none = f"none is known for this model of type {family}: it does not see the text right of the cursor"
-    return Finding("fill in the middle", "ok", f"{chosen.name}, from {chosen.source}" if chosen else none)
+    chosen, config = tokens.fill_format, read_config(folder)
+    text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
+    if other := untrained_format(config, tokens.is_special):
+        text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
+    text += ": it does not see the text right of the cursor"
+    return Finding("fill in the middle", "ok", f"{chosen.name}, from {chosen.source}" if chosen else text)
 
 
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
 """How each family of models was trained to fill in the middle: its prompt, and where that is published.
 
-A row is chosen by the model's type and its special tokens together: vocabularies are shared by families that order
-the same tokens in another way, and by models that never saw them in training.
+A row is chosen by the model's type, its special tokens and its name together: vocabularies are shared by families
+that order the same tokens in another way, and by models that never saw them in training.
 
-Not yet compared with the texts that the rows name: the order of Granite Code's and Granite 4's tokens,
-DeepSeek-Coder-V2, Qwen3-Coder, Mellum's vocabulary, Codestral's width. `fillFormat` chooses another row.
+Instructed models of Qwen3-Coder and Granite 4 are shown these prompts within a message of a chat, base models as
+they are here. Granite Code and CodeGemma were trained with the suffix first, too; no text names the order of its
+tokens. `fillFormat` chooses another row.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class FillFormat:
     sizes: Mapping[str, int] = field(default_factory=dict)  # in config.json, where type and tokens are not enough
     beside: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
+    unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it
 
     @property
     def marks(self) -> list[str]:
@@ -43,6 +45,13 @@ class FillFormat:
 
     def fits(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
         """Whether a model of this configuration and with these special tokens was trained with it."""
+        return self.could_fit(config, is_special) and not self._is_unlike(config)
+
+    def _is_unlike(self, config: Mapping[str, Any]) -> bool:
+        return bool(self.unlike) and re.search(self.unlike, str(config.get(_NAME, "")), re.IGNORECASE) is not None
+
+    def could_fit(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
+        """The same by all but the model's name."""
         return (
             config.get("model_type") in self.model_types
             and all(map(is_special, (*self.marks, *self.beside)))
@@ -51,6 +60,7 @@ class FillFormat:
         )
 
 
+_NAME = "name"  # what `read_config` adds: the model's own
 _SUFFIX_FIRST = ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{before}")
 _PREFIX_FIRST = ("<fim_prefix>", "{before}", "<fim_suffix>", "{after}", "<fim_middle>")
 _PIPES = ("<|fim_prefix|>", "{before}", "<|fim_suffix|>", "{after}", "<|fim_middle|>")
@@ -89,20 +99,21 @@ FILL_FORMATS = (
     FillFormat(
         "qwen",
         _PIPES,
-        "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder has the same tokens",
+        "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder's README",
         ("qwen2", "qwen3_moe", "qwen3moe"),
+        unlike=r"^(?!.*coder).*qwen",
     ),
     FillFormat("codegemma", _PIPES, "the model card of google/codegemma-2b", ("gemma",)),
     FillFormat(
         "granite",
         _PIPES,
-        "the model card of ibm-granite/granite-4.0-micro-base",
+        "Granite 4.0's prompt engineering guide (ibm-granite/granite-4.0-language-models)",
         ("granitemoehybrid", "granitehybrid", "granite"),
     ),
     FillFormat(
         "deepseek",
         ("<｜fim▁begin｜>", "{before}", "<｜fim▁hole｜>", "{after}", "<｜fim▁end｜>"),
-        "the model cards of deepseek-ai/deepseek-coder-1.3b-base and DeepSeek-Coder-V2-Lite-Base",
+        "the READMEs of deepseek-ai/DeepSeek-Coder and DeepSeek-Coder-V2",
         ("llama", "deepseek_v2", "deepseek2"),
     ),
     FillFormat(
@@ -131,12 +142,24 @@ _EDIT_NAMES = re.compile(r"(?<![a-z])zeta|next-?edit", re.IGNORECASE)
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:
-    """A model's config.json, empty if there is none that can be read; those who open the model report it."""
+    """A model's config.json and its name; only that if none can be read, which those report who open the model.
+
+    The name is that of the folder, or of the repository in Hugging Face's store; for GGUF files config.json has it.
+    """
+    name = folder.parents[1].name if folder.parent.name == "snapshots" else folder.name
     try:
         config = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError, RecursionError):
-        return {}
-    return config if isinstance(config, dict) else {}
+        config = {}
+    return {_NAME: name, **(config if isinstance(config, dict) else {})}
+
+
+def untrained_format(config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
+    """The format whose tokens a model has although it was not trained with them, by its name."""
+    untrained = (
+        one for one in FILL_FORMATS if one.could_fit(config, is_special) and not one.fits(config, is_special)
+    )
+    return next(untrained, None)
 
 
 def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:

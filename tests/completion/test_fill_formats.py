@@ -8,6 +8,7 @@ import pytest
 from tokenizers import AddedToken
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.diagnosis import _fill_format
 from spd_lsp.completion.fill_formats import FILL_FORMATS, check_not_for_edits
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 from tests.completion.vocabularies import save_tokenizer
@@ -92,6 +93,9 @@ def test_every_format_has_a_golden_prompt_a_source_and_a_value_of_the_setting():
         ("OpenCoder, not trained with its tokens", {"model_type": "llama", "vocab_size": 96640}, STARCODER),
         ("Mistral 7B, not trained with its tokens", {"model_type": "mistral", "hidden_size": 4096}, MISTRAL),
         ("Qwen3, not trained with its tokens", {"model_type": "qwen3"}, QWEN),
+        ("Qwen2.5", {"model_type": "qwen2", "name": "Qwen2.5 7B Instruct"}, QWEN),
+        ("R1", {"model_type": "qwen2", "name": "DeepSeek-R1-Distill-Qwen-1.5B"}, QWEN),
+        ("Qwen3 MoE", {"model_type": "qwen3moe", "name": "Qwen3 30B A3B"}, QWEN),
         ("SmolLM, without tokens", {"model_type": "llama"}, [END, "<repo_name>", "<file_sep>"]),
         ("a folder without config.json's model_type", {}, QWEN),
     ],
@@ -101,6 +105,25 @@ def test_tokens_alone_choose_no_format(name, config, specials, tmp_path):
     tokens = save_tokenizer(tmp_path, specials=specials, config=config)
     assert tokens.fill_format is None
     assert shown_prompt(tokens) == "ab"
+
+
+@pytest.mark.parametrize(
+    "place, expected",
+    [
+        ("Qwen2.5-Coder-0.5B", "qwen"),
+        ("mine", "qwen"),  # a copy or a fine-tuned model
+        ("Qwen2.5-0.5B", None),
+        ("models--Qwen--Qwen2.5-Coder-0.5B/snapshots/0123abcd", "qwen"),
+        ("models--Qwen--Qwen2.5-0.5B/snapshots/0123abcd", None),
+    ],
+)
+def test_a_folders_name_tells_models_of_the_same_type_and_tokens_apart(place, expected, tmp_path):
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    tokens = save_tokenizer(folder, specials=QWEN, config={"model_type": "qwen2"})
+    assert (tokens.fill_format and tokens.fill_format.name) == expected
+    finding = _fill_format(tokens, folder)
+    assert ("has the tokens of the format qwen, but was not trained with them" in finding.text) == (not expected)
 
 
 def test_the_setting_overrides_the_choice(tmp_path):

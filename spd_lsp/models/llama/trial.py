@@ -46,6 +46,7 @@ def _config(header: GgufHeader, engine: LlamaEngine) -> dict[str, object]:
     model = engine.context.model
     return {
         "model_type": header.architecture,
+        "name": str(header.metadata.get("general.name") or header.path.stem),
         "vocab_size": model.size,
         "hidden_size": model.width,
         "eos_token_id": model.end_of_text,

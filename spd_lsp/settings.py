@@ -179,6 +179,12 @@ class Settings:
         choices=("auto", *_FILL_FORMATS, NO_FILL_FORMAT),
         advanced=True,
     )
+    repository_prompt: bool = _setting(
+        True,
+        "show models that were trained so (Qwen2.5-Coder, StarCoder2, Mellum) what a file imports and other open "
+        "files, if there is room in the prompt",
+        advanced=True,
+    )
     reset_every: int = _setting(
         0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
     )

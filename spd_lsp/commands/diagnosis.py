@@ -137,7 +137,10 @@ def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
     if other := untrained_format(config, tokens.is_special):
         text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
     text += ": it does not see the text right of the cursor"
-    return Finding("fill in the middle", "ok", f"{chosen.name}, from {chosen.source}" if chosen else text)
+    if chosen:
+        text = f"{chosen.name}, from {chosen.source}"
+        text += "; imported modules and other open files stand before it" if tokens.repository_format else ""
+    return Finding("fill in the middle", "ok", text)
 
 
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:

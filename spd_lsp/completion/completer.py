@@ -28,12 +28,13 @@ from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, RelatedFiles
 from spd_lsp.settings import Settings
 
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
 SECRET_REASON = "every draft held what looks like a secret"
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
+_SHARES = 4  # of the context, each of which goes to other files as a whole or not at all
 _ENOUGH = 3  # drafts left of those that someone types along with; with fewer, the model is asked for others
 _MAX_WAIT = 0.2  # seconds for others while some are left; the next key comes about then
 
@@ -128,6 +129,7 @@ class Completer:
         self.languages = languages
         self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
         self.last_offer: _ShownCompletions | None = None
+        self.related: RelatedFiles | None = None  # to the document of the last request
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -165,7 +167,8 @@ class Completer:
             self._index_active(document, cursor)
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
-        prompt = self.tokens.prompt(context.before, context.after)
+        self.related = self._related_files(document)
+        prompt = self._prompt(context)
 
         self._index_active(document, cursor)
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
@@ -219,7 +222,7 @@ class Completer:
         source, cursor = normalize_newlines(source, cursor)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self.tokens.prompt(context.before, context.after).ids
+            ids = self._prompt(context).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
@@ -261,6 +264,32 @@ class Completer:
         """Tokens for the context: the setting's, if the model has room for them beside the drafts."""
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
+
+    def _prompt(self, context: Context) -> Prompt:
+        """The prompt for a context; other files take what it leaves free, in steps: typing must not move them."""
+        if self.related is None:
+            return self.tokens.prompt(context.before, context.after)
+        step = max(1, self.context_budget // _SHARES)
+        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.after)
+        return self.tokens.prompt(context.before, context.after, self.related, max(0, left // step * step))
+
+    def _related_files(self, document: OpenDocument) -> RelatedFiles | None:
+        """What a document imports and what else is open, for models that were trained to read it."""
+        live = self.domains.live
+        if live is None or document.path is None or self.tokens.repository_format is None:
+            return None
+        if not self.settings.repository_prompt:
+            return None
+        buffer = live.buffers.get(document.name)
+        place = buffer.place if buffer else str(document.path)
+        files = [(one.name, one.text) for one in self.modules.find(document, place, live.synced.values())]
+        files += [
+            (other.place, other.encoded.data.decode(errors="replace"))
+            for other in live.buffers.values()
+            if other.encoded is not None and other.opened.language == document.language
+        ]
+        roots = (root for domain in live.synced.values() for root in domain.domain.roots)
+        return RelatedFiles.of(place, roots, files)
 
     def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:
         """Why there is nothing to complete, or an empty string."""

@@ -22,6 +22,27 @@ from spd_lsp.settings import NO_FILL_FORMAT
 
 
 @dataclass(frozen=True, slots=True)
+class RepositoryFormat:
+    """How a family was trained to read other files of a repository before the one that is completed.
+
+    Parts as in `FillFormat`; further texts with `{repository}`, a name, `{path}` and `{text}`.
+    """
+
+    opening: tuple[str, ...]
+    other_file: tuple[str, str]  # a token and a text
+    last_file: tuple[str, ...]  # with text right of the cursor
+    last_line: tuple[str, ...]  # without
+    source: str
+    model_types: tuple[str, ...]
+
+    @property
+    def marks(self) -> set[str]:
+        """The special tokens of this format."""
+        parts = (*self.opening, *self.other_file, *self.last_file, *self.last_line)
+        return {part for part in parts if not part.startswith("{")}
+
+
+@dataclass(frozen=True, slots=True)
 class FillFormat:
     """The prompt of a family.
 
@@ -36,6 +57,7 @@ class FillFormat:
     sizes: Mapping[str, int] = field(default_factory=dict)  # in config.json, where type and tokens are not enough
     beside: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
+    repository: RepositoryFormat | None = None  # if the family was trained with one
     unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it
 
     @property
@@ -65,6 +87,8 @@ _SUFFIX_FIRST = ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{be
 _PREFIX_FIRST = ("<fim_prefix>", "{before}", "<fim_suffix>", "{after}", "<fim_middle>")
 _PIPES = ("<|fim_prefix|>", "{before}", "<|fim_suffix|>", "{after}", "<|fim_middle|>")
 
+_WITH_PATH = "{path}\n{text}\n"
+
 FILL_FORMATS = (
     FillFormat(
         "starter",
@@ -77,6 +101,14 @@ FILL_FORMATS = (
         _SUFFIX_FIRST,
         "StarCoder (arXiv 2305.06161) and StarCoder2 (arXiv 2402.19173): both orders, half of the texts each",
         ("gpt_bigcode", "starcoder2", "starcoder"),
+        repository=RepositoryFormat(
+            ("<repo_name>", "{repository}"),
+            ("<file_sep>", _WITH_PATH),
+            ("<file_sep>", "<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{path}\n", "{before}"),
+            ("<file_sep>", "{path}\n", "{before}"),
+            "StarCoder2 (arXiv 2402.19173), section 5.1: the path belongs to the text before the cursor",
+            ("starcoder2",),
+        ),
     ),
     FillFormat(
         "granite-code",
@@ -94,6 +126,17 @@ FILL_FORMATS = (
         ("llama",),
         {"vocab_size": 49152},
         ("<filename>",),
+        repository=RepositoryFormat(
+            (),
+            ("<filename>", _WITH_PATH),
+            (
+                *("<filename>", "{path}\n", "<fim_suffix>", "{after}"),
+                *("<fim_prefix>", "{before}", "<fim_middle>"),
+            ),
+            ("<filename>", "{path}\n", "{before}"),
+            "the model card of JetBrains/Mellum-4b-base",
+            ("llama",),
+        ),
     ),
     FillFormat("stable-code", _PREFIX_FIRST, "the model card of stabilityai/stable-code-3b", ("stablelm",)),
     FillFormat(
@@ -101,6 +144,14 @@ FILL_FORMATS = (
         _PIPES,
         "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder's README",
         ("qwen2", "qwen3_moe", "qwen3moe"),
+        repository=RepositoryFormat(
+            ("<|repo_name|>", "{repository}\n"),
+            ("<|file_sep|>", _WITH_PATH),
+            ("<|file_sep|>", "{path}\n", *_PIPES),
+            ("<|file_sep|>", "{path}\n", "{before}"),
+            "Qwen2.5-Coder Technical Report (arXiv 2409.12186) and the README of Qwen2.5-Coder",
+            ("qwen2",),
+        ),
         unlike=r"^(?!.*coder).*qwen",
     ),
     FillFormat("codegemma", _PIPES, "the model card of google/codegemma-2b", ("gemma",)),
@@ -144,7 +195,7 @@ _EDIT_NAMES = re.compile(r"(?<![a-z])zeta|next-?edit", re.IGNORECASE)
 def read_config(folder: Path) -> Mapping[str, Any]:
     """A model's config.json and its name; only that if none can be read, which those report who open the model.
 
-    The name is that of the folder, or of the repository in Hugging Face's store; for GGUF files config.json has it.
+    The name is the folder's, or the repository's in Hugging Face's store; for GGUF files config.json has it.
     """
     name = folder.parents[1].name if folder.parent.name == "snapshots" else folder.name
     try:
@@ -175,6 +226,15 @@ def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[st
             "not have; set fillFormat to auto"
         )
     return chosen
+
+
+def choose_repository_format(
+    chosen: FillFormat | None, config: Mapping[str, Any], is_special: Callable[[str], bool]
+) -> RepositoryFormat | None:
+    """How a model reads other files, if it was trained to."""
+    found = chosen.repository if chosen else None
+    fits = found and config.get("model_type") in found.model_types and all(map(is_special, found.marks))
+    return found if fits else None
 
 
 def check_not_for_edits(model: str, is_special: Callable[[str], bool]) -> None:

@@ -9,20 +9,26 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import AddedToken, Tokenizer
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.fill_formats import choose_format, read_config
+from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
+if TYPE_CHECKING:
+    from spd_lsp.ngrams.open_documents import RelatedFiles
+
+_FILES = 32  # other files whose ids are remembered
+_RATIO = 3  # characters of a token in code, at least
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 _BLANKS = (b" ", b"\t")
 _OPENERS = (":", "{", "(", "[")
@@ -61,6 +67,8 @@ class ModelTokenizer:
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
         self.fill_format = choose_format(fill_format, config, self.is_special)
+        self.repository_format = choose_repository_format(self.fill_format, config, self.is_special)
+        self._encode_file = lru_cache(_FILES)(self.encode_inside)
 
     def is_special(self, name: str) -> bool:
         """Whether this is a special token of this vocabulary."""
@@ -106,24 +114,48 @@ class ModelTokenizer:
         """Whether an id ends a text: a special token, or one beyond the vocabulary."""
         return i in self.specials or i >= self.vocab_size
 
-    def prompt(self, before: str, after: str) -> Prompt:
+    def prompt(self, before: str, after: str, related: RelatedFiles | None = None, room: int = 0) -> Prompt:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
 
-        Example: before `x = pri` gives history `x =`, healed ` pri`, allowed ` pri`, ` print`, ` private` ...
+        Other files come first, as many of them as there is room for, in tokens. Example: before `x = pri` gives
+        history `x =`, healed ` pri`, allowed ` pri`, ` print`, ` private` ...
         """
         history, healed, allowed = self.heal(self.encode(before), indented=_is_indented(before))
-        if self.fill_format is None or not after:
-            # A model reads at least one token; the end of the text before is what stands before every text.
-            return Prompt([*self.opening, *history] or [self.end_of_text], history, healed, allowed)
-        ids: list[int] = list(self.opening)
-        for part in self.fill_format.parts:
-            if part == "{before}":
-                ids += history
-            elif part == "{after}":
-                ids += self.encode_inside(after)
-            else:
-                ids.append(self.id_of(part))
-        return Prompt(ids, history, healed, allowed, self.fill_format.name)
+        others = self._related_ids(related, room) if related and room else []
+        name = self.fill_format.name if self.fill_format and after else ""
+        parts: tuple[str, ...] = self.fill_format.parts if self.fill_format and after else ("{before}",)
+        if others and self.repository_format and related:
+            parts = self.repository_format.last_file if after else self.repository_format.last_line
+        texts = {"{path}\n": f"{related.path}\n" if related else "", "{after}": after}
+        ids = [*self.opening, *others]
+        for part in parts:
+            ids += history if part == "{before}" else self._part_ids(part, texts)
+        # A model reads at least one token; the end of the text before is what stands before every text.
+        return Prompt(ids or [self.end_of_text], history, healed, allowed, name)
+
+    def _part_ids(self, part: str, texts: Mapping[str, str]) -> Sequence[int]:
+        """The ids of a special token, or of a text that stands for a part."""
+        if not part.startswith("{"):
+            return [self.id_of(part)]
+        return self.encode_inside(texts[part])
+
+    def _related_ids(self, related: RelatedFiles, room: int) -> list[int]:
+        """The ids of other files that fit, and what stands before them; none if none fits."""
+        if (layout := self.repository_format) is None:
+            return []
+        begin: list[int] = []
+        for part in layout.opening:
+            begin += self._part_ids(part, {part: part.replace("{repository}", related.repository)})
+        left = room - len(begin) - self.count(related.path) - len(layout.last_file)
+        ids: list[int] = []
+        for path, text in related.files:
+            mark, shown = layout.other_file
+            head = _head(text, _RATIO * min(left, room // 2)).rstrip("\n")
+            own = [self.id_of(mark), *self._encode_file(shown.format(path=path, text=head))]
+            if head and len(own) <= left:
+                left -= len(own)
+                ids += own
+        return begin + ids if ids else []
 
     def encode_inside(self, text: str) -> list[int]:
         """Return the ids of a text that others precede: without the blank that some tokenizers put first."""
@@ -188,6 +220,11 @@ class ModelTokenizer:
 def size(tokenizer: Tokenizer, text: str) -> int:
     """Return the number of tokens of a text."""
     return len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _head(text: str, limit: int) -> str:
+    """The first lines of a text, of so many characters at most."""
+    return text if len(text) <= limit else text[: text.rfind("\n", 0, max(0, limit)) + 1]
 
 
 def _is_indented(before: str) -> bool:

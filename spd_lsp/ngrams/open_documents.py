@@ -195,6 +195,28 @@ def _resolve(
 
 
 @dataclass(frozen=True, slots=True)
+class RelatedFiles:
+    """Files that help to complete another one of their repository: what changes seldom comes first."""
+
+    repository: str  # the name of its folder
+    path: str  # of the file that is completed, in the repository
+    files: tuple[tuple[str, str], ...]  # paths and texts
+
+    @classmethod
+    def of(cls, place: str, roots: Iterable[Path], files: Iterable[tuple[str, str]]) -> RelatedFiles:
+        """`roots`: folders of repositories, one of which may hold the file at this place."""
+        found = next((root for root in roots if place.startswith(f"{root}{os.sep}")), Path(place).parent)
+        inside = [(one, text) for one, text in dict(files).items() if one != place and text.strip()]
+        return cls(found.name, _path_in(found, place), tuple((_path_in(found, one), text) for one, text in inside))
+
+
+def _path_in(root: Path, place: str) -> str:
+    """A file's path in a repository, as people write it; of others, its name."""
+    path = Path(place)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentChange:
     """The new state of a document, None once it is closed, and whether it was saved."""
 

@@ -37,6 +37,7 @@ OTHERS = {
     "min_probability": 0.5,
     "automatic_menu": True,
     "fill_format": "qwen",
+    "repository_prompt": False,
     "reset_every": 3,
     "enabled": False,
     "drafts": 7,

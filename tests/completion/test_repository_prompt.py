@@ -1,0 +1,203 @@
+"""Models that were trained to read other files of a repository read them first, in the published format."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.build import build
+from ngram_builders.registry.registry import Registry
+from spd_lsp.completion.completer import Completer
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument, RelatedFiles
+from spd_lsp.settings import Settings
+from tests.completion.test_fill_formats import END, QWEN, STARCODER
+from tests.completion.vocabularies import save_tokenizer
+
+STARCODER2 = [END, "<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>", "<repo_name>", "<file_sep>"]
+FAMILIES = {
+    "qwen": ({"model_type": "qwen2", "name": "Qwen2.5-Coder-0.5B"}, QWEN),
+    "starcoder2": ({"model_type": "starcoder2"}, STARCODER2),
+    "mellum": ({"model_type": "llama", "vocab_size": 49152}, [*STARCODER, "<|im_start|>"]),
+}
+RELATED = RelatedFiles("shop", "app/c.py", (("a.py", "A\n"), ("app/b.py", "B = 1\n")))
+# Around `ab ` and `cd`; the blank at the cursor is taken back, as it begins the next word.
+GOLDEN = {
+    "qwen": "<|repo_name|>shop\n<|file_sep|>a.py\nA\n<|file_sep|>app/b.py\nB = 1\n<|file_sep|>app/c.py\n"
+    "<|fim_prefix|>ab<|fim_suffix|>cd<|fim_middle|>",
+    "starcoder2": "<repo_name>shop<file_sep>a.py\nA\n<file_sep>app/b.py\nB = 1\n"
+    "<file_sep><fim_prefix><fim_suffix>cd<fim_middle>app/c.py\nab",
+    "mellum": "<filename>a.py\nA\n<filename>app/b.py\nB = 1\n"
+    "<filename>app/c.py\n<fim_suffix>cd<fim_prefix>ab<fim_middle>",
+}
+AT_THE_END = {
+    "qwen": "<|repo_name|>shop\n<|file_sep|>a.py\nA\n<|file_sep|>app/b.py\nB = 1\n<|file_sep|>app/c.py\nab",
+    "starcoder2": "<repo_name>shop<file_sep>a.py\nA\n<file_sep>app/b.py\nB = 1\n<file_sep>app/c.py\nab",
+    "mellum": "<filename>a.py\nA\n<filename>app/b.py\nB = 1\n<filename>app/c.py\nab",
+}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture
+def tokens(family, tmp_path):
+    config, specials = FAMILIES[family]
+    return save_tokenizer(tmp_path, specials=specials, config=config)
+
+
+def shown(tokens, ids):
+    names = {i: tokens.tokenizer.id_to_token(i).encode() for i in tokens.specials}
+    return b"".join(names.get(i) or tokens.bytes_of([i]) for i in ids).decode()
+
+
+def test_the_prompt_of_a_family_is_the_one_that_was_published(family, tokens):
+    assert shown(tokens, tokens.prompt("ab ", "cd", RELATED, 500).ids) == GOLDEN[family]
+    assert shown(tokens, tokens.prompt("ab ", "", RELATED, 500).ids) == AT_THE_END[family]
+
+
+def test_where_nothing_fits_the_prompt_is_that_of_one_file(tokens):
+    alone = tokens.prompt("ab ", "cd").ids
+    assert tokens.prompt("ab ", "cd", RELATED, 0).ids == tokens.prompt("ab ", "cd", RELATED, 20).ids == alone
+    assert tokens.prompt("ab ", "cd", RelatedFiles("shop", "c.py", ()), 500).ids == alone
+
+
+def test_other_files_take_no_more_than_the_room(tokens):
+    long = RelatedFiles("shop", "c.py", tuple((f"{name}.py", "x = 1\n" * 100) for name in "abcdef"))
+    alone = len(tokens.prompt("ab ", "cd").ids)
+    lengths = [len(tokens.prompt("ab ", "cd", long, room).ids) for room in range(0, 3000, 50)]
+    assert all(length <= alone + room for length, room in zip(lengths, range(0, 3000, 50), strict=True))
+    assert lengths[-1] > alone + 2000
+
+
+def test_a_mark_in_another_file_is_characters(tokens):
+    marks = [tokens.tokenizer.id_to_token(i) for i in tokens.specials]
+    written = RelatedFiles("".join(marks), "".join(marks), (("".join(marks), "".join(marks)),))
+    plain = RelatedFiles("r", "p", (("o", "t"),))
+    counts = [
+        sum(i in tokens.specials for i in tokens.prompt("a", "b", one, 9999).ids) for one in (written, plain)
+    ]
+    assert counts[0] == counts[1]
+
+
+class Reader:
+    """A model that notes what it reads, and says that texts end."""
+
+    max_positions, device, second_row_is_free = 4096, "cpu", False
+
+    def __init__(self, size):
+        self.size, self.read = size, []
+
+    def run_request(self, request):
+        return request(self)
+
+    def prefill(self, ids, check=lambda: None):
+        self.read.append(ids)
+        raise KeyboardInterrupt  # enough was seen
+
+    def close(self):
+        """Nothing is open."""
+
+
+@pytest.fixture
+def completer(tokens):
+    live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
+    domains = Domains(None, tokens.fingerprint, {}, live)
+    return Completer(Reader(tokens.vocab_size), tokens, domains, Settings(context_tokens=1024))
+
+
+def opened(name, text, language="python"):
+    return OpenDocument(f"file:///shop/{name}", Path(f"/shop/{name}"), language, text)
+
+
+def show(completer, *documents):
+    completer.update_documents({one.name: DocumentChange(one, False) for one in documents})
+    assert not completer.run_idle_work(60)
+
+
+def read(completer, text, name="app.py"):
+    """The prompt for the end of a document's first line."""
+    document = opened(name, text)
+    with pytest.raises(KeyboardInterrupt):
+        completer.complete(text, text.index("\n"), "python", document.path, name=document.name, forced=True)
+    return completer.model.read[-1]
+
+
+def test_other_open_files_of_the_language_are_read(completer, tokens):
+    others = [opened("names.py", "NAMES = 3\n"), opened("a.js", "let a\n", "javascript")]
+    secret = opened("keys.py", 'password = "hunter2hunter2"\nKEYS = 4\n')
+    show(completer, *others, secret)
+    text = shown(tokens, read(completer, "from names import \nx = 1\n"))
+    assert "names.py\nNAMES = 3\n" in text
+    assert "KEYS = 4" in text
+    assert "hunter2" not in text
+    assert "let a" not in text
+    assert text.index("NAMES") < text.index("x = 1")
+
+
+def test_modules_that_a_file_imports_from_its_repository_are_read_without_being_open(tokens, tmp_path):
+    folder = tmp_path / "shop"
+    (folder / "app").mkdir(parents=True)
+    for name, text in {
+        "util.py": "UTIL = 1\n",
+        "other.py": "OTHER = 2\n",
+        "main.py": "from . import util\n",
+    }.items():
+        (folder / "app" / name).write_text(text, encoding="utf-8")
+    registry = Registry(tmp_path / "data")
+    sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
+    build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
+    domains = Domains(registry, tokens.fingerprint, {}, LiveIndex(IncrementalTokenizer(tokens), **sizes))
+    completer = Completer(Reader(tokens.vocab_size), tokens, domains, Settings())
+    place = folder / "app" / "main.py"
+    source = "from . import util\n\nprint(util.\n"
+    for _ in range(2):  # the first one opens the table
+        with pytest.raises(KeyboardInterrupt):
+            completer.complete(source, len(source) - 1, "python", place, name=place.as_uri(), forced=True)
+    text = shown(tokens, completer.model.read[-1])
+    assert "app/util.py\nUTIL = 1\n" in text
+    assert "app/main.py\n" in text
+    assert "OTHER" not in text
+    assert ("shop" in text) == (tokens.repository_format.opening != ())
+
+
+def test_what_is_read_before_the_file_stays_while_someone_types(completer, tokens):
+    show(completer, opened("names.py", "NAMES = 3\n"))
+    prompts = [read(completer, f"a = {'b' * count}\nc\n") for count in range(1, 40)]
+    same = takewhile(lambda ids: len({*ids}) == 1, zip(*prompts, strict=False))
+    shared = shown(tokens, [ids[0] for ids in same])
+    assert "names.py\nNAMES = 3\n" in shared
+    assert "a = " in shared
+
+
+def test_a_long_file_keeps_its_context(completer, tokens):
+    long = "a = 1\n" + "b = 2\n" * 400
+    alone = read(completer, long)
+    show(completer, opened("names.py", "NAMES = 3\n"))
+    assert read(completer, long) == alone
+
+
+def test_the_setting_turns_it_off(completer, tokens):
+    show(completer, opened("names.py", "NAMES = 3\n"))
+    completer.apply_settings(Settings(repository_prompt=False))
+    assert "NAMES" not in shown(tokens, read(completer, "a\nb\n"))
+
+
+@pytest.mark.parametrize(
+    "name, config, specials",
+    [
+        ("Qwen3-Coder", {"model_type": "qwen3_moe", "name": "Qwen3-Coder-30B"}, QWEN),
+        ("StarCoder", {"model_type": "gpt_bigcode"}, STARCODER),
+        ("Granite", {"model_type": "granitemoehybrid"}, ["<|end_of_text|>", *QWEN[2:]]),
+    ],
+)
+def test_families_without_a_published_format_read_one_file(name, config, specials, tmp_path):
+    tokens = save_tokenizer(tmp_path, specials=specials, config=config)
+    assert tokens.fill_format is not None
+    assert tokens.prompt("ab ", "cd", RELATED, 500).ids == tokens.prompt("ab ", "cd").ids

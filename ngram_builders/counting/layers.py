@@ -54,9 +54,13 @@ def files_after(layers: Iterable[Iterable[IndexedFile]]) -> list[Files]:
 
 
 def record_of(before: Files, now: Iterable[IndexedFile]) -> list[IndexedFile]:
-    """Return what is recorded of a layer: the files that are not as they were, and those that are gone."""
+    """Return what is recorded of a layer: the files that are not as they were, and those that are gone.
+
+    Of a segment, for which there was something before, it is never empty: that would mean that it was lost.
+    """
     files = {file.path: file for file in now}
-    gone = [IndexedFile(path, 0, 0, b"", "") for path in before.keys() - files.keys()]
+    nothing = {""} if before else set()
+    gone = [IndexedFile(path, 0, 0, b"", "") for path in nothing | (before.keys() - files.keys())]
     return [*gone, *(file for path, file in files.items() if before.get(path) != file)]
 
 

@@ -122,3 +122,16 @@ def test_what_cannot_be_answered_is_one_sentence(run, shop, tmp_path, monkeypatc
     monkeypatch.chdir(empty)
     assert f"no n-gram table serves {empty}; run spd-lsp build-ngrams there" in run("ngrams", "why", "x", status=1)
     assert "python (built in): " in run("ngrams", "why", "import os", "--file", Path("x.py"))
+
+
+def test_what_was_written_beside_a_table_is_asked_with_it(run, shop):
+    (shop / "large.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(400)), encoding="utf-8")
+    run("build-ngrams", shop)
+    (shop / "copy.py").write_text("def gallop(zebra):\n    return zebra.over(the_hills)\n", encoding="utf-8")
+    run("ngrams", "rebuild", "--incremental", "shop")
+    assert "segments   1, with what changed since" in run("ngrams", "show", "shop")
+    assert re.search(r"n-grams shop +[\d,]+ tokens, .* in 2 files, checksums match", run("doctor"))
+    lines = run("ngrams", "why", "return self.register.record(price, item)").splitlines()
+    assert [line.strip().split(":")[0] for line in lines[2:4]] == ["bank.py", "shop.py"]
+    assert lines[1].endswith("2 places, 2 files")
+    assert "copy.py:2:5: return zebra.over(the_hills)" in run("ngrams", "why", "return zebra.over(the_hills)")

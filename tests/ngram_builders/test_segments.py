@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from ngram_builders.build import BuildSummary, build
 from ngram_builders.counting import pipeline
 from ngram_builders.counting.layers import MAX_SEGMENTS
 from ngram_builders.counting.token_cache import CACHE_FILE, read_indexed_files
+from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import Domain
 from ngram_builders.registry.registry import Registry
-from ngram_builders.registry.transfer import export_table
+from ngram_builders.registry.transfer import export_table, import_table
 from ngram_builders.table import numpy_query, suffix_array
-from ngram_builders.table.format import Columns
+from ngram_builders.table.format import Columns, TableError
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.suffix_array import SearchedTexts, find_places
@@ -185,6 +187,19 @@ def test_segments_stay_few_and_a_long_one_replaces_shorter_ones(registry: Regist
     assert sum(lengths) > 40
 
 
+def test_a_file_that_is_deleted_again_is_forgotten(registry: Registry, repo: Path, tmp_path: Path) -> None:
+    before = extend(registry, repo)
+    for text in ("x = 1\n", "y = 2\n"):
+        (repo / "new.py").write_text(text)
+        extend(registry, repo)
+    (repo / "new.py").unlink()
+    domain = extend(registry, repo)
+    assert domain.path == before.path
+    check_equal(domain, before, repo, random.Random(0))
+    (repo / "new.py").write_text("x = 1\n")
+    assert extend(registry, repo).path == before.path
+
+
 def test_what_is_undone_leaves_no_counts(registry: Registry, repo: Path) -> None:
     extend(registry, repo)
     before = (repo / "a.py").read_bytes()
@@ -318,3 +333,35 @@ def test_after_a_kill_at_any_point_the_old_state_is_served_and_the_next_build_is
             check_equal(
                 extend(registry, repo), from_nothing(tmp_path / f"fresh{turn}", repo), repo, random.Random(turn)
             )
+
+
+def test_a_flipped_bit_in_a_segment_is_found_and_harms_no_query(registry: Registry, repo: Path) -> None:
+    base = Table.open(extend(registry, repo).path).columns
+    (repo / "new.py").write_text("x = 1\n" * 20)
+    (segment,) = extend(registry, repo).segments
+    whole, chance = segment.read_bytes(), random.Random(0)
+    contexts, candidates = np.array([[-1] * 7 + [byte] for byte in WORDS.encode()]), np.arange(257)
+    for at in [*range(0, 1000, 97), *(chance.randrange(len(whole)) for _ in range(60))]:
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << chance.randrange(8)
+        segment.with_name("damaged.ngt").write_bytes(damaged)
+        try:
+            table = Table.open(segment.with_name("damaged.ngt"))
+        except TableError:
+            continue
+        open_query([[base, table.columns]], [1.0]).probabilities(contexts, candidates)
+        with pytest.raises(TableError) if differs(table, Table.open(segment)) else nullcontext():
+            table.verify()
+
+
+def differs(one: Table, other: Table) -> bool:
+    """Whether a section differs; between sections there are zeros that nobody reads."""
+    return any(one.file.section(name).tobytes() != other.file.section(name).tobytes() for name in other.file.crcs)
+
+
+def test_a_segment_is_not_imported_as_a_table(registry: Registry, repo: Path) -> None:
+    extend(registry, repo)
+    (repo / "new.py").write_text("x = 1\n")
+    (segment,) = extend(registry, repo).segments
+    with pytest.raises(UserError, match="only what changed in another table; export that"):
+        import_table(registry, segment, "part")

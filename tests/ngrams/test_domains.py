@@ -159,8 +159,10 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
         if buffer.opened.path:
             buffer.opened.path.write_text(buffer.opened.text)
             domains.live.on_saved(name)
-    domains.live.due = dict.fromkeys(domains.live.due, 0.0)
-    settle(domains)
+    for _ in range(2):  # after a build its table is opened, and the files are looked at again
+        domains.live.due = dict.fromkeys(domains.live.due, 0.0)
+        settle(domains)
+        serving(domains, files[0])
     scratch = Registry(folder / "scratch")
     teach(root, scratch)
     seen = [tokens().encode(file.read_text()) for file in files if file.exists()]

@@ -297,15 +297,59 @@ static int64_t top_probabilities(const float *p, int64_t V, int64_t n, Entry *he
     return length;
 }
 
-/* block, 8 bytes each: contexts [K, L], order_weights [ORDER_COUNT + 1, ORDER_COUNT]; ids [max_ids] and mixed
-   [K, max_ids], max_ids = n + pool_count * K * n, of which the first C, the number returned, and K * C are the answer;
-   then scratch as large as kernel.py computes. p [V] of float. */
+/* The order weights of a history: the mean of those of the pools that know its longest context, by their shares.
+   order_weights [pool_count, ORDER_COUNT + 1, ORDER_COUNT], row [ORDER_COUNT]. Returns how many orders matched. */
+static int64_t mean_order_weights(const Tables *t, const Matches *m, int64_t k, const double *order_weights,
+                                  double *row) {
+    int64_t longest = ORDER_COUNT; /* order that matched, counted from 1 */
+    while (longest > 0 && !(m->matched[k * ORDER_COUNT + longest - 1] > 0)) longest--;
+    for (int64_t o = 0; o < ORDER_COUNT; o++) row[o] = 0;
+    int64_t slot = k * ORDER_COUNT + longest - 1;
+    for (int64_t w = 0; longest && w < t->pool_count; w++) {
+        if (m->totals[w * m->slots + slot] <= 0) continue;
+        const double *weights = order_weights + (w * (ORDER_COUNT + 1) + longest) * ORDER_COUNT;
+        double share = t->pools[w].weight / m->matched[slot];
+        for (int64_t o = 0; o < longest; o++) row[o] += share * weights[o];
+    }
+    return longest;
+}
+
+/* Mix the model's probabilities [K, C] with those of the tables, in place. */
+static void mix_rows(const Tables *t, const Matches *m, int64_t K, int64_t C, const Candidates *candidates,
+                     const double *order_weights, double *mixed) {
+    for (int64_t k = 0; k < K; k++) {
+        double weights[ORDER_COUNT], model_weight = 1;
+        int64_t longest = mean_order_weights(t, m, k, order_weights, weights);
+        for (int64_t o = 0; o < ORDER_COUNT; o++) model_weight -= weights[o];
+        for (int64_t c = 0; c < C; c++) mixed[k * C + c] *= model_weight;
+        for (int64_t o = 0; o < longest && candidates->length; o++)
+            if (weights[o] != 0)
+                add_probabilities(t, m, k * ORDER_COUNT + o, candidates, m->scratch, weights[o], mixed + k * C);
+    }
+}
+
+/* block, 8 bytes each: mixed [K, C], given as the model's probabilities; contexts [K, L], candidates [C], each once,
+   order_weights [pool_count, ORDER_COUNT + 1, ORDER_COUNT]; then scratch as large as kernel.py computes. */
+EXPORT void mix(const Tables *t, int64_t K, int64_t L, int64_t C, void *block) {
+    double *mixed = block;
+    const int64_t *contexts = (const int64_t *)(mixed + K * C), *given = contexts + K * L;
+    const double *order_weights = (const double *)(given + C);
+    double *matched = (double *)(order_weights + t->pool_count * (ORDER_COUNT + 1) * ORDER_COUNT);
+    int64_t *scratch = (int64_t *)(matched + K * ORDER_COUNT);
+    Candidates candidates = sort_candidates(given, C, scratch);
+    Matches m = match_contexts(t, contexts, K, L, matched, scratch + 6 * C);
+    mix_rows(t, &m, K, C, &candidates, order_weights, mixed);
+}
+
+/* block, 8 bytes each: contexts [K, L], order_weights [pool_count, ORDER_COUNT + 1, ORDER_COUNT]; ids [max_ids] and
+   mixed [K, max_ids], max_ids = n + pool_count * K * n, of which the first C, the number returned, and K * C are the
+   answer; then scratch as large as kernel.py computes. p [V] of float. */
 EXPORT int64_t mix_candidates(const Tables *t, int64_t K, int64_t L, int64_t n, const float *p, int64_t V,
                               void *block) {
     int64_t max_ids = n + t->pool_count * K * n, id_count = 0;
     const int64_t *contexts = block;
     const double *order_weights = (const double *)(contexts + K * L);
-    int64_t *ids = (int64_t *)(order_weights + (ORDER_COUNT + 1) * ORDER_COUNT);
+    int64_t *ids = (int64_t *)(order_weights + t->pool_count * (ORDER_COUNT + 1) * ORDER_COUNT);
     double *mixed = (double *)(ids + max_ids), *matched = mixed + K * max_ids;
     int64_t *sorting = (int64_t *)(matched + K * ORDER_COUNT), *scratch = sorting + 6 * max_ids;
     Entry *heap = (Entry *)scratch;
@@ -318,17 +362,9 @@ EXPORT int64_t mix_candidates(const Tables *t, int64_t K, int64_t L, int64_t n, 
     int64_t C = sort_unique(ids, id_count, sorting);
     if (!C) return 0;
     Candidates candidates = sort_candidates(ids, C, sorting);
-    for (int64_t k = 0; k < K; k++) {
-        int64_t longest = ORDER_COUNT; /* order that matched, counted from 1 */
-        while (longest > 0 && !(matched[k * ORDER_COUNT + longest - 1] > 0)) longest--;
-        const double *weights = order_weights + longest * ORDER_COUNT;
-        double model_weight = 1;
-        for (int64_t o = 0; o < ORDER_COUNT; o++) model_weight -= weights[o];
-        for (int64_t c = 0; c < C; c++) mixed[k * C + c] = model_weight * p[ids[c]];
-        for (int64_t o = 0; o < longest; o++)
-            if (weights[o] != 0)
-                add_probabilities(t, &m, k * ORDER_COUNT + o, &candidates, m.scratch, weights[o], mixed + k * C);
-    }
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t c = 0; c < C; c++) mixed[k * C + c] = p[ids[c]];
+    mix_rows(t, &m, K, C, &candidates, order_weights, mixed);
     return C;
 }
 

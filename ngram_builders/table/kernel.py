@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from ngram_builders.arrays import F32, F64, I64, Ints
+from ngram_builders.arrays import F32, F64, I64, Floats, Ints
 from ngram_builders.ngrams import count_streams, hash_bits, negate, other
 from ngram_builders.table import numpy_query, shared_library
 from ngram_builders.table.format import COUNT_OVERFLOW, SECTION_DTYPES, Columns
@@ -102,20 +102,42 @@ class CompiledQuery:
         ids: I64 = block[inputs : inputs + count].copy()
         return ids
 
+    def _order_weights(self, order_weights: F64) -> F64:
+        """The order weights of each pool, one behind the other."""
+        if order_weights.ndim == 3 and len(order_weights) == len(self.pools):
+            return order_weights.reshape(-1)
+        return np.broadcast_to(order_weights, (len(self.pools), *order_weights.shape[-2:])).reshape(-1)
+
+    def mix(self, contexts: Ints, candidates: Ints, p: Floats, order_weights: F64) -> F64:
+        """See `Query.mix`."""
+        (drafts, length), choices = contexts.shape, len(candidates)
+        of_pools = self._order_weights(order_weights)
+        inputs = drafts * choices
+        weights = inputs + drafts * length + choices
+        scratch = (len(self.segments) + 6) * choices + self._match_words(drafts)
+        block = np.empty(weights + len(of_pools) + scratch)
+        words = block.view(np.int64)
+        block[:inputs].reshape(drafts, choices)[:] = p
+        words[inputs : weights - choices] = contexts.reshape(-1)
+        words[weights - choices : weights] = candidates
+        block[weights : weights + len(of_pools)] = of_pools
+        self.library.mix(self.address, drafts, length, choices, block.ctypes.data)
+        return block[:inputs].reshape(drafts, choices)
+
     def mix_candidates(self, contexts: Ints, p: F32, n: int, order_weights: F64) -> tuple[I64, F64]:
         """See `Query.mix_candidates`."""
         (drafts, length), n = contexts.shape, min(n, len(p))
         if n <= 0:
             return np.empty(0, dtype=np.int64), np.empty(0).reshape(drafts, 0)
         max_ids = n + len(self.pools) * drafts * n
-        inputs = drafts * length
-        results = inputs + order_weights.size
+        inputs, of_pools = drafts * length, self._order_weights(order_weights)
+        results = inputs + len(of_pools)
         scratch = (len(self.segments) + 6) * max_ids + _SLICE_WORDS * len(self.segments) + 2 * n
         scratch += self._match_words(drafts)
         block = np.empty(results + (1 + drafts) * max_ids + scratch)
         words = block.view(np.int64)
         words[:inputs] = contexts.reshape(-1)
-        block[inputs:results] = order_weights.reshape(-1)
+        block[inputs:results] = of_pools
         arguments = (self.address, drafts, length, n, p.ctypes.data, len(p), block.ctypes.data)
         count = self.library.mix_candidates(*arguments)
         start = results + max_ids
@@ -186,7 +208,7 @@ def _load_checked() -> LoadedKernel:
 def check_kernel(library: ctypes.CDLL) -> None:
     """Raise ValueError if the library disagrees with numpy about a small table."""
     weights = (0.3, 0.7)
-    order_weights = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) / 10
+    order_weights = np.tri(ORDER_COUNT + 1, ORDER_COUNT, -1) * np.array([0.1, 0.05])[:, None, None]  # of each pool
     contexts = np.array([[-1, -1, 3, 1], [2, 1, 2, 0], [0, 9, 0, 5], [9, 9, 9, 9], [-1, -1, -1, 0]])
     for vocab_size in (50, 70_000):
         pools = _small_pools(vocab_size)

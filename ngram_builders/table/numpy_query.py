@@ -4,8 +4,8 @@ In: pools of columns whose counts add up, contexts, candidates. Out: probabiliti
 files. Whatever is read from the columns and used as an index is first brought within its array: a damaged file
 gives wrong numbers and no error.
 
-Dimensions: K drafts, L tokens of context, O orders from 2 to the highest, C candidates, V vocabulary; S contexts
-that a table has, each in one of K * O slots.
+Dimensions: W pools, K drafts, L tokens of context, O orders from 2 to the highest, C candidates, V vocabulary;
+S contexts that a table has, each in one of K * O slots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.arrays import F64, I64, U64, Ints
+from ngram_builders.arrays import F64, I64, U64, Floats, Ints
 from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, hash_contexts, other
 from ngram_builders.table.format import BLOCK_ROWS, COUNT_OVERFLOW, ONES, POINTERS, SHAPE_BITS, WIDE, Columns
 
@@ -46,22 +46,28 @@ def probabilities(pools: Pools, weights: Sequence[float], contexts: Ints, candid
     tokens, the newest last, -1 where the history is shorter; candidates [C] may be anything: p = 0 for what no
     table can hold.
     """
+    p, matched, _ = _query_pools(pools, weights, contexts, candidates)
+    return p, matched
+
+
+def _query_pools(pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Ints) -> tuple[F64, F64, F64]:
+    """`probabilities`, and the share of each pool in the matched weight, [W, K, O]."""
     slots = len(contexts) * ORDER_COUNT
     matched = np.zeros(slots)
     parts = []
-    for pool, weight in zip(pools, weights, strict=True):
+    for at, (pool, weight) in enumerate(zip(pools, weights, strict=True)):
         if not weight > 0:
             continue
         matches = _match_contexts(pool, contexts)
         totals = _pool_totals(matches, slots)
         matched += weight * (totals > 0)
-        parts.append((weight, totals, _likelihoods(matches, totals, candidates)))
-    p = np.zeros((slots, len(candidates)))
-    for weight, totals, likelihoods in parts:
-        share = np.divide(weight, matched, out=np.zeros(slots), where=totals > 0)
-        p += share[:, None] * likelihoods
+        parts.append((at, weight, totals, _likelihoods(matches, totals, candidates)))
+    p, shares = np.zeros((slots, len(candidates))), np.zeros((len(pools), slots))
+    for at, weight, totals, likelihoods in parts:
+        np.divide(weight, matched, out=shares[at], where=totals > 0)
+        p += shares[at, :, None] * likelihoods
     shape = (len(contexts), ORDER_COUNT)
-    return p.reshape(*shape, len(candidates)), matched.reshape(shape)
+    return p.reshape(*shape, len(candidates)), matched.reshape(shape), shares.reshape(len(pools), *shape)
 
 
 def successors(pools: Pools, contexts: Ints, n: int) -> I64:
@@ -83,26 +89,37 @@ def successors(pools: Pools, contexts: Ints, n: int) -> I64:
     return ids[_group_starts(ids)]
 
 
+def mix(
+    pools: Pools, weights: Sequence[float], contexts: Ints, candidates: Ints, p: Floats, order_weights: F64
+) -> F64:
+    """Return a model's probabilities p, [C] or [K, C], mixed with those of the pools, [K, C].
+
+    Mixed is (1 - sum_o w[o]) p + sum_o w[o] p_o, with p_o from `probabilities`. w is row m of the order weights
+    [W, O + 1, O], m the length of the longest context matched: the mean of the pools that know it, by shares.
+    """
+    p_o, matched, shares = _query_pools(pools, weights, contexts, candidates)
+    m = ((matched > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)  # [K]
+    of_longest = np.take_along_axis(shares, np.maximum(m - 1, 0)[None, :, None], axis=2) * (m > 0)[:, None]
+    rows = (of_longest * np.broadcast_to(order_weights, (len(pools), *order_weights.shape[-2:]))[:, m]).sum(axis=0)
+    return np.asarray((1 - rows.sum(axis=1, keepdims=True)) * p + np.einsum("ko,koc->kc", rows, p_o))
+
+
 def mix_candidates(
-    pools: Pools, weights: Sequence[float], contexts: Ints, p: npt.NDArray[np.floating], n: int, order_weights: F64
+    pools: Pools, weights: Sequence[float], contexts: Ints, p: Floats, n: int, order_weights: F64
 ) -> tuple[I64, F64]:
-    """Return candidates of a model and of the pools, [C], and their mixed probabilities, [K, C].
+    """Return candidates of a model and of the pools, [C], and what `mix` makes of their probabilities, [K, C].
 
     p [V] is the model's probability, below 0 for tokens that must not follow. The candidates are its n likeliest
-    and `successors`. Mixed is (1 - sum_o w[m, o]) p + sum_o w[m, o] p_o, with p_o from `probabilities`, w the
-    order weights, and m the length of the longest context matched.
+    and `successors`.
     """
     ids = np.concatenate((_top_indices(p, n), successors(pools, contexts, n)))
     ids = np.sort(ids[ids < len(p)])
     ids = ids[_group_starts(ids)]
     ids = ids[p[ids] >= 0]
-    p_o, matched = probabilities(pools, weights, contexts, ids)
-    m = ((matched > 0) * np.arange(1, ORDER_COUNT + 1)).max(axis=1)
-    model_weights = 1 - order_weights.sum(axis=1)
-    return ids, model_weights[m, None] * p[ids] + np.einsum("ko,koc->kc", order_weights[m], p_o)
+    return ids, mix(pools, weights, contexts, ids, p[ids], order_weights)
 
 
-def _top_indices(p: npt.NDArray[np.floating], n: int) -> I64:
+def _top_indices(p: Floats, n: int) -> I64:
     """The indices of the n largest values, of equals the first."""
     n = min(n, len(p))
     if n <= 0:

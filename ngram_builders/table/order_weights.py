@@ -92,6 +92,15 @@ def fit_order_weights(
     return tuple(map(tuple, weights[1:, 1:].tolist()))
 
 
+def expand_order_weights(rows: Sequence[Sequence[float]]) -> F64:
+    """Return weights for every longest match, none (row 0) included; orders beyond the last row are as in it."""
+    table: F64 = np.zeros((_WIDTH + 1, _WIDTH))
+    for m in range(1, _WIDTH + 1):
+        row = rows[min(m, len(rows)) - 1]
+        table[m, : len(row)] = row
+    return table
+
+
 def _equal_weights() -> F64:
     """The same weight for the base and each order up to the longest matched. [M, 1 + O]"""
     components = np.tri(_WIDTH + 1)

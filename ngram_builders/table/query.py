@@ -1,6 +1,6 @@
 """The query of tables: by the compiled kernel.c where there is one, else by numpy, with the same numbers.
 
-Dimensions: K drafts, L tokens of context, C candidates, V vocabulary.
+Dimensions: W pools, K drafts, L tokens of context, C candidates, V vocabulary.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ngram_builders.arrays import F32, F64, I64, Ints
+from ngram_builders.arrays import F32, F64, I64, Floats, Ints
 from ngram_builders.table import numpy_query
 from ngram_builders.table.kernel import CompiledQuery, load_kernel
 from ngram_builders.table.numpy_query import Pools
@@ -26,11 +26,14 @@ class Query(Protocol):
     def successors(self, contexts: Ints, n: int) -> I64:
         """Return the n commonest tokens of each pool after each context, sorted: see `numpy_query`."""
 
-    def mix_candidates(self, contexts: Ints, p: F32, n: int, order_weights: F64) -> tuple[I64, F64]:
-        """Return candidates of model and pools [C] and their mixed probabilities [K, C]: see `numpy_query`.
+    def mix(self, contexts: Ints, candidates: Ints, p: Floats, order_weights: F64) -> F64:
+        """Return probabilities p, [C] or [K, C], of candidates, each once, mixed with the pools' [K, C].
 
-        p [V] contiguous, order_weights [9, 8] by the longest context matched.
+        order_weights by the longest context matched, [W, 9, 8], or [9, 8] of all pools: see `numpy_query`.
         """
+
+    def mix_candidates(self, contexts: Ints, p: F32, n: int, order_weights: F64) -> tuple[I64, F64]:
+        """Return candidates of model and pools [C] and their mixed probabilities [K, C]; p [V] is contiguous."""
 
 
 def open_query(pools: Pools, weights: Sequence[float]) -> Query:
@@ -54,6 +57,9 @@ class _NumpyQuery:
 
     def successors(self, contexts: Ints, n: int) -> I64:
         return numpy_query.successors(self.pools, contexts, n)
+
+    def mix(self, contexts: Ints, candidates: Ints, p: Floats, order_weights: F64) -> F64:
+        return numpy_query.mix(self.pools, self.weights, contexts, candidates, p, order_weights)
 
     def mix_candidates(self, contexts: Ints, p: F32, n: int, order_weights: F64) -> tuple[I64, F64]:
         return numpy_query.mix_candidates(self.pools, self.weights, contexts, p, n, order_weights)

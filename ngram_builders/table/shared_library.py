@@ -26,6 +26,7 @@ Signature = tuple[Any, tuple[Any, ...]]  # the types of a function's result and 
 _SIGNATURES: dict[str, Signature] = {
     "probabilities": (None, (_POINTER, *(_INTEGER,) * 3, _POINTER)),
     "successors": (_INTEGER, (_POINTER, *(_INTEGER,) * 3, _POINTER)),
+    "mix": (None, (_POINTER, *(_INTEGER,) * 3, _POINTER)),
     "mix_candidates": (_INTEGER, (_POINTER, *(_INTEGER,) * 3, _POINTER, _INTEGER, _POINTER)),
 }
 _GUARD: dict[str, Signature] = {

@@ -168,7 +168,7 @@ def remaining(
 def _with_names(
     rest: CompletionResult, result: CompletionResult, request: CompletionRequest, typed: str
 ) -> CompletionResult:
-    """What is left of a result, and names that go on with what was typed; a draft that was the first stays so."""
+    """What is left of a result, and names that go on with what was typed; a draft that stood first stays so."""
     document = OpenDocument(request.uri, request.path, request.language, request.source)
     left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
     word = re.split(r"\W", left)[-1]
@@ -177,10 +177,11 @@ def _with_names(
         for name in result.completions
         if name.is_name and name.text.startswith(typed) and name.text != typed
     }
-    best = rest.completions[: rest.has_best and not result.completions[0].is_name]
+    stood = next(one for one in result.completions if one.text.startswith(typed[:-1]))  # before the last key
+    first = rest.completions[: rest.keeps_first and not stood.is_name]
     offered = with_names(rest.completions, {**names, **document.matching_names(request.cursor)}, left)
-    others = [one for one in offered if one not in best]
-    return dataclasses.replace(rest, completions=[*best, *others][: result.limit])
+    others = [one for one in offered if one not in first]
+    return dataclasses.replace(rest, completions=[*first, *others][: result.limit])
 
 
 def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionRequest) -> bool:

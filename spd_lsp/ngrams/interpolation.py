@@ -2,7 +2,7 @@
 
 Comes in: the ids of each draft with the text before it, and candidates. Goes out: probabilities. Knows no text.
 
-Legend: K drafts, C candidates, N orders from 2 on.
+Legend: W pools, K drafts, C candidates, N orders from 2 on, M longest orders seen, from none on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ngram_builders.arrays import Floats, Ids
 from ngram_builders.counting.token_cache import read_indexed_files
@@ -26,7 +25,7 @@ from ngram_builders.registry.model_match import covering_domains, mismatch_messa
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language, related_languages
 from ngram_builders.table.format import Columns, TableError
-from ngram_builders.table.order_weights import OrderWeights, longest_match
+from ngram_builders.table.order_weights import OrderWeights, expand_order_weights
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import Place, SearchedTexts, find_places
@@ -62,14 +61,16 @@ class Mixture:
         pools: Sequence[Sequence[Columns]],
         weights: Sequence[float],
         names: Sequence[str] = (),
-        order_weights: Sequence[Sequence[float]] = ORDER_WEIGHTS,
+        order_weights: Sequence[OrderWeights] = (ORDER_WEIGHTS,),
         texts: Sequence[SearchedTexts] = (),
     ) -> None:
+        """`order_weights`: of each pool, or one for all."""
         self.texts = texts
         self.query = open_query(pools, weights)
         self.names = tuple(names)
-        self.order_weights = expand_order_weights(order_weights)
-        self.model_weight = 1 - self.order_weights.sum(axis=1, keepdims=True)  # what the model keeps
+        expanded = [expand_order_weights(rows) for rows in order_weights]
+        of_pools = zip(weights, expanded if len(expanded) > 1 else expanded * len(weights), strict=True)
+        self.order_weights = np.stack([rows for weight, rows in of_pools if weight > 0] or expanded)  # [W, M, N]
         self.reach = MAX_CONTEXT
 
     def adjusted(self, factor: float, longest: int) -> Mixture:
@@ -80,12 +81,8 @@ class Mixture:
         if factor == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
-        other.order_weights = (
-            factor
-            * self.order_weights
-            / (self.model_weight + factor * self.order_weights.sum(axis=1, keepdims=True))
-        )
-        other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
+        of_ngrams = self.order_weights.sum(axis=-1, keepdims=True)
+        other.order_weights = factor * self.order_weights / (1 - of_ngrams + factor * of_ngrams)
         other.reach = longest - 1
         return other
 
@@ -93,11 +90,10 @@ class Mixture:
         """Return where the end of a history stands in the texts that were counted: see `find_places`."""
         return find_places(self.texts, history, follow)
 
-    def with_order_weights(self, order_weights: Sequence[Sequence[float]]) -> Mixture:
-        """Return the mixture with other order weights."""
+    def with_order_weights(self, order_weights: OrderWeights) -> Mixture:
+        """Return the mixture with other order weights, the same for all pools."""
         other = copy(self)
-        other.order_weights = expand_order_weights(order_weights)
-        other.model_weight = 1 - other.order_weights.sum(axis=1, keepdims=True)
+        other.order_weights = np.repeat(expand_order_weights(order_weights)[None], len(self.order_weights), 0)
         return other
 
     def contexts(self, histories: Histories) -> Ids:
@@ -119,13 +115,12 @@ class Mixture:
     def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
 
-        [C] or [K, C] -> [K, C].
+        Candidates each once; p [C] or [K, C] -> [K, C]. Where pools have order weights of their own, w is the mean
+        of those that have seen m.
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
         """
-        p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
-        m = longest_match(matched)
-        return np.asarray(self.model_weight[m] * p + np.matmul(self.order_weights[m, None], p_n)[:, 0])
+        return self.query.mix(self.contexts(histories), candidates, p, self.order_weights)
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
         """Return the top n tokens of p [V] and the `successors`, and `mix` of them, in one call: [C], [K, C].
@@ -150,15 +145,6 @@ class Mixture:
         return self.query.successors(self.contexts(histories), n)
 
 
-def expand_order_weights(rows: Sequence[Sequence[float]]) -> npt.NDArray[np.float64]:
-    """Return weights for every longest match, none (row 0) included; orders beyond the last row are as in it."""
-    table: npt.NDArray[np.float64] = np.zeros((MAX_CONTEXT + 1, MAX_CONTEXT))
-    for m in range(1, MAX_CONTEXT + 1):
-        row = rows[min(m, len(rows)) - 1]
-        table[m, : len(row)] = row
-    return table
-
-
 def last_tokens(histories: Histories, n: int) -> Ids:
     """The last n ids of each history, -1 where it is shorter. Example: [[5, 7]], 3 -> [[-1, 5, 7]]."""
     if isinstance(histories, np.ndarray) and histories.shape[1] >= n:
@@ -173,6 +159,22 @@ def last_tokens(histories: Histories, n: int) -> Ids:
 def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
     """Return the mixture with the weight and the longest order of the settings."""
     return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
+
+
+def _folders_in(home: Path) -> list[Path]:
+    """A folder and those in it."""
+    try:
+        return [home, *(path for path in home.iterdir() if path.is_dir())]
+    except OSError:
+        return [home]
+
+
+def _changed_at(folder: Path) -> int:
+    """When a file was last put into a folder; 0 without the folder."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +196,10 @@ class Domains:
     """The tables that serve a file: what the registry names for it, and the built-in one of its language.
 
     Tables are opened once and opened again when the registry says that something was rebuilt, or their files were
-    written over. `run_idle_work` looks for that, and so does a request for another file than the last one: the
-    tables chosen for a file are kept until then, and their mixture until the live index changes. What cannot be
-    used is left out; `problems` says why. With `live`, what was edited since a table was built counts as well, and
-    what is open; with `rebuilder`, a table that fell far behind is replaced.
+    written over. `run_idle_work` looks for that, and so does a request for another file than the last one, or once
+    the registry's folders changed: the tables chosen for a file are kept until then, and their mixture until the
+    live index changes. What cannot be used is left out; `problems` says why. With `live`, what was edited since a
+    table was built counts as well, and what is open; with `rebuilder`, a table that fell far behind is replaced.
     """
 
     def __init__(
@@ -222,6 +224,7 @@ class Domains:
         self.reloads = 0
         self.opened: dict[Path, Table | None] = {}
         self.stamps: dict[Path, Hashable] = {}  # of the tables' files, as they were
+        self.folders: dict[Path, int] = {}  # the registry's, and when they changed
         self.fitted_weights: dict[Path, dict[str, OrderWeights]] = {}
         self.file: tuple[Path | None, str | None] | None = None  # of the last request, with its language
         self.tables: list[ServingTable] = []  # for that file
@@ -231,6 +234,8 @@ class Domains:
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """Return the mixture for a file, or None if no table and no open file is about such code."""
+        if any(_changed_at(folder) != then for folder, then in self.folders.items()):
+            self.reload_if_changed()
         if self.file != (file, language):
             self.tables, self.pools = self._tables_for(file, language), []
             self.file = file, language
@@ -254,9 +259,14 @@ class Domains:
         if len(pools) > len(self.tables):
             names.append(OPEN_FILES)
             weights.append(DEFAULT_WEIGHT)
-        fitted = (self.fitted(one.domain) for one in self.tables if one.domain)
-        weights_of_orders = next(filter(None, fitted), self.default_weights)
-        return Mixture(pools, weights, names, weights_of_orders, self._searched_texts())
+        return Mixture(pools, weights, names, self._order_weights(len(pools)), self._searched_texts())
+
+    def _order_weights(self, pools: int) -> Sequence[OrderWeights]:
+        """Those fitted for each table, or one for all; what has none takes the first: they suit the model."""
+        fitted = [self.fitted(one.domain) if one.domain else None for one in self.tables]
+        first = next(filter(None, fitted), self.default_weights)
+        of_pools = [one or first for one in [*fitted, None][:pools]]
+        return of_pools if any(one != first for one in of_pools) else [first]
 
     def _searched_texts(self) -> list[SearchedTexts]:
         """The texts of the file's tables as they are now, and of the open files."""
@@ -327,6 +337,8 @@ class Domains:
 
     def reload_if_changed(self) -> None:
         """Close all tables if one was rebuilt, chosen, removed or overwritten since they were opened."""
+        if self.registry:
+            self.folders = {path: _changed_at(path) for path in _folders_in(self.registry.folder)}
         generation = self.registry.generation() if self.registry else None
         kept = all(file_stamp(path) == found for path, found in self.stamps.items())
         if kept and generation == self.generation:

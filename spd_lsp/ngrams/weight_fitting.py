@@ -21,6 +21,7 @@ from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import (
     Observations,
     OrderWeights,
+    expand_order_weights,
     fit_order_weights,
     join_observations,
     mix_probabilities,
@@ -28,7 +29,7 @@ from ngram_builders.table.order_weights import (
     perplexity,
 )
 from ngram_builders.table.writer import build_columns
-from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, expand_order_weights
+from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS
 
 Observed = tuple[Observations, F64]  # of a document: probabilities by order, and by the model
 

@@ -11,13 +11,14 @@ from click.testing import CliRunner, Result
 
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.registry import Registry
+from ngram_builders.table.order_weights import expand_order_weights
 from spd_lsp.cli import main
 from spd_lsp.commands.tune import MIN_EXAMPLES
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned, write_tuned
 from spd_lsp.evaluation.coordinate_descent import COORDINATES, Coordinate, setting_coordinate
 from spd_lsp.evaluation.tuning import arm_of
-from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains, expand_order_weights
+from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains
 from tests.conftest import STARTER
 
 SOURCES = Path(__file__).parents[2] / "ngram_builders"
@@ -102,7 +103,7 @@ def order_weights_of(data: Path) -> list[list[float]]:
     domains = Domains(registry, ModelTokenizer(STARTER).fingerprint, {}, model="starter")
     mixture = domains.mixture_for(file, "python")
     assert mixture is not None
-    return mixture.order_weights.tolist()
+    return mixture.order_weights[0].tolist()
 
 
 @pytest.mark.slow

@@ -211,10 +211,10 @@ def test_weights_tuned_for_a_model_serve_where_a_table_has_none_of_its_own(
     tuned, own = ((0.1,), (0.1, 0.2)), ((0.3,),)
     domains = Domains(registry, tokens.fingerprint, {}, model="mine", order_weights=tuned)
     found = domains.mixture_for(repository / "first.py", "python")
-    assert found.order_weights[1, 0] == 0.1
+    assert found.order_weights[0, 1, 0] == 0.1
     monkeypatch.setattr(Domains, "fitted", lambda self, domain: own)
     domains = Domains(registry, tokens.fingerprint, {}, model="mine", order_weights=tuned)
-    assert domains.mixture_for(repository / "first.py", "python").order_weights[1, 0] == 0.3
+    assert domains.mixture_for(repository / "first.py", "python").order_weights[0, 1, 0] == 0.3
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])

@@ -146,7 +146,13 @@ def test_the_draft_that_is_typed_along_with_stays_before_names_unless_one_was_th
     previous = dataclasses.replace(PREVIOUS, source="count = 1\nx = \ny\n", cursor=14)
     typed = dataclasses.replace(previous, source="count = 1\nx = co\ny\n", cursor=16)
     unlikely, name = Completion("copy(y)", 0.05), Completion("count", 0.9, is_name=True)
-    for drafts, texts_left in (([unlikely], ["py(y)", "unt"]), ([name, unlikely], ["unt", "py(y)"])):
+    dead = Completion("min(y)", 0.5)  # typed otherwise by the first of two letters, before the editor asked
+    for drafts, texts_left in (
+        ([unlikely], ["py(y)", "unt"]),
+        ([name, unlikely], ["unt", "py(y)"]),
+        ([dead, unlikely], ["py(y)", "unt"]),
+        ([dead, name, unlikely], ["unt", "py(y)"]),
+    ):
         left = remaining(previous, CompletionResult(drafts), typed)
         assert left is not None and [one.text for one in left.completions] == texts_left
 

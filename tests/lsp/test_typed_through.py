@@ -14,7 +14,7 @@ COMPLETION = "textDocument/completion"
 SCRIPTED = """
 import dataclasses, sys
 from spd_lsp.completion.postprocess import Completion
-from spd_lsp.lsp import server
+from spd_lsp.lsp import completion_worker, server
 from spd_lsp.lsp.transport import serve
 from tests.lsp.lsp_client import FakeCompleter
 
@@ -25,6 +25,7 @@ class Scripted(FakeCompleter):
         completions = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(drafts, 1)]
         return dataclasses.replace(result, completions=completions)
 
+completion_worker.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
 completer = Scripted(seconds={seconds})
 made = server.create_server(lambda settings, report: completer)
 made.feature("test/asked")(lambda params: len(completer.requests))
@@ -34,6 +35,7 @@ DRAFTS = {
     "x = ": ["compute(y)", "copy(y)", "count"],
     "x = com": ["pose(y)", "pute(z)", "plex"],
     "x = cop": ["ies", "ied"],
+    "x = coun": ["sel", "ting"],
 }
 
 
@@ -51,9 +53,13 @@ class Typist:
 
     async def type(self, letter: str) -> list[str]:
         """Type a letter; what is shown then."""
+        self.type_unasked(letter)
+        return await self.shown()
+
+    def type_unasked(self, letter: str) -> None:
+        """Type a letter so soon before the next one that the editor asks for nothing."""
         self.editor.send(edit(letter, 0, self.column, self.column, version=self.column))
         self.column += 1
-        return await self.shown()
 
     async def asked(self) -> int:
         """How often the model was asked."""
@@ -95,6 +101,15 @@ async def test_where_the_best_draft_is_typed_otherwise_the_model_is_asked_and_ot
             await user.type(letter)
         assert await user.type("p") == ["ies", "ied", "y(y)"]
         assert await user.asked() == 2
+
+
+async def test_what_an_editor_showed_first_before_it_asked_stays_first_even_if_it_was_a_later_draft():
+    """After `cou` it shows the third draft; the answer after `coun` put new ones before that."""
+    async with typist() as user:
+        await user.shown()
+        for letter in "cou":
+            user.type_unasked(letter)
+        assert await user.type("n") == ["t", "sel", "ting"]
 
 
 async def test_where_the_best_draft_is_typed_otherwise_and_the_model_has_nothing_to_say_nothing_is_shown():

@@ -97,6 +97,9 @@ def query_damaged(library: ctypes.CDLL, random: np.random.Generator) -> None:
             few = int(random.integers(0, 30))
             both, p_f = answers.mix_candidates(*pools_too, contexts, likely, few, EQUAL_WEIGHTS)
             assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < len(likely)).all()
+            chosen = np.unique(candidates)
+            even = np.full(len(chosen), 0.1)
+            assert np.isfinite(answers.mix(*pools_too, contexts, chosen, even, EQUAL_WEIGHTS)).all()
             assert np.isfinite(matched).all() and (np.diff(ids) > 0).all() and (ids >= 0).all()
 
 

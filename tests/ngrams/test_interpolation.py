@@ -13,12 +13,20 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ngram_builders.ngrams import ORDERS
+from ngram_builders.registry.fitted_weights import write_fitted_weights
 from ngram_builders.registry.registry import Registry
+from ngram_builders.table.order_weights import expand_order_weights
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, PAPER_LAMBDAS, Domains, Mixture, last_tokens
+from spd_lsp.ngrams.interpolation import (
+    ORDER_WEIGHTS,
+    PAPER_LAMBDAS,
+    Domains,
+    Mixture,
+    last_tokens,
+)
 from spd_lsp.ngrams.live_index import LiveIndex
 from tests.ngram_builders.reference import write_texts
 
@@ -89,8 +97,26 @@ def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_pa
 
 
 def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), order_weights=((0.5,),))
+    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), order_weights=[((0.5,),)])
     assert mixture.mix([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
+
+
+def test_where_tables_have_weights_of_their_own_those_that_know_the_longest_context_decide(tmp_path):
+    """After 1, 2 the first table alone knows both tokens; after 9, 2 each has seen the 2."""
+    tables = [table_of(tmp_path, [[1, 2, 3]], "a"), table_of(tmp_path, [[5, 2, 4]], "b")]
+    mine, yours, p = ((0.1,), (0.1, 0.3)), ((0.5,), (0.2, 0.6)), np.array([0.2, 0.3])
+    pools, candidates = [[table.columns] for table in tables], np.array([3, 4])
+    mixture = Mixture(pools, (0.6, 0.2), order_weights=[mine, yours])
+    both, either = mixture.mix([[1, 2], [9, 2]], candidates, p)
+    assert both == pytest.approx([0.6 * 0.2 + 0.3 + 0.1 * 0.75, 0.6 * 0.3 + 0.1 * 0.25])
+    bigram = 0.75 * 0.1 + 0.25 * 0.5
+    assert either == pytest.approx([(1 - bigram) * 0.2 + bigram * 0.75, (1 - bigram) * 0.3 + bigram * 0.25])
+    everywhere = np.full(VOCABULARY, 1 / VOCABULARY)
+    assert mixture.mix([[1, 2], [5, 2], [7]], np.arange(VOCABULARY), everywhere).sum(axis=1) == pytest.approx(1.0)
+    ids, mixed = mixture.adjusted(2.0, 6).mix_top([[1, 2]], everywhere, 3)
+    assert mixed == pytest.approx(mixture.adjusted(2.0, 6).mix([[1, 2]], ids, everywhere[ids]))
+    silent = Mixture(pools, (0.6, 0.0), order_weights=[mine, yours])
+    assert silent.mix([[1, 2]], candidates, p)[0] == pytest.approx([0.6 * 0.2 + 0.4, 0.6 * 0.3])
 
 
 def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
@@ -155,6 +181,26 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     mixture = domains.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert domains.problems == []
+
+
+def test_what_another_process_builds_and_chooses_serves_the_next_request(tmp_path):
+    other, file = Registry(tmp_path / "data"), tmp_path / "a.py"
+    domains = Domains(Registry(tmp_path / "data"), "f", {})
+    assert domains.mixture_for(file, "python") is None
+    for successor in (2, 3):  # built, and built again
+        texts = [[1, successor, END]]
+        other.install("mine", lambda path, texts=texts: write_texts(path, texts, VOCABULARY, fingerprint="f"))
+        other.assign_workspace(tmp_path, [("mine", 0.5)])
+        assert domains.mixture_for(file, "python").successors([[1]], 4).tolist() == [successor]
+    other.assign_workspace(tmp_path, [])
+    assert domains.mixture_for(file, "python") is None
+    (home := other.folder / "half").mkdir()  # seen while a build has begun to write it
+    assert domains.mixture_for(file, "python") is None
+    home.rmdir()
+    other.install(
+        "half", lambda path: write_texts(path, [[1, 4, END]], VOCABULARY, fingerprint="f"), roots=[tmp_path]
+    )
+    assert domains.mixture_for(file, "python").names == ("half",)
 
 
 def test_a_table_of_another_vocabulary_is_left_out_whatever_its_tokenizer_is_said_to_be(tmp_path):
@@ -234,13 +280,27 @@ def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
     assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
 
 
+def test_each_table_has_the_weights_fitted_for_it_and_the_others_those_of_the_first(tmp_path):
+    registry = Registry(tmp_path / "data")
+    for name, weight in (("mine", 0.1), ("plain", 0.0), ("yours", 0.3)):
+        home = registry.install(
+            name, lambda new: write_texts(new, [[1, 2, END]], VOCABULARY, fingerprint="f")
+        ).path
+        if weight:
+            write_fitted_weights(home.parent, "model", expand_order_weights(((weight,),))[1:].tolist())
+    registry.assign_workspace(tmp_path, [("mine", 0.5), ("plain", 0.5), ("yours", 0.5)])
+    mixture = Domains(registry, "f", {}, model="model").mixture_for(tmp_path / "a.py", "python")
+    assert mixture.names == ("mine", "plain", "yours")
+    assert mixture.order_weights[:, 1, 0].tolist() == [0.1, 0.1, 0.3]
+
+
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
     by_order, _ = mixture.by_order(histories, candidates)
     plain = mixture.mix(histories, candidates, p)
     doubled = mixture.adjusted(2.0, 6).mix(histories, candidates, p)
-    rows = mixture.order_weights[2]
+    rows = mixture.order_weights[0, 2]
     said = rows @ by_order[0] / rows.sum()  # of n-grams alone
     odds = rows.sum() / (1 - rows.sum())
     assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))

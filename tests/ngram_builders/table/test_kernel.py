@@ -87,11 +87,17 @@ def test_both_sides_in_one_call_equal_numpy(compiled, case: Case, seed: int, sha
     random = np.random.default_rng(seed)
     p = np.where(random.random(case.vocab_size) < share, -1, random.integers(0, 9, case.vocab_size) / 64)
     p = p.astype(np.float32)  # with many equals
-    weights = random.random((9, 8)) * np.tri(9, 8, -1) / 8
-    ids, p_f = CompiledQuery(compiled, pools, case.weights).mix_candidates(case.contexts, p, case.n, weights)
+    weights = random.random((len(pools), 9, 8)) * np.tri(9, 8, -1) / 8  # of each pool its own
+    query = CompiledQuery(compiled, pools, case.weights)
+    ids, p_f = query.mix_candidates(case.contexts, p, case.n, weights)
     expected_ids, expected = numpy_query.mix_candidates(pools, case.weights, case.contexts, p, case.n, weights)
     np.testing.assert_array_equal(ids, expected_ids)
     np.testing.assert_allclose(p_f, expected, rtol=1e-12, atol=1e-15)
+    candidates = np.unique(case.candidates)
+    likely = random.random((len(case.contexts), len(candidates)))
+    mixed = query.mix(case.contexts, candidates, likely, weights)
+    expected = numpy_query.mix(pools, case.weights, case.contexts, candidates, likely, weights)
+    np.testing.assert_allclose(mixed, expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("asked", ["compiled", "numpy"])

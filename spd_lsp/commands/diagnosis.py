@@ -32,7 +32,9 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
+from spd_lsp.models.checkpoint.weight_cache import cached_files
 from spd_lsp.models.numpy import model_kernel
+from spd_lsp.progress import format_bytes
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
         return
     yield check_model(settings, load)
     yield _fill_format(tokens, folder)
+    yield from _converted_weights()
     yield from check_tables(settings, tokens, folder)
 
 
@@ -141,6 +144,15 @@ def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
         text = f"{chosen.name}, from {chosen.source}"
         text += "; imported modules and other open files stand before it" if tokens.repository_format else ""
     return Finding("fill in the middle", "ok", text)
+
+
+def _converted_weights() -> Iterator[Finding]:
+    """What large models take on the disk beside their own files."""
+    if files := cached_files():
+        size = format_bytes(sum(path.stat().st_size for path in files))
+        models = f"{len(files)} model{'s' * (len(files) > 1)}"
+        text = f"{size} of {models} in {files[0].parent}; to delete them, run: spd-lsp models --prune"
+        yield Finding("8-bit weights", "ok", text)
 
 
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:

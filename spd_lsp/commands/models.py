@@ -15,12 +15,18 @@ from spd_lsp.progress import format_bytes
 
 @click.command()
 @click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
-def models(prints_json: bool) -> None:
+@click.option("--prune", "prunes", is_flag=True, help="Delete the weights that were converted to 8 bits.")
+def models(prints_json: bool, prunes: bool) -> None:
     """List the models that are on this machine.
 
     Those that Ollama, LM Studio, llama.cpp and Hugging Face's library keep. Each name is what --model takes.
     Memory is what the weights need on a CPU; nothing is downloaded.
     """
+    if prunes:
+        from spd_lsp.models.checkpoint.weight_cache import cached_files, prune
+
+        click.echo(f"freed {format_bytes(prune(0))}" if cached_files() else "nothing to prune")
+        return
     free = free_memory()
     found = [_described(model, free) for model in list_models()]
     if prints_json:

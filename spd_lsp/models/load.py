@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,9 @@ from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import check_config_sizes
 from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.numpy.recorded import open_recorded
+from spd_lsp.models.numpy.stored import open_stored
+
+_GPU_DEVICES = ("nvidiactl", "kfd", "dxg")  # of Nvidia, of AMD, and of Windows where Linux runs on it
 
 
 def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> Engine:
@@ -27,8 +33,20 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
         return recorded
 
+    report(f"loading {folder.name}")
+    if (device == "cpu" or (device == "auto" and not may_have_gpu())) and (stored := open_stored(folder, report)):
+        return stored
     if missing := missing_for_models():
         raise UserError(f"{folder.name} {missing}")
     from spd_lsp.models.open_checkpoint import open_model
 
     return open_model(folder, device, report)
+
+
+def may_have_gpu() -> bool:
+    """Whether torch might find one, which takes seconds to ask."""
+    if sys.platform == "darwin":
+        return platform.machine() == "arm64"
+    if sys.platform == "win32":
+        return Path(os.environ.get("SYSTEMROOT", "C:/Windows"), "System32", "nvcuda.dll").exists()
+    return any(Path("/dev", name).exists() for name in _GPU_DEVICES)

@@ -6,7 +6,9 @@ No code that came with the weights is run, and none is fetched.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from spd_lsp.models.checkpoint.validate import (
     check_no_nan,
     is_for_another_task,
 )
+from spd_lsp.models.quantization import open_in_8_bits
 from spd_lsp.models.threads import ThreadCountTuner, thread_counts
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
@@ -60,14 +63,32 @@ def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engi
 
 def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Engine:
     """Load the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
-    dtype = choose_dtype(device)
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-    check_memory(folder, dtype.itemsize, free, str(device))
-    report(f"loading {folder.name} on {device}")
-    try:
-        network = _load_network(folder, config, dtype).to(device)
+    with _naming(folder, device):
+        load = partial(_load_network, folder, config)
+        if device.type == "cpu" and (quantized := open_in_8_bits(folder, config, load, report)):
+            return quantized
+        dtype = choose_dtype(device)
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+        check_memory(folder, dtype.itemsize, free, str(device))
+        network = load(dtype).to(device)
+        check_no_nan(network)
+        if dtype == torch.float32:  # others moved to a GPU
+            _copy_mapped_weights(network)
         reference = TransformersEngine(network)
         check_causal(reference, network)  # a first pass takes memory of its own
+    engine = fastest_engine(reference, network, lambda why: report(f"{folder.name} {why}"))
+    if device.type == "cpu":
+        set_thread_count(engine, sum(parameter.numel() for parameter in network.parameters()))
+    return engine
+
+
+@contextmanager
+def _naming(folder: Path, device: torch.device) -> Iterator[None]:
+    """Turn what opening raises into errors that name the folder."""
+    try:
+        yield
+    except UserError:
+        raise
     except InvalidWeights as error:
         raise UserError(f"the weights in {folder} cannot be used: {error}") from error
     except torch.OutOfMemoryError as error:
@@ -78,10 +99,6 @@ def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[s
         raise UserError(
             f"the weights in {folder} could not be opened ({first_line(error)}); restore the files"
         ) from error
-    engine = fastest_engine(reference, network, lambda why: report(f"{folder.name} {why}"))
-    if device.type == "cpu":
-        set_thread_count(engine, sum(parameter.numel() for parameter in network.parameters()))
-    return engine
 
 
 def _load_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
@@ -98,9 +115,6 @@ def _load_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     )
     network, loading_info = opened
     check_all_loaded(network, loading_info)
-    check_no_nan(network)
-    if dtype == torch.float32:  # others move to a GPU
-        _copy_mapped_weights(network)
     return network
 
 

@@ -7,6 +7,7 @@ it is never all cores.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -15,6 +16,12 @@ TRIAL_STEPS = 6  # with each count
 RECENT_STEPS = 24  # whose median is the current speed
 _SLOWDOWN = 2.0  # relative to the trial, from which the counts are tried again
 _MIN_SPEEDUP = 1.15  # for which more threads are used
+
+
+def usable_cores() -> int:
+    """How many cores there are, or what the environment allows."""
+    allowed, cores = os.environ.get("OMP_NUM_THREADS", ""), os.cpu_count() or 1
+    return min(cores, max(1, int(allowed))) if allowed.isdecimal() else cores
 
 
 def thread_counts(cores: int) -> list[int]:

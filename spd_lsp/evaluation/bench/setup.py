@@ -80,7 +80,7 @@ def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any
     network = None
     if "transformers" in parts and not read_source(options.folder):
         network = _load_transformers(options, str(engine.device) if engine else "cpu")
-    return engine, network, remarks[1:]
+    return engine, network, [line for line in remarks if " runs in " in line]
 
 
 def _gguf_path(options: BenchOptions) -> Path:

@@ -13,7 +13,7 @@ import torch
 
 from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine
-from spd_lsp.models.self_test import PROBE_LENGTH, probe_ids
+from spd_lsp.models.self_test import PROBE_LENGTH, Probe, probe_ids
 
 _MAX_NAMES = 3  # of tensors in a sentence
 _COMMON_PREFIX = PROBE_LENGTH // 2
@@ -64,8 +64,11 @@ def check_no_nan(network: Any) -> None:
         raise InvalidWeights(f"there is NaN in {list_some(names)}; restore the files")
 
 
-def check_causal(reference: Engine, network: Any) -> None:
-    """Raise if a first pass does not give numbers, or if later tokens change the logits of earlier ones."""
+def check_causal(reference: Engine, network: Any) -> Probe:
+    """Raise if a first pass does not give numbers, or if later tokens change the logits of earlier ones.
+
+    The logits of the pass are those of the usual probe.
+    """
     embedding = network.get_input_embeddings().weight
     logits = _logits_of_two_texts(reference, len(embedding))
     if np.isnan(logits).any() or not np.isfinite(logits.max(axis=-1)).all():
@@ -77,6 +80,7 @@ def check_causal(reference: Engine, network: Any) -> None:
         raise InvalidWeights(
             "each token sees those that follow it, as in an encoder; choose a causal language model"
         )
+    return Probe(probe_ids(len(embedding)), logits[0])
 
 
 def _logits_of_two_texts(reference: Engine, vocabulary: int) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from collections import Counter
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from ngram_builders.errors import UserError
@@ -16,27 +17,42 @@ _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 
 def tensor_sizes(folder: Path) -> list[int]:
-    """How many numbers each tensor in a folder has; damaged files, which are reported when opened, have none.
+    """How many numbers each tensor in a folder has; damaged files, which are reported when opened, have none."""
+    return [size for _, size in _stored(folder)]
 
-    Some folders hold the same weights twice, for other programs: those that would be read count.
-    """
+
+def main_dtype(folder: Path) -> str:
+    """The type of most numbers, as safetensors names it. Example: `BF16`."""
+    counts: Counter[str] = Counter()
+    for dtype, size in _stored(folder):
+        counts[dtype] += size
+    return max(counts, key=counts.__getitem__, default="")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files in a folder that would be read: some hold the same weights twice, for other programs."""
     if (folder / _WHOLE).is_file():
-        return _sizes_in(folder / _WHOLE)
+        return [folder / _WHOLE]
     try:
-        files = [folder / name for name in _indexed_names(folder)]
+        return [folder / name for name in _indexed_names(folder)]
     except _DAMAGES:
-        files = sorted(folder.glob("*.safetensors"))
-    return [size for file in files for size in _sizes_in(file)]
+        return sorted(folder.glob("*.safetensors"))
 
 
-def _sizes_in(path: Path) -> list[int]:
+def _stored(folder: Path) -> list[tuple[str, int]]:
+    """The type of each tensor in a folder, and how many numbers it has."""
+    return [tensor for path in weight_files(folder) for tensor in _stored_in(path)]
+
+
+def _stored_in(path: Path) -> list[tuple[str, int]]:
     try:
         with path.open("rb") as file:
             [length] = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))
             if length > min(path.stat().st_size, _MAX_HEADER_BYTES):
                 return []
             header = json.loads(file.read(length))
-        return [math.prod(map(int, tensor["shape"])) for name, tensor in header.items() if name != "__metadata__"]
+        tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
+        return [(str(tensor["dtype"]), math.prod(map(int, tensor["shape"]))) for tensor in tensors]
     except _DAMAGES:
         return []
 

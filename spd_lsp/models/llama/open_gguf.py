@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from spd_lsp.models.llama.engine import LlamaEngine
 from spd_lsp.models.llama.header import GgufHeader, read_header
 from spd_lsp.models.llama.library import ALL_LAYERS, load_library
 from spd_lsp.models.llama.prepared import GgufSource
-from spd_lsp.models.threads import ThreadCountTuner, thread_counts
+from spd_lsp.models.threads import ThreadCountTuner, thread_counts, usable_cores
 
 _MIN_POSITIONS = 64
 
@@ -27,7 +26,7 @@ def open_gguf(source: GgufSource, device: str, report: Callable[[str], None]) ->
     report(f"loading {source.name} in llama.cpp")
     engine = open_file(header, device)
     engine.embedding_scale = source.embedding_scale
-    counts = thread_counts(_cores())
+    counts = thread_counts(usable_cores())
     prompt = counts[-1]
     engine.on_step = ThreadCountTuner(counts, lambda count: engine.context.set_threads(count, prompt)).note_step
     return engine
@@ -50,9 +49,3 @@ def open_file(header: GgufHeader, device: str) -> LlamaEngine:
             "after a draft; choose an attention-only model"
         )
     return LlamaEngine(model, TokenEmbeddings(header), "gpu" if has_gpu and device != "cpu" else "cpu")
-
-
-def _cores() -> int:
-    """How many cores there are, or what the environment allows."""
-    allowed, cores = os.environ.get("OMP_NUM_THREADS", ""), os.cpu_count() or 1
-    return min(cores, max(1, int(allowed))) if allowed.isdecimal() else cores

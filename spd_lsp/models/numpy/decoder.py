@@ -14,7 +14,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +27,20 @@ ArrayFunction = Callable[[Floats], Floats]
 
 _MAX_SINGLE_ROWS = 2  # up to so many, reading the weights once for each beats packing them for a matrix product
 _BLAS_TILE = 4  # rows that BLAS computes at once: three cost more than four
+
+
+class Embedding(Protocol):
+    """The embedding of each token, however it is stored."""
+
+    @property
+    def dtype(self) -> Any:
+        """Of the rows that are returned."""
+
+    def __len__(self) -> int:
+        """How many tokens there are."""
+
+    def __getitem__(self, ids: Any, /) -> Any:
+        """The embeddings of some ids. [M, D]."""
 
 
 class Linear(Protocol):
@@ -133,7 +147,7 @@ class Decoder:
     """The weights of a model and its configuration."""
 
     config: DecoderConfig
-    embedding: Floats  # [V, D]
+    embedding: Embedding  # [V, D]
     layers: list[Layer]
     norm: ArrayFunction  # [M, D] -> [M, D]
     head: Linear  # [M, D] -> [M, V]

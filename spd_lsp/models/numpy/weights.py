@@ -144,6 +144,7 @@ class NumpyWeights(Weights):
     def decoder(self, layers: int, config: DecoderConfig) -> Decoder:
         """All parts."""
         head = self.fuse(self.head)
-        embedding = head.weight.T if self.head == EMBEDDING else np.asarray(self.get(EMBEDDING), np.float32)
+        tied = self.head == EMBEDDING
+        embedding: Floats = head.weight.T if tied else np.asarray(self.get(EMBEDDING), np.float32)
         blocks = [Layer(**self.layer_parts(number, gated_silu, gelu)) for number in range(layers)]
         return Decoder(config, embedding, blocks, self.norm(NORM), head)

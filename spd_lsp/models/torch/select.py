@@ -6,38 +6,32 @@ single precision first, and then the loaded one as far as rounding permits. No G
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
 
 from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine
-from spd_lsp.models.numpy.convert import layer_windows
 from spd_lsp.models.numpy.weights import UnsupportedModel
 from spd_lsp.models.self_test import (
     ROUNDING,
     SHORT_WINDOW,
     all_logits,
-    find_mismatch,
     probe_ids,
-    probe_reference,
     read_every_way,
 )
 from spd_lsp.models.topk import TopKRequest
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import Capture, CudaCapture
 from spd_lsp.models.torch.engine import TorchEngine
-from spd_lsp.models.transformers_engine import TransformersEngine
+from spd_lsp.models.torch.small_network import check_small_network
 
 _USUAL_LENGTHS = (1024, 1536)  # of prompts, whose steps are captured before anybody waits
 _MAX_OWN_ERRORS = 8  # allowed difference relative to the reference's from itself; measured: up to 3.5
 _MAX_ULPS = 4  # allowed difference in any case; where up to 4 were measured, the reference differed as well
-_VOCABULARY, _HEAD_WIDTH = 64, 8  # of the small network
 _K, _EXTRA = 20, 60  # logits that choosing three drafts needs
 _TRIALS = 5
 _MAX_SLOWDOWN = 1.15  # from which a second row costs more than it brings
@@ -51,7 +45,7 @@ def on_gpu(
 ) -> Engine:
     """The torch engine with the network's weights if it predicts what the reference predicts, or the reference."""
     try:
-        _check_architecture(network.config)
+        check_small_network(network.config, lambda small: TorchEngine(convert(small)))
         engine = TorchEngine(convert(network), capture(network.device), report)
         if mismatch := find_gpu_mismatch(engine, reference):
             raise UnsupportedModel(mismatch)
@@ -62,38 +56,6 @@ def on_gpu(
         report(f"runs in transformers: {str(error).splitlines()[0]}")
         return reference
     return engine
-
-
-def _check_architecture(config: Any) -> None:
-    """Raise `UnsupportedModel` if a small network of this architecture differs in single precision.
-
-    It has as many layers and heads, which architectures may treat each in its own way.
-    """
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.manual_seed(0)
-        network = _small_network(config)
-        for parameter in network.parameters():
-            if parameter.dim() > 1:  # so large that attention and activations are far from linear
-                parameter.data.normal_(0, 2 * parameter.shape[-1] ** -0.5)
-            else:
-                parameter.data += 0.2 * torch.randn_like(parameter)
-        probe = probe_reference(TransformersEngine(network), _VOCABULARY)
-        if mismatch := find_mismatch(TorchEngine(convert(network)), probe):
-            raise UnsupportedModel(f"in single precision, {mismatch}")
-
-
-def _small_network(config: Any) -> Any:
-    """The same architecture with narrow heads and few tokens; `UnsupportedModel` if it cannot be made small."""
-    small = copy.deepcopy(config)
-    try:
-        small.hidden_size = _HEAD_WIDTH * small.num_attention_heads
-        small.intermediate_size = 2 * small.hidden_size
-        small.head_dim, small.vocab_size, small.pad_token_id = _HEAD_WIDTH, _VOCABULARY, None
-        if layer_windows(small):
-            small.sliding_window = SHORT_WINDOW
-        return AutoModelForCausalLM.from_config(small, dtype=torch.float32)  # type: ignore[no-untyped-call]
-    except Exception as error:  # each architecture has its own ways to refuse
-        raise UnsupportedModel(f"no small model of its kind can be made ({str(error).splitlines()[0]})") from error
 
 
 def find_gpu_mismatch(engine: TorchEngine, reference: Engine) -> str:

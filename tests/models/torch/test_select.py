@@ -111,7 +111,7 @@ def test_a_kind_that_cannot_be_made_small_runs_in_transformers(monkeypatch):
         raise ValueError("expected a width of 4096, found 32\nand more")
 
     network, reports = random_network(FAST["llama"]), []
-    monkeypatch.setattr("spd_lsp.models.torch.select.AutoModelForCausalLM.from_config", refuses)
+    monkeypatch.setattr("spd_lsp.models.torch.small_network.AutoModelForCausalLM.from_config", refuses)
     engine, reference = chosen(network, reports)
     assert engine is reference
     assert reports == [

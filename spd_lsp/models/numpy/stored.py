@@ -1,0 +1,120 @@
+"""A decoder whose weights are mapped from a file: products in 8 bits, and token embeddings read row by row.
+
+Legend: M positions, I inputs, O outputs, V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ngram_builders.arrays import F32
+from spd_lsp.models.base import Engine
+from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
+from spd_lsp.models.checkpoint.load_progress import LoadProgress
+from spd_lsp.models.checkpoint.weight_cache import StoredTensors, cache_path, open_cached
+from spd_lsp.models.numpy.decoder import (
+    ArrayFunction,
+    Decoder,
+    DecoderConfig,
+    Int8,
+    Layer,
+    LayerNorm,
+    NumpyEngine,
+    RMSNorm,
+    gated_silu,
+    gelu,
+)
+from spd_lsp.models.numpy.model_kernel import load_kernel
+from spd_lsp.models.numpy.parallel import ParallelInt8, Threads
+from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.self_test import MAX_DIVERGENCE, PROBE_LENGTH, all_logits, kl_divergence
+from spd_lsp.models.threads import ThreadCountTuner, thread_counts, usable_cores
+
+_SHORT_PROBE = 4  # positions that are read where a checksum has shown that the weights are the same
+_DAMAGES = (OSError, ValueError, LookupError, TypeError, RecursionError, UnsupportedModel)
+_LINEARS = ("queries_keys_values", "attention_out", "up", "down")
+_NORMS = ("attention_norm", "query_norm", "key_norm", "mlp_norm")
+_ACTIVATIONS = {"gated_silu": gated_silu, "gelu": gelu}
+
+
+class StoredEmbedding:
+    """Token embeddings in the precision of the model's files; only rows that are asked for are read."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        """Rows in bfloat16, which NumPy does not know, come as 16-bit integers. [V, D]."""
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, ids: Any) -> F32:
+        """The embeddings of some ids. [M, D]."""
+        rows = self.rows[ids]
+        if rows.dtype == np.uint16:
+            return np.asarray((rows.astype(np.uint32) << 16).view(np.float32))
+        return np.asarray(rows, np.float32)
+
+
+def read_decoder(tensors: StoredTensors, threads: Threads) -> Decoder:
+    """All parts, as the record says."""
+    record, shape = tensors.record, tensors.record["shape"]
+    config = DecoderConfig(**{**shape, "frequencies": np.array(shape["frequencies"], np.float32)})
+    parts = _Parts(tensors, config.epsilon, threads)
+    return Decoder(
+        config=config,
+        embedding=StoredEmbedding(tensors.array(record["embedding"])),
+        layers=[parts.layer(layer) for layer in record["layers"]],
+        norm=parts.norm(record["norm"]),
+        head=parts.linear(record["head"]),
+    )
+
+
+class _Parts:
+    """What a record describes, made of its tensors."""
+
+    def __init__(self, tensors: StoredTensors, epsilon: float, threads: Threads) -> None:
+        self.array, self.epsilon, self.threads = tensors.array, epsilon, threads
+
+    def norm(self, place: dict[str, Any]) -> ArrayFunction:
+        scale = RMSNorm(self.array(place["weight"]), self.epsilon)
+        return LayerNorm(scale, self.array(place["bias"])) if place["bias"] else scale
+
+    def linear(self, place: dict[str, Any]) -> ParallelInt8:
+        bias = self.array(place["bias"]) if place["bias"] else None
+        return ParallelInt8(Int8(self.array(place["values"]), self.array(place["scales"]), bias), self.threads)
+
+    def layer(self, places: dict[str, Any]) -> Layer:
+        parts: dict[str, Any] = {name: self.linear(places[name]) for name in _LINEARS}
+        for name in _NORMS:
+            parts[name] = places[name] and self.norm(places[name])
+        return Layer(**parts, activate=_ACTIVATIONS[places["activate"]])
+
+
+def open_stored(folder: Path, report: Callable[[str], None]) -> Engine | None:
+    """The engine for a folder whose weights were converted before; None if they were not, or are damaged."""
+    if load_kernel() is None:
+        return None
+    progress = LoadProgress(f"loading {folder.name} on cpu", report)
+    try:
+        path = cache_path(folder)
+        check_free_memory(folder.name, path.stat().st_size, free_memory())
+        return make_engine(open_cached(path, progress.note), _SHORT_PROBE)
+    except _DAMAGES:
+        return None
+
+
+def make_engine(tensors: StoredTensors, positions: int = PROBE_LENGTH) -> NumpyEngine:
+    """The engine; `UnsupportedModel` if its predictions at some positions are not those of transformers."""
+    threads = Threads()
+    engine, probe = NumpyEngine(read_decoder(tensors, threads)), tensors.record["probe"][:positions]
+    divergence = kl_divergence(all_logits(engine, probe), tensors.array(tensors.record["logits"])[:positions])
+    if not divergence < MAX_DIVERGENCE:
+        raise UnsupportedModel(f"in 8 bits, predictions differ by {divergence:.1e} nats")
+    engine.on_step = ThreadCountTuner(thread_counts(usable_cores()), threads.set_count).note_step
+    return engine

@@ -36,21 +36,16 @@ def test_a_saved_model_is_loaded_again(tmp_path):
     close(load(tmp_path, "cpu").prefill([4, 5, 6]), plain_logits(network, [4, 5, 6]))
 
 
-def test_a_state_space_model_is_refused_by_name(tmp_path):
-    MambaConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="is a mamba model, whose state cannot be taken back"):
-        load(tmp_path, "cpu")
-
-
 @pytest.mark.parametrize(
     "config",
     [
+        MambaConfig(vocab_size=96, hidden_size=16, num_hidden_layers=1),
         Lfm2Config(**SMALL, layer_types=["conv", "full_attention"]),
         GraniteMoeHybridConfig(**SMALL, layer_types=["mamba", "attention"], mamba_n_heads=4),
     ],
     ids=lambda config: config.model_type,
 )
-def test_a_hybrid_model_with_a_state_is_refused_before_it_is_loaded(tmp_path, config):
+def test_a_model_with_a_state_is_refused_by_name_before_it_is_loaded(tmp_path, config):
     config.save_pretrained(tmp_path)
     with pytest.raises(UserError, match=f"is a {config.model_type} model, whose state cannot be taken back"):
         load(tmp_path, "cpu")

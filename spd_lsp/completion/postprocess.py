@@ -45,6 +45,9 @@ _MIN_LENGTH, _MIN_AGREEMENT = 6, 0.5
 # falls from 2.4 to 0.6 points, the loss from 0.201 to 0.194 nats.
 WITH_NGRAMS = ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46))
 _MODEL_ALONE = ((0.35, 1.54, 0.72), (-1.41, 0.82, 0.72))  # 3.0 to 0.4 points
+# Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
+# .25 for 146 in five others.
+_LATER_COPY = 0.3
 MIN_PROBABILITY = 1e-12
 
 
@@ -353,6 +356,10 @@ def calibrated(
     """
     if (settings.ranking, settings.interpolation) != ("probability", "linear"):
         return list(completions)
+    completions = [
+        replace(one, probability=_LATER_COPY * one.probability) if one.is_copy and place else one
+        for place, one in enumerate(completions)
+    ]
     drafts = [one.probability for one in completions if not (one.is_name or one.is_copy)]
     probabilities = calibrate_drafts(drafts, ngrams=ngrams) if drafts else []
     if completions and completions[0].is_copy:

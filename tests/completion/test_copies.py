@@ -138,3 +138,9 @@ def test_what_is_said_of_a_copy():
     assert shown[0].probability == 0.7
     assert sum(one.probability for one in shown) <= 1 + 1e-9
     assert all(one.probability <= 0.7 for one in shown[1:])
+
+
+def test_a_copy_behind_a_draft_is_said_to_be_right_less_often_and_not_shown_if_hardly_ever():
+    drafts = [Completion("a", 0.5), Completion("b", 0.2, is_copy=True), Completion("c", 0.01, is_copy=True)]
+    shown = calibrated(drafts, Settings(), 0.005, ngrams=True)
+    assert [(one.text, one.probability) for one in shown[1:]] == [("b", pytest.approx(0.06))]

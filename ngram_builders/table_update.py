@@ -206,7 +206,9 @@ class TableUpdate:
                 beside[name] = Table.open(self.beside[name], self.task.options.fingerprint).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
         streams, orders = chain.from_iterable(batches), self.task.options.orders
-        self.perplexity.update(measure_perplexity(Table.open(path).columns, streams, orders, beside))
+        table = Table.open(path)
+        found = measure_perplexity(table.columns, streams, orders, beside, release=table.release_pages)
+        self.perplexity.update(found)
         self.report("measuring", 1, 1)
 
     @contextmanager

@@ -213,7 +213,8 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
         texts=_sort_texts(texts, plan) if is_searched else None,
     )
     streams = sample.values() if files == 1 else ()  # one file alone would predict little
-    perplexity = measure_perplexity(Table.open(path).columns, streams, plan.orders)
+    table = Table.open(path)
+    perplexity = measure_perplexity(table.columns, streams, plan.orders, release=table.release_pages)
     return {"files": files, "perplexity": perplexity, "written": summary.size}
 
 

@@ -11,7 +11,7 @@ Dimensions: T positions in text, O orders from 2 on, M longest order matched, fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,13 @@ def longest_match(matched: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp
 
 
 def observe_stream(
-    pools: Sequence[Sequence[Columns]], shares: Sequence[float], stream: Ints, start: int = 1
+    pools: Sequence[Sequence[Columns]],
+    shares: Sequence[float],
+    stream: Ints,
+    start: int = 1,
+    release: Callable[[], object] = lambda: None,
 ) -> Observations:
-    """Query pools for each token of a stream from `start` on."""
+    """Query pools for each token of a stream from `start` on; `release` is called now and then."""
     query = open_query(pools, shares)
     history = np.concatenate((np.full(_WIDTH, -1), stream))
     contexts = np.lib.stride_tricks.sliding_window_view(history, _WIDTH)[start : len(stream)]  # [T, WIDTH]
@@ -61,6 +65,7 @@ def observe_stream(
         tokens, index = np.unique(stream[start + at : start + at + _CHUNK], return_inverse=True)
         p, matched = query.probabilities(contexts[at : at + _CHUNK], tokens)  # p [chunk, O, tokens]
         parts.append(Observations(p[np.arange(len(index)), :, index], matched))
+        release()
     return join_observations(parts)
 
 
@@ -136,12 +141,13 @@ def measure_perplexity(
     orders: Sequence[int],
     others: Mapping[str, Columns] | None = None,
     max_positions: int = MAX_POSITIONS,
+    release: Callable[[], object] = lambda: None,
 ) -> dict[str, float]:
     """Return a table's perplexity on documents it was built from, each without its own counts.
 
     Streams are read until there are enough positions; give them in an order that mixes files, such as by digest.
     others: tables that would serve the same files; the perplexity is measured with and without them. Empty if
-    there is too little text.
+    there is too little text. release: gives back memory that the tables take.
     """
     others = dict(others or {})
     weights = {"": _TABLE_WEIGHT} | dict.fromkeys(others, _OTHER_WEIGHT)
@@ -154,7 +160,8 @@ def measure_perplexity(
         pools = {"": [table, removed]} | {name: [columns] for name, columns in others.items()}
         part = stream[: max_positions - positions + 1]
         for name, members in arms.items():
-            observed[name].append(observe_stream([pools[m] for m in members], [weights[m] for m in members], part))
+            chosen, shares = [pools[m] for m in members], [weights[m] for m in members]
+            observed[name].append(observe_stream(chosen, shares, part, release=release))
         positions += max(len(part) - 1, 0)
         if positions >= max_positions:
             break

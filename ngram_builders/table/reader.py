@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,6 +28,8 @@ from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.validation import find_foreign_ids, find_invalid_section, find_invalid_text
 
 _CHUNK_ROWS = 1 << 20
+_CHECKED_BYTES = 1 << 24  # at once
+_KEPT_BYTES = 1 << 27  # of a file that may stay mapped as a whole, even where memory is short
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -66,8 +69,18 @@ class Table:
     def verify_checksums(self) -> None:
         """Read every byte; UserError if a checksum differs."""
         for name, crc in self.file.crcs.items():
-            if zlib.crc32(as_bytes(self.file.section(name))) != crc:
+            found, data = 0, as_bytes(self.file.section(name))
+            for start in range(0, len(data), _CHECKED_BYTES):
+                found = zlib.crc32(data[start : start + _CHECKED_BYTES], found)
+                self.release_pages()
+            if found != crc:
                 raise TableError(self.path, f"damaged data in section {name}")
+
+    def release_pages(self) -> None:
+        """Give back the memory that a large mapped file takes; what is read of it again is mapped again."""
+        data = getattr(self.columns.heads.base, "obj", None)
+        if isinstance(data, mmap.mmap) and len(data) > _KEPT_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            data.madvise(mmap.MADV_DONTNEED)
 
     def verify(self) -> None:
         """Read every byte; UserError if a checksum differs or the data is such as no build writes."""

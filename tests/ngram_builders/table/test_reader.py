@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, merge, negate, prune
+from ngram_builders.table import reader
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import build_columns
@@ -133,6 +134,24 @@ def test_a_mapped_table_survives_its_replacement(tmp_path: Path, table: Table) -
     after, _ = mean(table, [1], [2])
     np.testing.assert_array_equal(before, after)
     assert mean(Table.open(tmp_path / "t.ngt"), [1], [2])[0][0, 0] == 0
+
+
+def test_a_table_whose_memory_was_given_back_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(reader, "_CHECKED_BYTES", 100)
+    write_texts(tmp_path / "t", [[1, 2, 3, 1, 2, 3, 1]] * 20)
+    table, kept = Table.open(tmp_path / "t"), Table.open(tmp_path / "t")
+    counts = as_dict(merge(list(kept.runs())))
+    table.verify_checksums()
+    table.release_pages()
+    assert as_dict(merge(list(table.runs()))) == counts
+    data = bytearray((tmp_path / "t").read_bytes())
+    data[data.index(table.columns.tokens.tobytes())] ^= 1
+    (tmp_path / "damaged").write_bytes(data)
+    with pytest.raises(UserError, match="damaged data in section tokens"):
+        Table.open(tmp_path / "damaged").verify_checksums()
 
 
 def test_another_tokenizer_is_refused_and_both_are_named(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from ngram_builders.distributed.plan import Plan, read_stage_results, write_plan
 from ngram_builders.distributed.readers import EXPANSION, is_corpus
 from ngram_builders.distributed.stages import table_path
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, check_orders
+from ngram_builders.ngrams import ORDERS, check_orders, hash_bits
 from ngram_builders.registry.cleanup import TASKS_ABANDONED_SECONDS, TASKS_PATTERN, is_abandoned
 from ngram_builders.registry.domains import check_name
 from ngram_builders.registry.origin import record_revisions
@@ -43,7 +43,8 @@ _FORMAT = 7  # of what lies in a shared folder
 _SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fewer n-grams of each other
 MIN_SHARDS = 16  # small inputs too are spread over workers
 _BYTES_PER_TOKEN = 3.6  # of code
-_SHARED_BYTES_PER_TOKEN = 45  # all that the tasks write
+_SHARED_BYTES_PER_TOKEN = (35, 20)  # that the tasks write: in all, and in each round of merges
+_HASHES_PER_TOKEN = 2  # with fewer, a fifth of all unseen contexts would have the hash of one that was seen
 _FILE_BYTES = 1 << 31  # of text; one file of a table surely holds its n-grams
 _FILE_ENTRIES = 7 << 29  # of one file, whose pointers address 2^32
 _CERTAIN = 1.5  # times what would fit; how much text a file holds is an estimate
@@ -133,7 +134,7 @@ def build(
     home = registry.domain_folder(name)
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
     _delete_stale(work, name)
-    _check_limits(size, work)
+    _check_limits(size, plan, work)
     write_plan(work, plan, split_into_shards(inputs, plan.shards))
     if not run_stages(work, plan, cluster, make_encode, report, memory):
         return None, []
@@ -245,12 +246,17 @@ def _add_up_cost(stage: str, results: Sequence[Mapping[str, Any]]) -> StageCost:
     )
 
 
-def _check_limits(text_bytes: int, work: Path) -> None:
-    """Refuse what certainly does not fit into the shared folder, before anything is counted."""
+def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
+    """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder, before anything is counted."""
     tokens = text_bytes / _BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
+    if (most := (1 << hash_bits(plan.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
+        raise UserError(
+            f"{about}; one table tells the contexts of {most / 1e9:,.0f} billion apart: build several domains"
+        )
     folder = next(one for one in (work, *work.parents) if one.exists())
-    free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN
+    base, each = _SHARED_BYTES_PER_TOKEN
+    free, needed = shutil.disk_usage(folder).free, tokens * (base + each * (len(plan.rounds) - 1))
     if needed > _CERTAIN * free:
         raise UserError(
             f"{about}, whose counts take about {needed / 1e9:,.0f} GB; {folder} has {free / 1e9:,.0f} GB free: "

@@ -48,6 +48,16 @@ from ngram_builders.distributed.build import InputFile, StageCost, input_digest,
 from ngram_builders.distributed.executors import Cluster
 
 ROOT = Path(__file__).parents[3]
+PLAN = Plan(
+    shards=1,
+    parts=1,
+    orders=(2, 3),
+    min_count={2: 1, 3: 1},
+    vocab_size=VOCABULARY,
+    end_of_text=END,
+    fingerprint="bytes",
+    language=None,
+)
 OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
 
 
@@ -215,31 +225,26 @@ def test_a_killed_worker_is_noticed(registry: Registry, sources: Path, tmp_path:
 
 def test_other_inputs_or_options_have_another_folder() -> None:
     """What a stopped run left is never taken for something else."""
-    plan = Plan(
-        shards=1,
-        parts=1,
-        orders=(2, 3),
-        min_count={2: 1, 3: 1},
-        vocab_size=VOCABULARY,
-        end_of_text=END,
-        fingerprint="bytes",
-        language=None,
-    )
     one = InputFile("/a.py", 5, 7)
-    others = [input_digest(plan, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
-    others += [input_digest(plan, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
+    others = [input_digest(PLAN, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
+    others += [input_digest(PLAN, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
     changes: dict[str, Any] = {"orders": (2,), "min_count": {2: 1, 3: 2}, "fingerprint": "x", "language": "go"}
     changes |= {"vocab_size": 300, "end_of_text": 5, "shards": 2, "parts": 2}
-    others += [input_digest(replace(plan, **{name: value}), [one]) for name, value in changes.items()]
-    assert len({input_digest(plan, [one]), *others}) == 1 + len(others)
-    assert input_digest(replace(plan), [replace(one)]) == input_digest(plan, [one])
+    others += [input_digest(replace(PLAN, **{name: value}), [one]) for name, value in changes.items()]
+    assert len({input_digest(PLAN, [one]), *others}) == 1 + len(others)
+    assert input_digest(replace(PLAN), [replace(one)]) == input_digest(PLAN, [one])
 
 
 def test_what_fits_nowhere_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(text_bytes: int, folder: Path) -> None:
+        distributed._check_limits(text_bytes, replace(PLAN, **distributed.cut(text_bytes, 10**6)), folder)
+
+    with pytest.raises(UserError, match=r"10,000\.0 GB of text, 2,777\.8 billion tokens; .* 550 billion apart"):
+        check(10**13, tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
-    with pytest.raises(UserError, match=r"take about 50 GB; .* has 1 GB free: free some space, or name another"):
-        distributed._check_limits(4 * 10**9, tmp_path / "not" / "there")
-    distributed._check_limits(8 * 10**7, tmp_path)
+    with pytest.raises(UserError, match=r"take about 83 GB; .* has 1 GB free: free some space, or name another"):
+        check(4 * 10**9, tmp_path / "not" / "there")
+    check(8 * 10**7, tmp_path)
 
 
 def test_shards_have_similar_sizes_and_keep_the_order() -> None:

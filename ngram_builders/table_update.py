@@ -44,7 +44,7 @@ from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 
 _SAMPLE_BATCH = 16  # texts loaded at once, where few are needed
-_MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 75 bytes of memory for each
+_MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 35 bytes of memory for each
 _BYTES_PER_TOKEN = 70  # on disk while a table is made: spilled counts, sections, and the table
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -193,7 +193,7 @@ class TableUpdate:
         """The suffix array of texts in the order of their digests, by which servers know them."""
         options = self.task.options
         batches = load_streams(digests, self.task, self.cache)
-        texts = [stream[1:-1] for stream in chain.from_iterable(batches)]
+        texts = (stream[1:-1] for stream in chain.from_iterable(batches))
         return build_suffix_array(texts, options.end_of_text, options.vocab_size)
 
     def _measure(self, path: Path) -> None:

@@ -15,7 +15,7 @@ Dimensions: T tokens, D documents.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -161,13 +161,15 @@ def find_places(texts: Sequence[SearchedTexts], history: Sequence[int], follow: 
     return sorted(found, key=lambda place: -place.length)
 
 
-def build_suffix_array(documents: Sequence[Ints], end_of_text: int, vocab_size: int) -> SuffixArray:
-    """Sort documents, given without their end-of-text."""
+def build_suffix_array(documents: Iterable[Ints], end_of_text: int, vocab_size: int) -> SuffixArray:
+    """Sort documents, given without their end-of-text; they need not be in memory together."""
     dtype = text_dtype(vocab_size)
     boundary = np.array([end_of_text], dtype=dtype)
-    parts = [part for ids in documents for part in (boundary, np.asarray(ids)[::-1].astype(dtype))]
-    text = np.concatenate([*parts, boundary]).astype(dtype, copy=False)
-    starts = np.cumsum([0, *(len(ids) + 1 for ids in documents)])[:-1]
+    backwards = [np.asarray(ids)[::-1].astype(dtype) for ids in documents]
+    text = np.concatenate([*(part for ids in backwards for part in (boundary, ids)), boundary])
+    text = text.astype(dtype, copy=False)
+    starts = np.cumsum([0, *(len(ids) + 1 for ids in backwards)])[:-1]
+    del backwards
     if len(text) > 256**SUFFIX_BYTES:
         raise ValueError(f"{len(text):,} tokens are more than a suffix array can address")
     return SuffixArray(text, pack_places(_sort_suffixes(text)), starts.astype("<u4"))
@@ -188,26 +190,27 @@ def _sort_suffixes(text: Ints) -> Ints:
 
     Prefix doubling: what is sorted by h ids is sorted by 2 h ids by the ranks of a place and the one h further.
     """
-    ranks, h = _first_keys(text)
-    order = np.argsort(ranks, kind="stable")
-    slots = np.arange(len(text))
-    places = order.copy()
-    keys = ranks[order]
-    ranks = np.zeros(len(text) + 2 * DEPTH, dtype=np.uint64)  # 0 beyond the end
+    keys, h = _first_keys(text)
+    order = np.argsort(keys, kind="stable").astype(np.uint32)  # narrow, as memory decides how long a text can be
+    keys = keys[order]
+    slots, places = np.arange(len(text), dtype=np.uint32), order
+    ranks = np.zeros(len(text) + 2 * DEPTH, dtype=np.uint32)  # 0 beyond the end
     while True:
-        first = np.empty(len(keys), dtype=bool)  # of its group
-        first[:1] = True
-        np.not_equal(keys[1:], keys[:-1], out=first[1:])
-        starts = np.flatnonzero(first)
-        sizes = np.diff(starts, append=len(keys))
-        ranks[places] = np.repeat(slots[starts] + 1, sizes)
-        open_ = np.repeat(sizes > 1, sizes)
+        is_first = np.empty(len(keys) + 1, dtype=bool)  # of its group
+        is_first[[0, -1]] = True
+        np.not_equal(keys[1:], keys[:-1], out=is_first[1:-1])
+        del keys
+        ranks[places] = np.maximum.accumulate(np.where(is_first[:-1], slots + np.uint32(1), np.uint32(0)))
+        open_ = ~(is_first[:-1] & is_first[1:])
         slots, places = slots[open_], places[open_]
         if h >= DEPTH or not len(places):
             return order
-        keys = (ranks[places] << np.uint64(32)) | ranks[places + h]
+        keys = ranks[places].astype(np.uint64)
+        keys <<= np.uint64(32)
+        keys |= ranks[places + np.uint32(h)]
         sort = np.argsort(keys, kind="stable")
         places, keys = places[sort], keys[sort]
+        del sort
         order[slots] = places
         h *= 2
 
@@ -216,8 +219,10 @@ def _first_keys(text: Ints) -> tuple[Ints, int]:
     """As many ids as 64 bits hold, from each place on, and how many; an id counts one more, so that 0 is no id."""
     bits = 8 * text.dtype.itemsize
     h = 64 // bits
-    padded = np.concatenate((text.astype(np.uint64) + np.uint64(1), np.zeros(h, dtype=np.uint64)))
     keys = np.zeros(len(text), dtype=np.uint64)
     for distance in range(h):
-        keys = (keys << np.uint64(bits)) | padded[distance : distance + len(text)]
+        keys <<= np.uint64(bits)
+        there = keys[: max(0, len(text) - distance)]  # beyond the end is 0
+        there |= text[distance:]
+        there += np.uint64(1)
     return keys, h

@@ -183,7 +183,8 @@ def test_a_damaged_text_is_refused(tmp_path):
 
 
 def lines_after(ledger: Ledger, history: list[int]) -> list[int]:
-    places = find_places([ledger.searched_texts(sorted_documents())], history, 1)
+    texts = ledger.searched_texts([sorted_documents()], [[b"a", b"b", b"c"]])
+    places = find_places(texts, history, 1)
     return sorted(place.next[0] for place in places if place.length == len(history))
 
 
@@ -201,4 +202,12 @@ def test_an_edited_text_is_found_as_it_is_now():
 
 def test_a_table_of_other_texts_is_not_searched():
     ledger = Ledger(Overlay(vocab_size=10), {"a.py": b"a"}, lambda key: ())
-    assert ledger.searched_texts(sorted_documents()).table is None
+    (texts,) = ledger.searched_texts([sorted_documents()], [[b"a"]])
+    assert texts.table is None
+
+
+def test_a_text_that_a_segment_replaces_is_not_searched():
+    ledger = Ledger(Overlay(vocab_size=10), {"a.py": b"a", "b.py": b"x", "c.py": b"c"}, lambda key: ())
+    base, segment = sorted_documents(), build_suffix_array([[1, 2, 9]], END, 10)
+    found = find_places(ledger.searched_texts([base, segment], [[b"a", None, b"c"], [b"x"]]), [1, 2], 1)
+    assert sorted(place.next[0] for place in found) == [3, 4, 9]

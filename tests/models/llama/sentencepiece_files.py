@@ -37,9 +37,11 @@ def trained_merges() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
 class Vocabulary:
     """The tokens of a family, with their scores and kinds."""
 
-    def __init__(self, added: Sequence[tuple[str, int]] = (), *, blank_first: bool = True) -> None:
+    def __init__(
+        self, added: Sequence[tuple[str, int]] = (), *, blank_first: bool = True, kind: str = "llama"
+    ) -> None:
         letters, merges = trained_merges()
-        self.blank_first = blank_first
+        self.blank_first, self.kind = blank_first, kind
         first = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL), *((byte, BYTE) for byte in BYTES)]
         pieces = [*("".join(pair) for pair in merges), *letters]
         other = dict(added)
@@ -50,8 +52,10 @@ class Vocabulary:
 
     def write(self, writer) -> int:
         """Add them to a file as llama.cpp's converter does."""
-        writer.add_tokenizer_model("llama")
+        writer.add_tokenizer_model(self.kind)
         writer.add_tokenizer_pre("default")
+        if self.kind != "llama":
+            writer.add_token_merges([" ".join(pair) for pair in trained_merges()[1]])
         writer.add_token_list(
             [self._written(name, kind) for name, kind in zip(self.names, self.kinds, strict=True)]
         )

@@ -39,6 +39,7 @@ FAMILIES = {
         blank_first=False,
     ),
 }
+FAMILIES["Gemma 4"] = Vocabulary([("\n\n", USER_DEFINED)], blank_first=False, kind="gemma4")  # which has merges
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

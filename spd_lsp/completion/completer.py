@@ -200,7 +200,7 @@ class Completer:
         possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
         names = self._matching_names(document, cursor) if scored else {}
         left = context.before.rpartition("\n")[2]
-        offered = with_names(possible, names, left)[: self.settings.drafts]
+        offered = with_names(possible, names, left, safe)[: self.settings.drafts]
         floor = 0.0 if forced else self.settings.min_probability
         completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
 

@@ -24,6 +24,7 @@ from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.overlap import find_repeat, remove_overlap, splits_word
 from spd_lsp.completion.parsing import request_could_follow
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
+from spd_lsp.ngrams.open_documents import likely_names
 from spd_lsp.printable import HIDDEN_CHARACTERS
 from spd_lsp.settings import Settings
 
@@ -32,7 +33,8 @@ _INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
 _ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 _LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
 _LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
-_NAME_WORTH = 0.1  # of a name against a draft as likely: that is the rest of the line, and more certain
+_NAME_WORTH = 0.5  # of a name against a draft as likely: that is the rest of the line, and more certain
+_SHORT_WORTH, _SHORT = 0.1, 4  # the same where fewer letters are typed
 _MAX_COPIES = 6
 _MAX_COMPARED = 64  # places whose texts may become copies
 # From here on a copy is more often right than the best draft. Chosen on five packages; on five others, 284 places
@@ -304,35 +306,36 @@ def with_copies(
     return list(by_text.values())
 
 
-def with_names(drafts: Sequence[Completion], names: Mapping[str, float], left: str) -> list[Completion]:
+def with_names(
+    drafts: Sequence[Completion], names: Mapping[str, float], left: str, said: Sequence[Completion] = ()
+) -> list[Completion]:
     """Return drafts and names, best first; the word at the end of `left` begins each of the names.
 
-    A draft makes room for much likelier names if its first word is no name, or that of a better draft and it is
-    unlikely.
+    A draft makes room for likelier names if its first word is no name, or that of a better draft and it is
+    unlikely. `said`: all drafts, which say how likely each name is, if these are not all.
     Example: `co` with drafts `mpute(x)`, `mpute(y)` and the name `count` -> `mpute(x)`, `unt`, `mpute(y)`.
     """
     if not names:
         return list(drafts)
     begun = re.split(r"\W", left)[-1]
-    is_certain = max(names.values()) >= _LIKELY_NAME
+    word_of = {one: begun + re.split(r"\W", one.text, maxsplit=1)[0] for one in (*drafts, *said)}
+    names = likely_names(names, [(word_of[one], one.probability) for one in said or drafts])
+    is_certain = max(names.values(), default=0.0) >= _LIKELY_NAME
     first: list[Completion] = []
-    last: list[Completion] = []
     words: set[str] = set()
     for draft in drafts:
-        word = begun + re.split(r"\W", draft.text, maxsplit=1)[0]
-        is_unlikely = draft.probability < _LIKELY_DRAFT
-        if word in names:
-            is_kept = word not in words or not is_unlikely
-        else:
-            is_kept = not first and not (is_unlikely and is_certain)
-        (first if is_kept else last).append(draft)
-        words.add(word if is_kept else "")
+        word, is_likely = word_of[draft], draft.probability >= _LIKELY_DRAFT
+        if (word not in words or is_likely) if word in names else not first and (is_likely or not is_certain):
+            first.append(draft)
+            words.add(word)
+    others = [draft for draft in drafts if draft not in first]
     rest = [
-        Completion(name[len(begun) :], probability, ends=False, is_name=True)
-        for name, probability in names.items()
+        Completion(name[len(begun) :], p, ends=False, is_name=True)
+        for name, p in names.items()
         if name not in words
     ]
-    by_worth = sorted([*rest, *last], key=lambda one: -one.probability * (_NAME_WORTH if one.is_name else 1))
+    worth = _SHORT_WORTH if len(begun) < _SHORT else _NAME_WORTH
+    by_worth = sorted([*rest, *others], key=lambda one: -one.probability * (worth if one.is_name else 1))
     return [*first, *by_worth]
 
 

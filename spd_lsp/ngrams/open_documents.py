@@ -25,12 +25,13 @@ from spd_lsp.ngrams.file_sync import DomainSync
 
 _NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
+_LAST_LEXEME = re.compile(r"(\w+|[^\w\s])[ \t]*\Z")
+_MIN_PROBABILITY = 0.01  # a name below this is not worth a draft's place
 _MAX_NAME_LENGTH = 80
 _NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
 _OTHER_WEIGHT = 0.1  # of all names in other open documents, against one occurrence in this one
 _IMPORTED_WEIGHT = 0.5  # of all names in the modules that it imports
 _NEW_WEIGHT = 0.1  # of a name that stands nowhere yet
-_MIN_PROBABILITY = 0.02  # a name below this is not worth a draft's place
 _INDEXED_DOCUMENTS = 128
 _IMPORT = re.compile(
     r"^[ \t]*(?:from|import|export|include|#[ \t]*include|require(?:_relative|_once)?|use|pub|mod|source"
@@ -71,8 +72,8 @@ class OpenDocument:
     ) -> Mapping[str, float]:
         """Return the names that the word at the cursor begins, likeliest first, and the probability of each.
 
-        A name is the likelier the more often it stands here and the more recently above the cursor; those of
-        imported modules and of other documents matter where there is none. Secrets are no names.
+        A name is the likelier the more recently it stands above the cursor, and the more often behind the same
+        sign or word; those of imports and other documents matter where there is none. Secrets are no names.
         """
         begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
         if begun is None or re.match(r"\w", self.text[cursor : cursor + 1]):
@@ -80,25 +81,47 @@ class OpenDocument:
         found = re.compile(rf"(?<!\w){begun[0]}\w+")
         above = found.findall(self.text, max(0, cursor - _NAME_REACH), begun.start())
         below = found.findall(self.text, cursor, cursor + _NAME_REACH)
-        counts = Counter([*above, *below])
+        alike = self._names_behind_the_same(begun)
         recent = dict.fromkeys([*reversed(above), *below])
-        weights = {name: counts[name] / (1 + age) ** 0.5 for age, name in enumerate(recent)}
+        weights = {name: (alike[name] + 0.2) ** 0.2 / (1 + age) ** 0.25 for age, name in enumerate(recent)}
         for documents, weight in ((imported, _IMPORTED_WEIGHT), (others, _OTHER_WEIGHT)):
             names = {name for one in documents for name in _names_from(_sorted_names(one.text), begun[0])}
             names -= weights.keys()
             weights |= dict.fromkeys(sorted(names), weight / max(len(names), 1))
         return _as_probabilities(weights, self.text)
 
+    def _names_behind_the_same(self, begun: re.Match[str]) -> Counter[str]:
+        """How often each name that a word begins stands behind the same sign or word, or first on a line."""
+        left = self.text[max(0, begun.start() - _MAX_NAME_LENGTH) : begun.start()].rpartition("\n")[2]
+        before = _LAST_LEXEME.search(left)
+        start = (
+            rf"(?<!\w){before[1]}" if before and before[1].isalnum() else re.escape(before[1]) if before else "^"
+        )
+        around = self.text[max(0, begun.start() - _NAME_REACH) : begun.end() + _NAME_REACH]
+        return Counter(re.findall(rf"{start}[ \t]*(?<!\w)({begun[0]}\w+)", around, re.MULTILINE))
+
 
 def _as_probabilities(weights: Mapping[str, float], text: str) -> Mapping[str, float]:
-    """Return the likeliest names first; of 565 that were offered, this share was meant."""
+    """Return the likeliest names first; what is missing to 1 is left to names that stand nowhere yet."""
     secrets = [text[secret.start : secret.end] for secret in find_secrets(text)] if weights else []
     names = [name for name in weights if len(name) <= _MAX_NAME_LENGTH and not any(name in one for one in secrets)]
     total = sum(weights.values()) + _NEW_WEIGHT
-    probabilities = {
-        name: (weights[name] / total) ** 1.5 for name in sorted(names, key=lambda name: -weights[name])
-    }
-    return {name: probability for name, probability in probabilities.items() if probability >= _MIN_PROBABILITY}
+    return {name: weights[name] / total for name in sorted(names, key=lambda name: -weights[name])}
+
+
+def likely_names(names: Mapping[str, float], said: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return names that are worth a draft's place, likeliest first, where drafts say words so probably.
+
+    A name that half of the drafts say is some twelve times as likely as one that none says. Weights and exponents
+    are fitted to 277 places in five packages.
+    """
+    mass: dict[str, float] = {}
+    for word, probability in said:
+        mass[word] = mass.get(word, 0.0) + probability
+    weights = {name: p * (1 + 1000 * mass.get(name, 0.0)) ** 0.4 for name, p in names.items()}
+    total = sum(weights.values()) + max(0.0, 1 - sum(names.values()))
+    likely = {name: (weight / total) ** 1.5 for name, weight in weights.items()}
+    return {name: p for name, p in sorted(likely.items(), key=lambda item: -item[1]) if p >= _MIN_PROBABILITY}
 
 
 @lru_cache(_INDEXED_DOCUMENTS)

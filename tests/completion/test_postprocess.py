@@ -117,11 +117,11 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
 @pytest.mark.parametrize(
     ("drafts", "names", "expected"),
     [
-        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "mpute(y)", "unt"]),
-        ({"mpute(x)": 0.4, "mpute(y)": 0.01}, {"compute": 0.5, "count": 0.2}, ["mpute(x)", "unt", "mpute(y)"]),
-        ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "mpute(y)", "unt"]),
-        ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute", "lour", "unt"]),
-        ({"mpute": 0.4, "lour": 0.01}, {"compute": 0.5, "count": 0.2}, ["mpute", "unt", "lour"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "mpute(y)", "unt"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.005}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "unt", "mpute(y)"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "mpute(y)", "unt"]),
+        ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.2, "count": 0.6}, ["mpute", "lour", "unt"]),
+        ({"mpute": 0.4, "lour": 0.005}, {"compute": 0.2, "count": 0.6}, ["mpute", "unt", "lour"]),
         ({"lour": 0.05}, {"count": 0.2}, ["lour", "unt"]),
         ({"lour": 0.05}, {"count": 0.9}, ["unt", "lour"]),
         ({"lour": 0.5}, {"count": 0.9}, ["lour", "unt"]),
@@ -132,6 +132,19 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
 def test_names_that_are_there_come_before_unlikely_drafts_that_say_nothing_new(drafts, names, expected):
     completions = [Completion(text, probability) for text, probability in drafts.items()]
     assert [one.text for one in with_names(completions, names, "x = co")] == expected
+
+
+def test_from_four_letters_on_a_name_is_worth_half_of_a_draft_as_likely():
+    drafts = [Completion("ter(x)", 0.4), Completion("ter(y)", 0.03)]
+    shown = with_names(drafts, {"counter": 0.2, "countess": 0.6}, "x = coun")
+    assert [one.text for one in shown] == ["ter(x)", "tess", "ter(y)"]
+
+
+def test_a_name_that_drafts_say_is_likelier_whether_or_not_they_are_shown():
+    drafts = [Completion("mpute(x)", 0.4), Completion("lour(x)", 0.01)]
+    names = {"count": 0.3, "colour": 0.3}
+    for said, expected in (((), ["mpute(x)", "unt", "lour"]), (drafts, ["mpute(x)", "lour", "unt"])):
+        assert [one.text for one in with_names(drafts[:1], names, "x = co", said)] == expected
 
 
 def test_a_draft_without_a_line_end_was_cut_off():

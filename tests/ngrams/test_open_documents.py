@@ -6,21 +6,27 @@ import re
 
 import pytest
 
-from spd_lsp.ngrams.open_documents import OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument, likely_names
 from tests.planted import lines
 
 
 def names_at(marked, *others):
     document = OpenDocument("a", None, "python", marked.replace("¦", ""))
     near = [OpenDocument(f"b{number}", None, "python", text) for number, text in enumerate(others)]
-    return list(document.matching_names(marked.index("¦"), near))
+    return list(likely_names(document.matching_names(marked.index("¦"), near), []))
 
 
 @pytest.mark.parametrize(
     ("marked", "names"),
     [
         ("config = 1\ncontext = 2\nx = con¦\n", ["context", "config"]),  # the later one first
-        ("config = config\ncontext = 2\nx = con¦\n", ["config", "context"]),  # unless it is much rarer
+        (
+            "y = config\ncontext = 2\nx = con¦\n",
+            ["config", "context"],
+        ),  # unless the other one stood behind the same
+        ("self.config()\ncontext = 2\nself. con¦\n", ["config", "context"]),
+        ("if config:\n    context = 2\nif con¦\n", ["config", "context"]),
+        ("  config()\nf(context)\n  con¦\n", ["config", "context"]),  # or first on its line, too
         ("x = con¦\ncontext = 2\n", ["context"]),
         ("config = 1\nx = c¦\n", []),  # of one letter
         ("config = 1\nx = ¦\n", []),
@@ -39,14 +45,17 @@ def test_the_names_of_a_document_that_a_word_begins(marked, names):
 def test_names_of_other_open_documents_matter_where_this_one_has_none():
     other = "contents = 1\ncontext = 2\n"
     assert names_at("x = con¦\n", other) == ["contents", "context"]
-    assert names_at("config = 1\nx = con¦\n", other) == ["config"]
+    assert names_at("config = 1\nx = con¦\n", other)[0] == "config"
 
 
 def test_of_many_names_only_those_that_are_worth_a_place_are_left():
     many = " ".join(f"config_{number}" for number in range(100))
-    assert names_at(f"{'config ' * 30}\n{many}\nx = con¦\n") == ["config"]
     assert names_at(f"{many}\nx = con¦\n") == []
     assert names_at("x = con¦\n", many) == []
+    document = OpenDocument("a", None, "python", f"{many}\nx = con\n")
+    names = document.matching_names(document.text.index("con\n") + 3)
+    likely = likely_names(names, [("config_7", 0.5), ("config_3", 0.4), ("connect", 0.3)])
+    assert list(likely) == ["config_7", "config_3"]
 
 
 @pytest.mark.parametrize("what", lines())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from transformers import GraniteConfig, LlamaConfig
 
 from ngram_builders.errors import UserError
+from spd_lsp.cli import main
+from spd_lsp.commands import diagnosis
 from spd_lsp.models import load as loading
 from spd_lsp.models import quantization
 from spd_lsp.models.checkpoint import weight_cache
@@ -206,6 +210,16 @@ def test_the_files_used_last_are_kept(tmp_path, monkeypatch):
     assert prune(20) == 20
     assert sorted(path.stem for path in cached_files()) == ["2", "3"]
     assert prune(0) == 20
+
+
+def test_doctor_names_their_size_and_a_command_deletes_them(folder):
+    assert list(diagnosis._converted_weights()) == []
+    load(folder, "cpu")
+    [finding] = diagnosis._converted_weights()
+    assert re.search(r"[MkB]+ of 1 model in .*weights; to delete them, run: spd-lsp models --prune", finding.text)
+    assert CliRunner().invoke(main, ["models", "--prune"]).output.startswith("freed ")
+    assert cached_files() == []
+    assert CliRunner().invoke(main, ["models", "--prune"]).output == "nothing to prune\n"
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-_SECONDS = 0.5  # between two reports
+_SECONDS = 1.0  # between two reports
 
 
 class LoadProgress:
-    """Reports shares of a whole, at most twice a second."""
+    """Reports shares of a whole, at most one a second."""
 
     def __init__(
         self, doing: str, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic

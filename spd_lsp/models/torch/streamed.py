@@ -30,7 +30,9 @@ def compute_in_single_precision(network: Any) -> None:
 
 def _linear(module: nn.Linear, x: Tensor) -> Tensor:
     """x W^T + b, some rows of W after the other: [M, I] -> [M, O]."""
-    y = torch.cat([F.linear(x, rows.float()) for rows in torch.split(module.weight, _ROWS)], dim=-1)
+    y = x.new_empty(*x.shape[:-1], len(module.weight))  # else it would fragment the copies' memory
+    for number, rows in enumerate(torch.split(module.weight, _ROWS)):
+        y[..., number * _ROWS :][..., : len(rows)] = F.linear(x, rows.float())
     return y if module.bias is None else y + module.bias.float()
 
 

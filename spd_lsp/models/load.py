@@ -13,6 +13,7 @@ from spd_lsp.extras import missing_for_models
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import check_config_sizes
 from spd_lsp.models.llama.prepared import read_source
+from spd_lsp.models.numpy.int8 import engine_in_8_bits
 from spd_lsp.models.numpy.recorded import open_recorded
 from spd_lsp.models.numpy.stored import open_stored
 
@@ -23,7 +24,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     """Open the model in a folder on a device (`auto`, `cpu`, `cuda`, `mps`); never runs code that came with it.
 
     Torch, which takes seconds and much memory to import, is imported only for models without a record. Those with
-    one are so small that their steps would take longer on a GPU: `auto` does not look for one.
+    one are so small that a GPU would take longer: `auto` does not look for one. They run in 8 bits.
     """
     if source := read_source(folder):
         from spd_lsp.models.llama.open_gguf import open_gguf
@@ -31,7 +32,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
         return open_gguf(source, device, report)
     check_config_sizes(folder)
     if device in ("auto", "cpu") and (recorded := open_recorded(folder, report)):
-        return recorded
+        return engine_in_8_bits(recorded, report)
 
     report(f"loading {folder.name}")
     if (device == "cpu" or (device == "auto" and not may_have_gpu())) and (stored := open_stored(folder, report)):

@@ -19,10 +19,13 @@ from transformers import (
     Starcoder2Config,
 )
 
+from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from spd_lsp.models import backend_selection as choice
 from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.decoder import Dense, NumpyEngine
+from spd_lsp.models.numpy.decoder import Dense, Int8, NumpyEngine
+from spd_lsp.models.numpy.model_kernel import load_kernel
+from spd_lsp.models.self_test import MAX_DIVERGENCE, all_logits, kl_divergence
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
 from tests.models.networks import FAST, SMALL, VOCABULARY, WINDOW, random_network
@@ -121,10 +124,16 @@ def test_mixed_up_rows_are_detected(monkeypatch):
     assert "several rows differs" in reports[0]
 
 
-def test_the_starter_runs_in_numpy_in_32_bits():
+def test_the_starter_runs_in_8_bits_where_the_kernel_is_there(monkeypatch):
     engine = load(STARTER, "cpu")
     assert isinstance(engine, NumpyEngine)
-    assert isinstance(engine.decoder.head, Dense)
+    assert all(isinstance(linear, Int8 if load_kernel() else Dense) for linear in engine.decoder.linears)
+    monkeypatch.setenv(KERNEL_VARIABLE, "0")
+    exact = load(STARTER, "cpu")
+    assert all(isinstance(linear, Dense) for linear in exact.decoder.linears)
+    ids = list(range(100, 180))
+    divergence = kl_divergence(all_logits(engine, ids), all_logits(exact, ids))
+    assert divergence < MAX_DIVERGENCE
 
 
 def test_half_precision_runs_in_transformers():

@@ -21,7 +21,13 @@ import numpy as np
 from ngram_builders.arrays import F32, I8, I64, Floats
 from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.models.numpy.kv_cache import INITIAL_CAPACITY, NO_WINDOW, AttentionCache, JoinedCache, KVCache
-from spd_lsp.models.numpy.model_kernel import SCRATCH, load_kernel, multiply_in_numpy, weights_structure
+from spd_lsp.models.numpy.model_kernel import (
+    SCRATCH,
+    load_kernel,
+    multiply_in_numpy,
+    split_in_numpy,
+    weights_structure,
+)
 
 ArrayFunction = Callable[[Floats], Floats]
 
@@ -96,6 +102,25 @@ class Int8:
         addresses = self.address, x.ctypes.data, rows, y.ctypes.data, scratch.ctypes.data
         self.kernel.library.multiply(self.kernel.instruction_set, *addresses)
         return y
+
+
+class FineInt8(Int8):
+    """The same with x in 16 bits: what 8 of them leave of a row is a second row. For the head."""
+
+    def __call__(self, x: Floats) -> Floats:
+        """[M, I] -> [M, O]."""
+        y = super().__call__(self._split(np.ascontiguousarray(x)))
+        coarse, rest = y[: len(x)], y[len(x) :]
+        return np.asarray(coarse + (rest if self.bias is None else rest - self.bias))
+
+    def _split(self, x: Floats) -> Floats:
+        """Rows and, after them, what 8 bits leave of each: [M, I] -> [2 M, I]."""
+        if self.kernel is None:
+            return split_in_numpy(x)
+        count, inputs = x.shape
+        rows, scratch = np.empty((2 * count, inputs), np.float32), np.empty(inputs, np.int8)
+        self.kernel.library.split_rows(x.ctypes.data, count, inputs, rows.ctypes.data, scratch.ctypes.data)
+        return rows
 
 
 def _padded(x: Floats) -> Floats:
@@ -217,9 +242,12 @@ class NumpyEngine(Engine):
         """The embeddings of an input's ids, or x~ = sum_i gamma_i z_i for each of its mixtures. [M, D]."""
         embedding = self.decoder.embedding
         if each.ids:
-            return np.asarray(embedding[[token for row in each.ids for token in row]])
+            return np.asarray(embedding[[token for row in each.ids for token in row]], np.float32)
         return np.stack(
-            [np.asarray(weights, embedding.dtype) @ embedding[list(ids)] for ids, weights in each.mixtures]
+            [
+                np.asarray(weights, np.float32) @ np.asarray(embedding[list(ids)], np.float32)
+                for ids, weights in each.mixtures
+            ]
         )
 
 

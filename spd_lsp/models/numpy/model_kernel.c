@@ -197,5 +197,16 @@ EXPORT void multiply(int64_t set, const Weights *w, const float *x, int64_t M, f
 #endif
 }
 
+/* Rows and, after them, what quantisation leaves of each: x [M, I] -> rows [2 * M, I]; scratch [I] bytes. */
+EXPORT void split_rows(const float *x, int64_t M, int64_t I, float *rows, int8_t *scratch) {
+    for (int64_t m = 0; m < M; m++) {
+        const float *row = x + m * I;
+        float scale, *rest = rows + (M + m) * I;
+        quantize(row, I, scratch, &scale);
+        for (int64_t i = 0; i < I; i++) rows[m * I + i] = row[i];
+        for (int64_t i = 0; i < I; i++) rest[i] = row[i] - (float)scratch[i] * scale;
+    }
+}
+
 /* Identifies the sources; set when they are compiled. A library compiled from others is not used. */
 EXPORT uint64_t source_digest(void) { return SOURCE_DIGEST; }

@@ -28,6 +28,7 @@ _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, Signature] = {
     "instruction_set": (_INTEGER, ()),
     "multiply": (None, (_INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)),
+    "split_rows": (None, (_POINTER, _INTEGER, _INTEGER, _POINTER, _POINTER)),
 }
 INSTRUCTION_SETS = ("none", "AVX2", "AVX-512 VNNI", "NEON dot products")  # as model_kernel.c numbers them
 SCRATCH = 8  # bytes of each row that the kernel needs beside the quantized row
@@ -107,6 +108,12 @@ def quantize_rows(x: Floats) -> tuple[I8, F32]:
     largest = np.abs(x).max(axis=1, initial=0)
     inverse = np.divide(_LARGEST, largest, out=np.zeros_like(largest), where=largest != 0)
     return np.rint(x * inverse[:, None]).astype(np.int8), largest / _LARGEST
+
+
+def split_in_numpy(x: Floats) -> F32:
+    """Rows and, after them, what quantization leaves of each. [M, I] -> [2 M, I]."""
+    values, scales = quantize_rows(x)
+    return np.concatenate([x, x - values * scales[:, None]])
 
 
 def multiply_in_numpy(x: F32, values: I8, scales: F32, bias: F32 | None) -> F32:

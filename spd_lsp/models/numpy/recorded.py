@@ -36,7 +36,7 @@ _DAMAGES = (
 )
 
 
-def open_recorded(folder: Path, report: Callable[[str], None]) -> Engine | None:
+def open_recorded(folder: Path, report: Callable[[str], None]) -> NumpyEngine | None:
     """The engine for a folder with a matching record; otherwise None, and one line if there is a record."""
     path = folder / RECORD
     if not path.is_file():

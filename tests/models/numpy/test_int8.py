@@ -11,10 +11,11 @@ import pytest
 from ngram_builders import compile_kernel
 from ngram_builders.compile_kernel import MODEL_KERNEL
 from ngram_builders.table.shared_library import KERNEL_VARIABLE
+from spd_lsp.models.numpy import int8 as int8_module
 from spd_lsp.models.numpy import model_kernel
 from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.decoder import Dense, Int8, NumpyEngine
-from spd_lsp.models.numpy.int8 import in_8_bits, to_int8
+from spd_lsp.models.numpy.decoder import Dense, FineInt8, Int8, NumpyEngine
+from spd_lsp.models.numpy.int8 import engine_in_8_bits, in_8_bits, to_int8
 from spd_lsp.models.numpy.model_kernel import ModelKernel, multiply_in_numpy, open_kernel, quantize_rows
 from spd_lsp.models.self_test import MAX_DIVERGENCE, kl_divergence
 from tests.models.networks import FAST, random_network
@@ -62,6 +63,19 @@ def test_the_kernel_equals_numpy_bit_for_bit(compiled, shape, bias) -> None:
             x = RANDOM.normal(size=(rows, shape[1])).astype(np.float32)
             x[0, 0] = 0
             np.testing.assert_array_equal(int8(x), in_numpy(int8, x))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_fine_product_is_exact_but_for_its_weights(compiled, bias) -> None:
+    int8 = product(24, 70, compiled, bias)
+    fine = FineInt8(int8.values, int8.scales, int8.bias)
+    x = RANDOM.normal(size=(5, 70)).astype(np.float32)
+    exact = Dense((int8.values * int8.scales[:, None]).T, int8.bias)(x)
+    assert np.abs(fine(x) - exact).max() < 0.02 * np.abs(int8(x) - exact).max()
+    found = {}
+    for name, fine.kernel in (("C", compiled), ("NumPy", None)):
+        found[name] = fine(x)
+    np.testing.assert_array_equal(found["C"], found["NumPy"])
 
 
 def test_the_largest_sums_are_exact(compiled) -> None:
@@ -160,3 +174,20 @@ def test_a_decoder_in_8_bits_predicts_nearly_the_same(name) -> None:
     ids = list(range(20))
     expected, found = (each.forward_ids([ids], each.new_cache())[0] for each in (exact, engine))
     assert 0 < kl_divergence(found, expected) < MAX_DIVERGENCE
+
+
+def test_a_decoder_that_8_bits_would_change_keeps_its_floats(monkeypatch) -> None:
+    monkeypatch.setattr(int8_module, "MAX_DIVERGENCE", 1e-9)
+    exact, reports = NumpyEngine(convert(random_network(FAST["qwen2"]))), []
+    assert engine_in_8_bits(exact, reports.append) is exact
+    said = [line.partition(" by ")[0] for line in reports]
+    assert said == ["runs in 32 bits: in 8 bits, predictions differ"] * bool(model_kernel.load_kernel())
+
+
+def test_an_embedding_that_was_stored_in_half_precision_is_kept_so_and_others_are_not() -> None:
+    decoder = convert(random_network(FAST["llama, tied"]))
+    assert in_8_bits(decoder).embedding.dtype == np.float32
+    decoder.embedding[:] = decoder.embedding.astype(np.float16)
+    compact = in_8_bits(decoder).embedding
+    assert compact.dtype == np.float16
+    np.testing.assert_array_equal(compact, decoder.embedding)

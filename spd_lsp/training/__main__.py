@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -89,11 +89,11 @@ def tokenizer_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--vocabulary", default=VOCABULARY, show_default=True, help=text)(command)
 
 
-def share_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option for averaging with the model that the run started from."""
-    share = click.FloatRange(0, 1, max_open=True)
-    text = "Share of the --from model's weights in an average with the trained ones."
-    return click.option("--start-share", type=share, default=0.0, show_default=True, help=text)(command)
+def average_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option for averaging with other models."""
+    kind = (click.Path(file_okay=False, path_type=Path), click.FloatRange(0, 1))
+    text = "Average with this exported model, which has this share: DIR/run/start 0.1; may be repeated."
+    return click.option("--average", type=kind, multiple=True, metavar="FOLDER SHARE", help=text)(command)
 
 
 def model_folder_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -233,11 +233,13 @@ def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
 @common_options
 @model_folder_option
 @click.option("--kind", type=click.Choice(["decay", "run"]), default="decay", show_default=True)
-@share_option
-def export(work: Path, seed: int, out: Path, kind: str = "decay", start_share: float = 0.0) -> None:
+@average_option
+def export(
+    work: Path, seed: int, out: Path, kind: str = "decay", average: Sequence[tuple[Path, float]] = ()
+) -> None:
     """Write the last checkpoint as a Hugging Face folder with its model card."""
     with console().status("measuring and writing the model"):
-        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind, start_share)
+        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind, dict(average))
     for language, kinds in facts["validation"].items():
         said = (f"{kind} {loss['bits_per_byte']:.3f}" for kind, loss in kinds.items())
         console().print(f"{language}, bits a byte: {', '.join(said)}")
@@ -312,7 +314,7 @@ def unpack(work: Path, seed: int, archive: Path) -> None:
 @budget_options
 @start_options
 @decay_option
-@share_option
+@average_option
 @model_folder_option
 @click.pass_context
 def run_all(
@@ -324,7 +326,7 @@ def run_all(
     vocabulary: int,
     decay: int,
     threads: int,
-    start_share: float,
+    average: Sequence[tuple[Path, float]],
     **options: Any,
 ) -> None:
     """Run every step in order, except those already done."""
@@ -333,7 +335,7 @@ def run_all(
     ctx.invoke(rows, work=work, seed=seed)
     ctx.invoke(train, work=work, seed=seed, threads=threads, **options)
     ctx.invoke(main.commands["decay"], work=work, seed=seed, decay=decay, threads=threads)
-    ctx.invoke(export, work=work, seed=seed, out=out, start_share=start_share)
+    ctx.invoke(export, work=work, seed=seed, out=out, average=average)
     ctx.invoke(ngrams, work=work, seed=seed, out=out)
 
 

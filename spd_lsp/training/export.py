@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +29,25 @@ _CARD = Path(__file__).with_name("card.md")
 
 @dataclass(frozen=True, slots=True)
 class ExportedWeights:
-    """The weights to export: a run's last checkpoint, averaged with the model that it started from, if any.
+    """The weights to export: a run's last checkpoint, averaged with exported models that share its beginning.
 
-    The average forgets less of what the start knew than the run has (Wortsman et al., CVPR 2022).
+    The average with the run's start, or with earlier ends of the run, can be better than each of them (Wortsman et
+    al., CVPR 2022 and ICML 2022).
     """
 
     run: Path  # folder of the checkpoint
-    start: Path | None = None  # exported model
-    start_share: float = 0.0  # of the average
+    averaged: Mapping[Path, float] = field(default_factory=dict)  # exported model -> share of the average
 
     def load(self, config: LlamaConfig) -> tuple[LlamaForCausalLM, dict[str, Any]]:
         """Return a model with these weights, and the progress of the run."""
         model = LlamaForCausalLM(config)
         progress = checkpoint.load(self.run, model, {})
-        if self.start and self.start_share:
-            before = load_exported(self.start)
-            for parameter, past in zip(model.parameters(), before.parameters(), strict=True):
-                parameter.data.lerp_(past.data, self.start_share)
+        own = 1 - sum(self.averaged.values())
+        for parameter in model.parameters():
+            parameter.data.mul_(own)
+        for folder, share in self.averaged.items():
+            for parameter, other in zip(model.parameters(), load_exported(folder).parameters(), strict=True):
+                parameter.data.add_(other.data, alpha=share)
         return model, progress
 
 
@@ -175,8 +177,8 @@ def commands(facts: Mapping[str, Any]) -> str:
 
 def _start_options(facts: Mapping[str, Any]) -> str:
     options = f" --from START --layers {facts['shape']['layers']} --rate {facts['plan']['matrix_rate']}"
-    share = facts["plan"].get("start_share", 0)
-    return f"{options} --start-share {share}" if share else options
+    averages = (f" --average {name} {share}" for name, share in facts["plan"].get("averaged", {}).items())
+    return options + "".join(averages)
 
 
 def _loss_line(language: str, kinds: Mapping[str, Mapping[str, float]]) -> str:

@@ -252,16 +252,20 @@ def _stored_plan(path: Path) -> TrainingPlan:
     return TrainingPlan(**plan)
 
 
-def make_starter(recipe: Recipe, out: Path, phase: str = "decay", start_share: float = 0.0) -> dict[str, Any]:
+def make_starter(
+    recipe: Recipe, out: Path, phase: str = "decay", averaged: Mapping[Path, float] = {}
+) -> dict[str, Any]:
     """Export the last checkpoint of a decay or run, measure the stored weights, write the card. Return its facts.
 
-    start_share: of the model that the run started from, in an average with the checkpoint.
+    averaged: exported models, and the share of each in an average with the checkpoint.
     """
+    if not (shares := sum(averaged.values())) < 1:
+        raise UserError(f"the shares of the models to average add up to {shares:g}; keep them below 1")
     step = {"run": "train", "decay": "decay"}[phase]
     run = recipe.needed(f"{phase}/{checkpoint.FULL_FILE}", step).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
-    weights = ExportedWeights(run, recipe.work / _START if start_share else None, start_share)
+    weights = ExportedWeights(run, averaged)
     progress = export(recipe.config(), weights, folder, out)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
     measures = measure_exported(out, rows / "held_out", tokenizer)
@@ -272,7 +276,7 @@ def make_starter(recipe: Recipe, out: Path, phase: str = "decay", start_share: f
         progress |= json.loads(past.read_text(encoding="utf-8"))
     plan |= json.loads((rows / "rows.json").read_text(encoding="utf-8")) | {
         "phase": phase,
-        "start_share": start_share,
+        "averaged": {str(folder): share for folder, share in averaged.items()},
     }
     facts = collect_facts(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)

@@ -53,18 +53,20 @@ def test_weights_are_half_precision_and_tied(exported: tuple[Path, dict[str, Any
     assert size < 2 * exported[1]["parameters"] + 8192
 
 
-def test_weights_are_averaged_with_the_starting_weights(
+def test_weights_are_averaged_with_other_models(
     exported: tuple[Path, dict[str, Any]], config: LlamaConfig, tmp_path: Path
 ) -> None:
     torch.manual_seed(1)
-    before = LlamaForCausalLM(config)
-    before.save_pretrained(tmp_path / "before")
+    others = [LlamaForCausalLM(config) for _ in range(2)]
+    for number, other in enumerate(others):
+        other.save_pretrained(tmp_path / f"{number}")
     run = tmp_path / "run"
     trained, _ = ExportedWeights(run).load(config)
-    averaged, _ = ExportedWeights(run, tmp_path / "before", 0.25).load(config)
-    for old, new, mean in zip(before.parameters(), trained.parameters(), averaged.parameters(), strict=True):
-        assert torch.allclose(mean, 0.75 * new + 0.25 * old, atol=1e-6)
-        assert not torch.equal(old, new)
+    averaged, _ = ExportedWeights(run, {tmp_path / "0": 0.25, tmp_path / "1": 0.125}).load(config)
+    parts = (model.parameters() for model in (trained, *others, averaged))
+    for new, first, second, mean in zip(*parts, strict=True):
+        assert torch.allclose(mean, 0.625 * new + 0.25 * first + 0.125 * second, atol=1e-6)
+        assert not torch.equal(first, new)
 
 
 def test_the_stored_weights_are_measured(

@@ -146,8 +146,11 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Pat
     )
     weights, wanted = (load_file(one.work / "run" / checkpoint.FULL_FILE) for one in (parts, whole))
     assert all(torch.equal(weights[name], tensor) for name, tensor in wanted.items())
-    make_starter(parts, tmp_path / "averaged", "run", 0.25)
-    assert "--start-share 0.25" in (tmp_path / "averaged" / "MODEL_CARD.md").read_text()
+    start = parts.work / "run" / "start"
+    make_starter(parts, tmp_path / "averaged", "run", {start: 0.25})
+    assert f"--average {start} 0.25" in (tmp_path / "averaged" / "MODEL_CARD.md").read_text()
+    with pytest.raises(UserError, match=r"add up to 1\.2; keep them below 1"):
+        make_starter(parts, tmp_path / "averaged", "run", {start: 0.6, tmp_path / "out": 0.6})
     pack_run(parts.work, tmp_path / "run.tar.xz")
     unpack_run(tmp_path / "run.tar.xz", tmp_path / "there")
     assert Recipe(work=tmp_path / "there").config().num_hidden_layers == 3

@@ -82,7 +82,7 @@ def test_what_needs_torch_says_how_to_install_it(program, command):
     folder = [str(program.parent) if word == "." else word for word in command]
     done = run_without_torch(*folder, *where)
     assert done.returncode == 1
-    assert re.search(r"^Error: .*needs torch and transformers, .*; run: .*spd-lsp\[models\]", done.stderr), (
+    assert re.search(r"(?m)^Error: .*needs torch and transformers, .*; run: .*spd-lsp\[models\]", done.stderr), (
         done.stderr
     )
     assert "Traceback" not in done.stderr

@@ -22,6 +22,7 @@ from ngram_builders.arrays import F32, I8, I64, Floats
 from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.models.numpy.kv_cache import INITIAL_CAPACITY, NO_WINDOW, AttentionCache, JoinedCache, KVCache
 from spd_lsp.models.numpy.model_kernel import (
+    FEWEST_OUTPUTS,
     SCRATCH,
     load_kernel,
     multiply_in_numpy,
@@ -88,7 +89,7 @@ class Int8:
     def __init__(self, values: I8, scales: F32, bias: F32 | None = None) -> None:
         self.values, self.scales, self.bias = values, scales, bias  # [O, I], [O], [O]
         self.size = values.size
-        self.kernel = load_kernel()
+        self.kernel = load_kernel() if len(values) >= FEWEST_OUTPUTS else None
         self.weights = weights_structure(values, scales, bias)
         self.address = ctypes.addressof(self.weights)
 
@@ -96,7 +97,7 @@ class Int8:
         """[M, I] -> [M, O]."""
         if self.kernel is None:
             return multiply_in_numpy(x, self.values, self.scales, self.bias)
-        x = np.ascontiguousarray(x)
+        x = np.ascontiguousarray(x, np.float32)
         rows, (outputs, inputs) = len(x), self.values.shape
         y, scratch = np.empty((rows, outputs), np.float32), np.empty(rows * (inputs + SCRATCH), np.uint8)
         addresses = self.address, x.ctypes.data, rows, y.ctypes.data, scratch.ctypes.data

@@ -32,6 +32,7 @@ _SIGNATURES: dict[str, Signature] = {
 }
 INSTRUCTION_SETS = ("none", "AVX2", "AVX-512 VNNI", "NEON dot products")  # as model_kernel.c numbers them
 SCRATCH = 8  # bytes of each row that the kernel needs beside the quantized row
+FEWEST_OUTPUTS = 4  # that the kernel computes
 _LARGEST = np.float32(127)
 
 

@@ -65,6 +65,14 @@ def test_the_kernel_equals_numpy_bit_for_bit(compiled, shape, bias) -> None:
             np.testing.assert_array_equal(int8(x), in_numpy(int8, x))
 
 
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_fewer_outputs_than_the_kernel_computes_at_once_are_left_to_numpy(outputs) -> None:
+    int8 = Int8(*quantize_rows(RANDOM.normal(size=(outputs, 70)).astype(np.float32)))
+    x = RANDOM.normal(size=(3, 70)).astype(np.float32)
+    assert int8.kernel is None
+    np.testing.assert_array_equal(int8(x), in_numpy(int8, x))
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_fine_product_is_exact_but_for_its_weights(compiled, bias) -> None:
     int8 = product(24, 70, compiled, bias)

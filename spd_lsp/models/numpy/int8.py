@@ -14,6 +14,8 @@ from spd_lsp.models.numpy.decoder import Decoder, Dense, Embedding, FineInt8, In
 from spd_lsp.models.numpy.model_kernel import load_kernel, quantize_rows
 from spd_lsp.models.self_test import MAX_DIVERGENCE, all_logits, kl_divergence, probe_ids
 
+_PART = 1024  # rows that are quantized at once
+
 
 def engine_in_8_bits(exact: NumpyEngine, report: Callable[[str], None]) -> NumpyEngine:
     """The same engine with 8-bit weights, where the kernel is there and predictions stay nearly the same."""
@@ -40,8 +42,11 @@ def in_8_bits(decoder: Decoder) -> Decoder:
 
 
 def to_int8(dense: Dense, kind: type[Int8] = Int8) -> Int8:
-    """A product in 8 bits."""
-    values, scales = quantize_rows(np.ascontiguousarray(dense.weight.T))
+    """A product in 8 bits, quantized in parts: copies of a whole head would stay in the process's memory."""
+    rows = dense.weight.T  # [O, I]
+    values, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
+    for part in (slice(start, start + _PART) for start in range(0, len(rows), _PART)):
+        values[part], scales[part] = quantize_rows(np.ascontiguousarray(rows[part]))
     return kind(values, scales, dense.bias)
 
 

@@ -5,7 +5,8 @@ that order the same tokens in another way, and by models that never saw them in 
 
 Instructed models of Qwen3-Coder and Granite 4 are shown these prompts within a message of a chat, base models as
 they are here. Granite Code and CodeGemma were trained with the suffix first, too; no text names the order of its
-tokens. `fillFormat` chooses another row.
+tokens. The rows of Mellum and Codestral were compared with quotations of their sources only. `fillFormat` chooses
+another row.
 """
 
 from __future__ import annotations

@@ -80,7 +80,15 @@ def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any
     network = None
     if "transformers" in parts and not read_source(options.folder):
         network = _load_transformers(options, str(engine.device) if engine else "cpu")
-    return engine, network, [line for line in remarks if " runs in " in line]
+    precision = ["weights in 8 bits"] if _is_in_8_bits(engine) else []
+    return engine, network, [*precision, *(line for line in remarks if "runs in " in line)]
+
+
+def _is_in_8_bits(engine: Any) -> bool:
+    """Whether an engine computes with fewer bits than transformers beside it."""
+    from spd_lsp.models.numpy.decoder import Dense, NumpyEngine
+
+    return isinstance(engine, NumpyEngine) and not all(isinstance(each, Dense) for each in engine.decoder.linears)
 
 
 def _gguf_path(options: BenchOptions) -> Path:

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +69,7 @@ class ModelTokenizer:
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
         self.fill_format = choose_format(fill_format, config, self.is_special)
         self.repository_format = choose_repository_format(self.fill_format, config, self.is_special)
-        self._encode_file = lru_cache(_FILES)(self.encode_inside)
+        self._encode_file = lru_cache(_FILES)(partial(ModelTokenizer.encode_inside, proxy(self)))  # likewise
 
     def is_special(self, name: str) -> bool:
         """Whether this is a special token of this vocabulary."""

@@ -25,7 +25,7 @@ from spd_lsp.ngrams.file_sync import DomainSync
 
 _NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
-_LAST_LEXEME = re.compile(r"(\w+|[^\w\s])[ \t]*\Z")
+_LEXEME_BACKWARDS = re.compile(r"[ \t]*(\w+|[^\w\s])")  # the last one of a reversed text, in linear time
 _MIN_PROBABILITY = 0.01  # a name below this is not worth a draft's place
 _MAX_NAME_LENGTH = 80
 _NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
@@ -93,10 +93,9 @@ class OpenDocument:
     def _names_behind_the_same(self, begun: re.Match[str]) -> Counter[str]:
         """How often each name that a word begins stands behind the same sign or word, or first on a line."""
         left = self.text[max(0, begun.start() - _MAX_NAME_LENGTH) : begun.start()].rpartition("\n")[2]
-        before = _LAST_LEXEME.search(left)
-        start = (
-            rf"(?<!\w){before[1]}" if before and before[1].isalnum() else re.escape(before[1]) if before else "^"
-        )
+        reverse = _LEXEME_BACKWARDS.match(left[::-1])
+        before = reverse[1][::-1] if reverse else ""
+        start = rf"(?<!\w){before}" if before.isalnum() else re.escape(before) or "^"
         around = self.text[max(0, begun.start() - _NAME_REACH) : begun.end() + _NAME_REACH]
         return Counter(re.findall(rf"{start}[ \t]*(?<!\w)({begun[0]}\w+)", around, re.MULTILINE))
 

@@ -213,7 +213,12 @@ def test_two_workers_make_the_same_table_and_report_each_stage(run, shop, data, 
     )
     here, there = (next((data / name).glob("*.ngt")).read_bytes() for name in ("here", "there"))
     assert here == there
-    assert [line.split(":")[0] for line in output.splitlines()[-4:]] == ["digests", "counts", "merge", "table"]
+    assert [line.split(":")[0] for line in output.splitlines()[-4:]] == [
+        "duplicates",
+        "counts",
+        "merge-1",
+        "table",
+    ]
     assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d per million tokens\), peak memory", output)
     assert not list((tmp_path / "w").iterdir()), "the scratch folder is empty"
 

@@ -95,6 +95,7 @@ def test_consecutive_sessions_leak_neither_objects_nor_memory(tmp_path: Path):
     found = json.loads(done.stdout)
     assert not any(found["collected"].values()), found
     assert not found["at_once"]["Completer"], "which holds the model's memory, and does not wait for a collection"
+    assert found["at_once"]["ModelTokenizer"] < SESSIONS // 2, "all but what threads are about to let go of"
     grown = (found["sizes"][-1] - found["sizes"][3]) / (SESSIONS - 4)
     assert grown < 8, f"MB a session, even without a collection: {found['sizes']}"
 

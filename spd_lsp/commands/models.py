@@ -20,7 +20,7 @@ def models(prints_json: bool, prunes: bool) -> None:
     """List the models that are on this machine.
 
     Those that Ollama, LM Studio, llama.cpp and Hugging Face's library keep. Each name is what --model takes.
-    Memory is what the weights need on a CPU; nothing is downloaded.
+    Memory is about what the weights need on a CPU; nothing is downloaded.
     """
     if prunes:
         from spd_lsp.models.checkpoint.weight_cache import cached_files, prune
@@ -38,12 +38,15 @@ def models(prints_json: bool, prunes: bool) -> None:
 
 
 def _described(model: StoredModel, free: int | None) -> dict[str, Any]:
+    from spd_lsp.models.numpy.stored import memory_needed
+
+    memory = model.size if model.is_gguf else memory_needed(model.path)
     return {
         "name": model.name,
         "format": _format(model),
         "bytes": model.size,
-        "memory": model.memory,
-        "fits": None if free is None else model.memory <= free,
+        "memory": memory,
+        "fits": None if free is None else memory <= free,
         "path": str(model.path),
     }
 

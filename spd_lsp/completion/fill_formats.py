@@ -5,8 +5,7 @@ that order the same tokens in another way, and by models that never saw them in 
 
 Instructed models of Qwen3-Coder and Granite 4 are shown these prompts within a message of a chat, base models as
 they are here. Granite Code and CodeGemma were trained with the suffix first, too; no text names the order of its
-tokens. The rows of Mellum and Codestral were compared with quotations of their sources only. `fillFormat` chooses
-another row.
+tokens. `fillFormat` chooses another row.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ FILL_FORMATS = (
     FillFormat(
         "mellum",
         ("<fim_suffix>", "{after}", "<fim_prefix>", "{before}", "<fim_middle>"),
-        "the model card of JetBrains/Mellum-4b-base",
+        "the model card of JetBrains/Mellum-4b-base; the order also in arXiv 2510.05788",
         ("llama",),
         {"vocab_size": 49152},
         ("<filename>",),
@@ -177,7 +176,7 @@ FILL_FORMATS = (
     FillFormat(
         "codestral",
         ("[SUFFIX]", "{after}", "[PREFIX]", "{before}"),
-        "mistral-common, `encode_fim`; other models of Mistral have the tokens, too",
+        "mistral-common, `InstructTokenizerV2.encode_fim`; other models of Mistral have the tokens, too",
         ("mistral",),
         {"hidden_size": 6144},
     ),

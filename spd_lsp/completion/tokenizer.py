@@ -40,6 +40,9 @@ _END_OF_TEXT = (
     "<[end▁of▁sentence]>",
 )
 _MARK = re.compile(r"▁?(?:<.+>|\[.+\])", re.DOTALL)  # other added tokens are text, such as runs of blanks
+_TAG = re.compile(
+    r"</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|[bius]|sub|sup|code)>"
+)  # of HTML, which is text, too: Gemma has a token for each
 _ANCHOR, _LONGEST_ANCHOR = "\u263a", 6  # what Code Llama and Codestral put before a text, and tokens that it has
 
 
@@ -257,13 +260,18 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 def _separate_marks(tokenizer: Tokenizer) -> frozenset[int]:
     """The ids of tokens that mark something and are not text; what looks like one in source code is characters.
 
-    Not all are declared special. Added tokens that are text: runs of blanks (GPT-NeoX), rare letters (DeepSeek).
+    Not all are declared special. Added tokens that are text: runs of blanks (GPT-NeoX), rare letters (DeepSeek),
+    tags of HTML (Gemma).
     """
     added = tokenizer.get_added_tokens_decoder()
-    marks = {i: token for i, token in added.items() if token.special or _MARK.fullmatch(token.content)}
+    marks = {i: token for i, token in added.items() if token.special or _looks_like_mark(token.content)}
     if undeclared := [token.content for token in marks.values() if not token.special]:
         tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in undeclared])
     return frozenset(marks)
+
+
+def _looks_like_mark(name: str) -> bool:
+    return _MARK.fullmatch(name) is not None and _TAG.fullmatch(name) is None
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:

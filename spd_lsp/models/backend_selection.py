@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from spd_lsp.models.base import Engine
+from spd_lsp.models.checkpoint.limits import SMALL_MODEL
 from spd_lsp.models.numpy.convert import convert
 from spd_lsp.models.numpy.decoder import Decoder, NumpyEngine
 from spd_lsp.models.numpy.torch_int8 import quantize
@@ -21,8 +22,6 @@ from spd_lsp.models.self_test import (
     probe_reference,
 )
 from spd_lsp.models.torch.select import on_gpu
-
-SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step's time: 8 bits gain little there
 
 
 def fastest_engine(reference: Engine, network: Any, report: Callable[[str], None]) -> Engine:

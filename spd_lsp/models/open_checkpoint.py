@@ -17,9 +17,9 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.backend_selection import SMALL_MODEL, fastest_engine
+from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.base import Engine, OomFallback
-from spd_lsp.models.checkpoint.limits import DoesNotFit, check_memory, free_memory
+from spd_lsp.models.checkpoint.limits import SMALL_MODEL, DoesNotFit, check_memory, free_memory
 from spd_lsp.models.checkpoint.model_config import check_quantization, first_line, read_config
 from spd_lsp.models.checkpoint.validate import (
     InvalidWeights,

@@ -19,9 +19,8 @@ import torch
 
 from ngram_builders.registry.locks import hold_lock
 from ngram_builders.table.mapping import map_file
-from spd_lsp.models.backend_selection import SMALL_MODEL
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
+from spd_lsp.models.checkpoint.limits import SMALL_MODEL, bytes_in_8_bits, check_free_memory, free_memory
 from spd_lsp.models.checkpoint.load_progress import LoadProgress
 from spd_lsp.models.checkpoint.validate import check_causal
 from spd_lsp.models.checkpoint.weight_cache import (
@@ -30,6 +29,7 @@ from spd_lsp.models.checkpoint.weight_cache import (
     StoredTensors,
     TensorWriter,
     cache_path,
+    describe_files,
     writing,
 )
 from spd_lsp.models.checkpoint.weight_files import main_dtype, tensor_sizes
@@ -39,11 +39,13 @@ from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.numpy.quantize import write_in_8_bits
 from spd_lsp.models.numpy.stored import make_engine, open_stored
 from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.torch.mapped_pages import MappedPages
 from spd_lsp.models.torch.small_network import check_small_network
 from spd_lsp.models.torch.streamed import compute_in_single_precision
 from spd_lsp.models.transformers_engine import TransformersEngine
 
 _DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16}
+_STARTED = 0.5  # the share of the first loading that is done when the conversion begins: the imports
 _LOCK_SECONDS = 3600.0  # that the conversion of another process may take
 
 
@@ -72,7 +74,7 @@ def open_in_8_bits(
         check_small_network(config, lambda small: NumpyEngine(convert(small)))
     except UnsupportedModel:
         return None  # `fastest_engine` says why
-    size = sum(sizes) + 3 * max(sizes)  # the largest is the embedding, stored in 16 bits, too
+    size = bytes_in_8_bits(sizes)
     check_free_memory(folder.name, size, free_memory())
     try:
         return _open(Conversion(folder, load, report, size))
@@ -121,13 +123,15 @@ def _convert_into(path: Path, conversion: Conversion) -> Engine:
 def _convert(conversion: Conversion, out: Output) -> None:
     """Write the weights, and what transformers predicts with those of the folder."""
     progress = LoadProgress(f"converting {conversion.folder.name} to 8 bits, once", conversion.report)
-    progress.note(0.05)
+    progress.note(_STARTED)
     network = conversion.load(_DTYPES.get(main_dtype(conversion.folder), torch.float32))
-    progress.note(0.1)
-    compute_in_single_precision(network)
+    progress.note(_STARTED + 0.05)
+    give_back = MappedPages().give_back
+    compute_in_single_precision(network, give_back)
     probe = check_causal(TransformersEngine(network), network)
     writer = TensorWriter(out)
-    record = write_in_8_bits(network, writer, progress.part(0.3, 0.95))
-    writer.finish({**record, "probe": probe.ids, "logits": writer.write(probe.logits.astype(np.float32))})
+    record = write_in_8_bits(network, writer, progress.part(_STARTED + 0.15, 0.95), give_back)
+    record |= {"probe": probe.ids, "logits": writer.write(probe.logits.astype(np.float32))}
+    writer.finish({**record, "files": describe_files(conversion.folder)})
     del network
     gc.collect()  # modules refer to each other; the weights are no longer mapped

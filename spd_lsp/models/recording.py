@@ -9,7 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.backend_selection import SMALL_MODEL, tested_numpy_engine
+from spd_lsp.models.backend_selection import tested_numpy_engine
+from spd_lsp.models.checkpoint.limits import SMALL_MODEL
 from spd_lsp.models.checkpoint.model_config import read_config
 from spd_lsp.models.numpy.recorded import write_recording
 from spd_lsp.models.numpy.weights import UnsupportedModel

@@ -122,6 +122,19 @@ def test_added_letters_are_text_and_undeclared_marks_in_source_are_characters(tm
     assert tokens.bytes_of(ids) == source.encode()
 
 
+def test_tags_of_html_are_text(tmp_path):
+    """Gemma has tokens for them; a draft goes on after one."""
+    tags = ["<table>", "</table>", "<h1>", "</strong>", "<s>"]
+    added = [AddedToken(name, special=False, normalized=False) for name in (*tags, "<unused7>", "<mask>")]
+    tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=added)
+    source = "".join(tags) + "<mask>"
+    ids = tokens.encode(source)
+    assert ids[:5] == [tokens.id_of(name) for name in tags]
+    assert not any(map(tokens.ends, ids))
+    assert tokens.bytes_of(ids) == source.encode()
+    assert tokens.is_special("<unused7>")
+
+
 def test_the_end_of_text_is_that_of_the_configuration_if_its_name_is_unknown(tmp_path):
     tokens = save_tokenizer(tmp_path, specials=["<begin>", "<finis>"], config={"eos_token_id": [257, 256]})
     assert tokens.tokenizer.id_to_token(tokens.end_of_text) == "<finis>"

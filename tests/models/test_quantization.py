@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
-from transformers import GraniteConfig, LlamaConfig
+from transformers import GraniteConfig, LlamaConfig, Qwen2Config
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
@@ -96,7 +97,7 @@ def test_the_second_time_torch_is_not_imported(folder):
 def test_what_is_done_is_told_with_shares(folder):
     reports = []
     load(folder, "cpu", reports.append)
-    assert reports[0] == "loading model"
+    assert reports[0] == "loading model: 0%"
     assert reports[1].startswith("converting model to 8 bits, once: ")
     load(folder, "cpu", reports.append)
     assert reports[-1] == "loading model on cpu: 100%"
@@ -108,7 +109,7 @@ DAMAGES = {
     "a bit": lambda data: bytes([*data[:5000], data[5000] ^ 1, *data[5001:]]),
     "zeros": lambda data: data[:4096] + bytes(4096) + data[8192:],
     "longer": lambda data: data + b"\0",
-    "another version": lambda data: data.replace(b"spd-lsp weights 1", b"spd-lsp weights 0"),
+    "another version": lambda data: data.replace(b"spd-lsp weights 2", b"spd-lsp weights 1"),
 }
 
 
@@ -136,14 +137,48 @@ def test_other_weights_of_the_same_size_and_time_are_converted_again(folder):
     assert np.abs(logits(load(folder, "cpu")) - before).max() > 0.1
 
 
-@pytest.mark.parametrize("change", ["touched", "config"])
-def test_the_name_in_the_cache_covers_what_may_change_the_weights(folder, change):
+def test_another_configuration_has_another_name_in_the_cache(folder):
     before = cache_path(folder)
-    if change == "touched":
-        os.utime(folder / "model.safetensors", ns=(1, 1))
-    else:
-        (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
     assert cache_path(folder) != before
+
+
+def test_files_that_were_only_touched_or_copied_are_not_converted_again(folder, monkeypatch, tmp_path):
+    first = logits(load(folder, "cpu"))
+    monkeypatch.setattr(quantization, "_convert", no_conversion)
+    os.utime(folder / "model.safetensors", ns=(1, 1))
+    np.testing.assert_array_equal(logits(load(folder, "cpu")), first)
+    shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    np.testing.assert_array_equal(logits(load(tmp_path / "copy", "cpu")), first)
+
+
+def test_a_change_that_the_samples_do_not_show_is_found_by_the_files_time(folder, monkeypatch):
+    monkeypatch.setattr(weight_cache, "_SAMPLES", 0)
+    monkeypatch.setattr(weight_cache, "_BLOCK", 100)
+    before, path = logits(load(folder, "cpu")), cache_path(folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"] *= 2
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert np.abs(logits(load(folder, "cpu")) - before).max() > 0.1
+    assert cache_path(folder) == path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, nothing is given back")
+def test_the_pages_of_the_models_file_are_given_back_while_it_is_converted(monkeypatch, tmp_path):
+    """Sampled where the record is written: then all were read."""
+    folder = tmp_path / "model"
+    random_network(Qwen2Config(**{**SMALL, "vocab_size": 60_000})).to(torch.bfloat16).save_pretrained(folder)
+    resident, write = [], weight_cache.TensorWriter.finish
+
+    def finish(writer, record):
+        maps = Path("/proc/self/smaps").read_text().split("model.safetensors\n")[1:]
+        resident.append(sum(int(one.partition("Rss:")[2].split()[0]) << 10 for one in maps))
+        write(writer, record)
+
+    monkeypatch.setattr(weight_cache.TensorWriter, "finish", finish)
+    load(folder, "cpu")
+    size = (folder / "model.safetensors").stat().st_size
+    assert resident[0] < size // 2
 
 
 @pytest.mark.slow

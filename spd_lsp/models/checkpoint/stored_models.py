@@ -32,7 +32,6 @@ class StoredModel:
     name: str  # as `--model` takes it
     path: Path  # of the file or folder
     size: int  # of the weights on disk, in bytes
-    memory: int  # that the weights take, in bytes
 
     @property
     def is_gguf(self) -> bool:
@@ -134,14 +133,13 @@ def _in_hugging_face_cache() -> Iterator[StoredModel]:
             if quantization := _QUANTIZATION.search(whole_name(path.name)):
                 yield _gguf(f"hf:{owner}/{name}:{quantization[1]}", path)
         snapshots = [path.parent for path in _some(folder, "snapshots/*/config.json")]
-        if snapshots and (count := sum(tensor_sizes(snapshots[0]))):
+        if snapshots and any(tensor_sizes(snapshots[0])):
             size = sum(path.stat().st_size for path in snapshots[0].glob("*.safetensors"))
-            yield StoredModel(f"{owner}/{name}", snapshots[0], size, 4 * count)  # in single precision on a CPU
+            yield StoredModel(f"{owner}/{name}", snapshots[0], size)
 
 
 def _gguf(name: str, path: Path) -> StoredModel:
-    size = sum(part.stat().st_size for part in find_parts(path))
-    return StoredModel(name, path, size, size)
+    return StoredModel(name, path, sum(part.stat().st_size for part in find_parts(path)))
 
 
 def _gguf_files(folder: Path) -> list[Path]:

@@ -29,7 +29,7 @@ from ngram_builders.scratch import read_writer, scratch_path
 from ngram_builders.table.mapping import map_file
 from spd_lsp.models.checkpoint.weight_files import weight_files
 
-_MARK = b"spd-lsp weights 1 int8\n"  # another form of the file, or of the weights, has another mark
+_MARK = b"spd-lsp weights 2 int8\n"  # another form of the file, or of the weights, has another mark
 _FOOTER = struct.Struct(f"<QI{len(_MARK)}s")
 _ALIGNMENT = 64
 _BLOCK = 4 << 20
@@ -118,26 +118,27 @@ def open_cached(path: Path, note: Callable[[float], None]) -> StoredTensors:
     """
     data = map_file(path)
     tensors = StoredTensors(data, len(data))
-    _check(path, tensors, note)
+    if _checksum(path, tensors.end, note) != tensors.checksum:
+        raise ValueError("its checksum differs")
     with suppress(OSError):
         os.utime(path)  # used now
     return tensors
 
 
-def _check(path: Path, tensors: StoredTensors, note: Callable[[float], None]) -> None:
-    """Compare the checksum. Through a buffer: pages that were only mapped would count as this process's memory."""
+def _checksum(path: Path, end: int | None = None, note: Callable[[float], None] = lambda share: None) -> int:
+    """The checksum of a file. Read through a buffer: mapped pages would count as this process's memory."""
     block, checksum, done = bytearray(_BLOCK), 0, 0
     view = memoryview(block)
+    end = path.stat().st_size if end is None else end
     with path.open("rb", buffering=0) as file:
-        while done < tensors.end:
-            count = file.readinto(view[: tensors.end - done])
+        while done < end:
+            count = file.readinto(view[: end - done])
             if not count:
                 raise ValueError("it is cut off")
             checksum = zlib.crc32(view[:count], checksum)
             done += count
-            note(done / tensors.end)
-    if checksum != tensors.checksum:
-        raise ValueError("its checksum differs")
+            note(done / end)
+    return checksum
 
 
 @contextmanager
@@ -174,19 +175,33 @@ def _rename(file: IO[bytes], unfinished: Path, path: Path) -> None:
 def cache_path(folder: Path) -> Path:
     """Where the converted weights of a model's folder are kept; OSError if its files cannot be read.
 
-    The name is a digest of config.json and, for each file of weights, its size, the time of its last change, its
-    header and samples of its content: reading all of it would take as long as converting it.
+    The name is a digest of config.json and, for each file of weights, its size, its header and samples of its
+    content. The record has the rest: see `is_made_of`.
     """
     digest = hashlib.sha256(_MARK + (folder / "config.json").read_bytes())
     for path in weight_files(folder):
-        status = path.stat()
-        digest.update(f"\0{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+        size = path.stat().st_size
+        digest.update(f"\0{path.name}\0{size}\0".encode())
         with path.open("rb") as file:
             digest.update(file.read(_BLOCK))
             for number in range(_SAMPLES):
-                file.seek(status.st_size * number // _SAMPLES)
+                file.seek(size * number // _SAMPLES)
                 digest.update(file.read(_SAMPLE_BYTES))
     return cache_folder() / (digest.hexdigest()[:32] + _SUFFIX)
+
+
+def describe_files(folder: Path) -> list[list[int]]:
+    """The time and the checksum of each file of weights, for the record of what is made of them."""
+    return [[path.stat().st_mtime_ns, _checksum(path)] for path in weight_files(folder)]
+
+
+def is_made_of(folder: Path, described: list[list[int]]) -> bool:
+    """Whether a folder's files are those that were described. Only files that were touched since are read."""
+    files = weight_files(folder)
+    return len(files) == len(described) and all(
+        path.stat().st_mtime_ns == time or _checksum(path) == checksum
+        for path, (time, checksum) in zip(files, described, strict=True)
+    )
 
 
 def cache_folder() -> Path:

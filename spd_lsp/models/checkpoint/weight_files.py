@@ -18,13 +18,18 @@ _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 def tensor_sizes(folder: Path) -> list[int]:
     """How many numbers each tensor in a folder has; damaged files, which are reported when opened, have none."""
-    return [size for _, size in _stored(folder)]
+    return [size for _, _, size in _stored(folder)]
+
+
+def tensor_names(folder: Path) -> set[str]:
+    """The names of the tensors in a folder."""
+    return {name for name, _, _ in _stored(folder)}
 
 
 def main_dtype(folder: Path) -> str:
     """The type of most numbers, as safetensors names it. Example: `BF16`."""
     counts: Counter[str] = Counter()
-    for dtype, size in _stored(folder):
+    for _, dtype, size in _stored(folder):
         counts[dtype] += size
     return max(counts, key=counts.__getitem__, default="")
 
@@ -39,20 +44,20 @@ def weight_files(folder: Path) -> list[Path]:
         return sorted(folder.glob("*.safetensors"))
 
 
-def _stored(folder: Path) -> list[tuple[str, int]]:
-    """The type of each tensor in a folder, and how many numbers it has."""
+def _stored(folder: Path) -> list[tuple[str, str, int]]:
+    """The name and the type of each tensor in a folder, and how many numbers it has."""
     return [tensor for path in weight_files(folder) for tensor in _stored_in(path)]
 
 
-def _stored_in(path: Path) -> list[tuple[str, int]]:
+def _stored_in(path: Path) -> list[tuple[str, str, int]]:
     try:
         with path.open("rb") as file:
             [length] = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))
             if length > min(path.stat().st_size, _MAX_HEADER_BYTES):
                 return []
             header = json.loads(file.read(length))
-        tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
-        return [(str(tensor["dtype"]), math.prod(map(int, tensor["shape"]))) for tensor in tensors]
+        tensors = [(name, tensor) for name, tensor in header.items() if name != "__metadata__"]
+        return [(name, str(each["dtype"]), math.prod(map(int, each["shape"]))) for name, each in tensors]
     except _DAMAGES:
         return []
 

@@ -25,13 +25,19 @@ _BLOCK = 1 << 18  # numbers that are converted at once; they stay in the process
 _SMALLEST_SCALE = 1e-12  # of an output without weights
 
 
-def write_in_8_bits(network: Any, out: TensorWriter, note: Callable[[float], None]) -> dict[str, Any]:
+def write_in_8_bits(
+    network: Any,
+    out: TensorWriter,
+    note: Callable[[float], None],
+    give_back: Callable[[Tensor], None],
+) -> dict[str, Any]:
     """Write a network's weights; the record with which `read_decoder` finds them.
 
-    `note` is given the share that is done. `UnsupportedModel` for another architecture, `InvalidWeights` for NaN.
+    `note` is given the share that is done, `give_back` each part of a matrix that was written. `UnsupportedModel`
+    for another architecture, `InvalidWeights` for NaN.
     """
     config = decoder_config(network)
-    weights = _QuantizedWeights(network, out, note)
+    weights = _QuantizedWeights(network, out, note, give_back)
     layers = network.config.get_text_config().num_hidden_layers
     return {
         "shape": {**asdict(config), "frequencies": config.frequencies.tolist()},
@@ -45,10 +51,16 @@ def write_in_8_bits(network: Any, out: TensorWriter, note: Callable[[float], Non
 class _QuantizedWeights(Weights):
     """Parameters as places of what was written of them."""
 
-    def __init__(self, network: Any, out: TensorWriter, note: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        network: Any,
+        out: TensorWriter,
+        note: Callable[[float], None],
+        give_back: Callable[[Tensor], None],
+    ) -> None:
         parameters = dict(network.named_parameters())
         super().__init__(parameters.get, 0.0)
-        self.out, self.note = out, note
+        self.out, self.note, self.give_back = out, note, give_back
         self.total, self.done = sum(parameter.numel() for parameter in parameters.values()), 0
 
     def norm(self, name: str) -> dict[str, Any]:
@@ -70,11 +82,16 @@ class _QuantizedWeights(Weights):
     def embedding(self) -> Any:
         """The token embeddings, in the precision in which they are stored."""
         rows = self.get(EMBEDDING).detach()
-        parts = (self._checked(EMBEDDING, part) for part in torch.split(rows, _rows_of(rows)))
-        return self.out.write_rows((_stored(part) for part in parts), len(rows))
+        return self.out.write_rows(self._unchanged(rows), len(rows))
 
     def _vector(self, vector: Tensor | None) -> Any:
         return None if vector is None else self.out.write(vector.detach().float().numpy())
+
+    def _unchanged(self, matrix: Tensor) -> Iterator[np.ndarray[Any, Any]]:
+        """The rows of the embedding as they are."""
+        for part in torch.split(matrix, _rows_of(matrix)):
+            yield _stored(self._checked(EMBEDDING, part))
+            self.give_back(part)
 
     def _quantized(self, matrices: dict[str, Tensor], scales: list[Floats]) -> Iterator[Floats]:
         """The rows of all matrices in 8 bits; their scales are appended."""
@@ -85,6 +102,7 @@ class _QuantizedWeights(Weights):
                 scale = (largest / 127).clamp(min=_SMALLEST_SCALE)
                 scales.append(scale.numpy())
                 yield (rows / scale[:, None]).round_().to(torch.int8).numpy()
+                self.give_back(part)
                 self.done += part.numel()
                 self.note(min(1.0, self.done / self.total))
 

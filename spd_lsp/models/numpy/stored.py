@@ -5,6 +5,7 @@ Legend: M positions, I inputs, O outputs, V vocabulary, D width.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 
 from ngram_builders.arrays import F32
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
+from spd_lsp.models.checkpoint.limits import SMALL_MODEL, bytes_in_8_bits, check_free_memory, free_memory
 from spd_lsp.models.checkpoint.load_progress import LoadProgress
-from spd_lsp.models.checkpoint.weight_cache import StoredTensors, cache_path, open_cached
+from spd_lsp.models.checkpoint.weight_cache import StoredTensors, cache_path, is_made_of, open_cached
+from spd_lsp.models.checkpoint.weight_files import tensor_names, tensor_sizes
 from spd_lsp.models.numpy.decoder import (
     ArrayFunction,
     Decoder,
@@ -30,10 +32,11 @@ from spd_lsp.models.numpy.decoder import (
 )
 from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.numpy.parallel import ParallelInt8, Threads
-from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.numpy.weights import UnsupportedModel, check_names
 from spd_lsp.models.self_test import MAX_DIVERGENCE, PROBE_LENGTH, all_logits, kl_divergence
 from spd_lsp.models.threads import ThreadCountTuner, thread_counts, usable_cores
 
+_IN_LAYER = re.compile(r"model\.layers\.(\d+)\.")
 _SHORT_PROBE = 4  # positions that are read where a checksum has shown that the weights are the same
 _DAMAGES = (OSError, ValueError, LookupError, TypeError, RecursionError, UnsupportedModel)
 _LINEARS = ("queries_keys_values", "attention_out", "up", "down")
@@ -104,9 +107,21 @@ def open_stored(folder: Path, report: Callable[[str], None]) -> Engine | None:
     try:
         path = cache_path(folder)
         check_free_memory(folder.name, path.stat().st_size, free_memory())
-        return make_engine(open_cached(path, progress.note), _SHORT_PROBE)
+        tensors = open_cached(path, progress.note)
+        return make_engine(tensors, _SHORT_PROBE) if is_made_of(folder, tensors.record["files"]) else None
     except _DAMAGES:
         return None
+
+
+def memory_needed(folder: Path) -> int:
+    """About how many bytes a model takes on a CPU, by the names of its weights: some that share them take more."""
+    sizes, names = tensor_sizes(folder), tensor_names(folder)
+    try:
+        check_names(names, len({found[1] for found in map(_IN_LAYER.match, names) if found}))
+    except UnsupportedModel:
+        return 4 * sum(sizes)
+    is_large = sum(sizes) > SMALL_MODEL and load_kernel() is not None
+    return bytes_in_8_bits(sizes) if is_large else 4 * sum(sizes)
 
 
 def make_engine(tensors: StoredTensors, positions: int = PROBE_LENGTH) -> NumpyEngine:

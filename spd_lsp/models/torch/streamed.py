@@ -7,6 +7,7 @@ Legend: M positions, I inputs, O outputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,22 +18,23 @@ from torch.nn import functional as F
 _ROWS = 4096  # of a matrix at once
 
 
-def compute_in_single_precision(network: Any) -> None:
-    """Make a network do that."""
+def compute_in_single_precision(network: Any, give_back: Callable[[Tensor], None]) -> None:
+    """Make a network do that; each part of a matrix is given back once it was used."""
     for module in network.modules():
         if isinstance(module, nn.Embedding):
             module.register_forward_hook(lambda module, inputs, output: output.float())
         elif isinstance(module, nn.Linear):
-            module.forward = partial(_linear, module)  # type: ignore[method-assign]
+            module.forward = partial(_linear, module, give_back)  # type: ignore[method-assign]
         elif any(True for _ in module.parameters(recurse=False)):
             _convert_meanwhile(module)
 
 
-def _linear(module: nn.Linear, x: Tensor) -> Tensor:
+def _linear(module: nn.Linear, give_back: Callable[[Tensor], None], x: Tensor) -> Tensor:
     """x W^T + b, some rows of W after the other: [M, I] -> [M, O]."""
     y = x.new_empty(*x.shape[:-1], len(module.weight))  # else it would fragment the copies' memory
     for number, rows in enumerate(torch.split(module.weight, _ROWS)):
         y[..., number * _ROWS :][..., : len(rows)] = F.linear(x, rows.float())
+        give_back(rows)
     return y if module.bias is None else y + module.bias.float()
 
 

@@ -31,11 +31,16 @@ ODD = (
     + "\n" * 9
 )
 MARKS = [(f"▁<{name}>", NORMAL) for name in ("PRE", "MID", "SUF", "EOT")]
+TAGS = ("<h1>", "</strong>", "<td>")
 FAMILIES = {
     "Llama 2": Vocabulary(),
     "Code Llama": Vocabulary(MARKS),
     "CodeGemma": Vocabulary(
-        [*((blanks, USER_DEFINED) for blanks in BLANKS), ("\n\n", USER_DEFINED), ("<|fim_prefix|>", CONTROL)],
+        [
+            *((blanks, USER_DEFINED) for blanks in BLANKS),
+            *((name, USER_DEFINED) for name in ("\n\n", *TAGS)),
+            ("<|fim_prefix|>", CONTROL),
+        ],
         blank_first=False,
     ),
 }
@@ -90,6 +95,13 @@ def test_code_llamas_marks_are_marks_whatever_their_kind(tmp_path):
         names = [tokens.tokenizer.id_to_token(i) for i in tokens.prompt("a = b", "c").ids]
         assert [name for name in names if "<" in name] == ["<s>", "▁<PRE>", "▁<SUF>", "▁<MID>"]
         assert not set(tokens.encode("a ▁<PRE> <PRE> b")) & tokens.specials
+
+
+def test_tags_that_have_tokens_are_text(family, tokens, file):
+    text = "x = '<h1></strong>'<td>"
+    assert tokens.encode(text) == LlamaModel(file).tokenize(text)
+    assert (tokens.tokenizer.token_to_id("<h1>") in tokens.encode(text)) == (family == "CodeGemma")
+    assert not set(tokens.encode(text)) & tokens.specials
 
 
 def test_it_drafts(file, tokens):

@@ -104,7 +104,7 @@ class TableUpdate:
             self.cache.record_files(domain.layers[-1], record_of(before, self.task.files))
             return self.registry.record_recipe(domain, self.recipe), False
         base, texts = Table.open(domain.path), set[bytes]().union(*map(texts_of, states))
-        if not self.task.token_counts.keys() >= texts or (base.texts is not None) != self._keeps_texts:
+        if not self.task.token_counts.keys() >= texts or base.holds_texts != self._keeps_texts:
             return None
         if not can_add(change_between(texts_of(states[0]), now), base.summary.tokens, self.task):
             return None
@@ -151,7 +151,7 @@ class TableUpdate:
         """Open the base of a domain's table, to add changes; None if it was counted otherwise or is damaged."""
         files = self.cache.indexed_files(domain.path.name)
         with suppress(UserError):
-            table = Table.open(domain.path, self.task.options.fingerprint)
+            table = Table.open(domain.path, self.task.options.fingerprint, stays_mapped=True)
             if files and self._is_counted_alike(domain, table.summary):
                 table.verify_checksums()  # damage must not be copied into a sound table
                 return PreviousTable(table, files)
@@ -170,7 +170,7 @@ class TableUpdate:
             not domain.segments
             and {file.digest for file in previous.files} == set(self.task.digests)
             and previous.table.summary.sources == count_languages(self.task.files)
-            and (previous.table.texts is not None) == self._keeps_texts
+            and previous.table.holds_texts == self._keeps_texts
             and domain.roots == resolve_roots(self.roots)
             and without_revisions(domain.recipe) == without_revisions(self.recipe)
         )
@@ -206,7 +206,7 @@ class TableUpdate:
                 beside[name] = Table.open(self.beside[name], self.task.options.fingerprint).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
         streams, orders = chain.from_iterable(batches), self.task.options.orders
-        table = Table.open(path)
+        table = Table.open(path, stays_mapped=True)
         found = measure_perplexity(table.columns, streams, orders, beside, release=table.release_pages)
         self.perplexity.update(found)
         self.report("measuring", 1, 1)

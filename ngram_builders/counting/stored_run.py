@@ -1,19 +1,23 @@
-"""A sorted run in a file: all records, then all counts. It is read in parts, and never mapped.
+"""A sorted run in a file: all records, all counts, and where its ranges begin. Read in parts, and never mapped.
 
-What was read of a mapped file would count as memory of this process.
+What was read of a mapped file would count as memory of this process. Nothing is read but what was asked for: on a
+network file system a buffer may be a megabyte.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ngram_builders.arrays import I64, U64
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run
 from ngram_builders.table.format import replace_file
@@ -35,9 +39,12 @@ class _OpenFile:
     def read(self, dtype: type[Any], offset: int, length: int) -> npt.NDArray[Any]:
         """Read so many numbers; UserError if the file ends before."""
         values = np.empty(length, dtype=dtype)
+        rest = values.view(np.uint8).data
         self.file.seek(offset)
-        if self.file.readinto(values.view(np.uint8).data) != values.nbytes:  # type: ignore[attr-defined]
-            raise _cut_short(self.name)
+        while len(rest):
+            if not (read := self.file.readinto(rest)):  # type: ignore[attr-defined]
+                raise _cut_short(self.name)
+            rest = rest[read:]
         return values
 
 
@@ -72,18 +79,54 @@ class StoredRun:
         return Run(self.file.read(np.uint64, 8 * first, length), self.file.read(np.int32, counts, length))
 
 
-def write_run(path: Path, pieces: Iterable[Run]) -> int:
-    """Write sorted pieces to one file, one piece in memory at a time -> n-grams."""
-    replace_file(path, _parts(pieces, path.parent))
-    return path.stat().st_size // RECORD_BYTES
+def write_run(path: Path, pieces: Iterable[Run], starts: Sequence[int] = (0,)) -> int:
+    """Write sorted pieces to one file, one piece in memory at a time -> n-grams.
+
+    starts: the records at which ranges begin, to be found without a search; no record is below the first.
+    """
+    places = np.zeros(len(starts) + 1, dtype=np.int64)
+    replace_file(path, _parts_and_places(pieces, path.parent, np.array(starts, dtype=np.uint64), places))
+    return int(places[-1])
+
+
+def _parts_and_places(
+    pieces: Iterable[Run], folder: Path, starts: U64, places: I64
+) -> Iterator[bytes | memoryview]:
+    """The parts of a run, and how many records there are before each start and in all."""
+
+    def count(pieces: Iterable[Run]) -> Iterator[Run]:
+        for piece in pieces:
+            places[:-1] += np.searchsorted(piece.records, starts)
+            places[-1] += len(piece)
+            yield piece
+
+    yield from _parts(count(pieces), folder)
+    yield places.tobytes()
 
 
 def read_run(path: Path) -> StoredRun:
     """Open a run that `write_run` wrote."""
-    length, rest = divmod(path.stat().st_size, RECORD_BYTES)
-    if rest:
+    return _open_run(path)[0]
+
+
+def read_ranges(path: Path) -> list[StoredRun]:
+    """Open the ranges of a run that `write_run` wrote, one file together."""
+    run, places = _open_run(path)
+    return [run.part(start, end) for start, end in pairwise(places)]
+
+
+def _open_run(path: Path) -> tuple[StoredRun, list[int]]:
+    """A run and the places where its ranges begin, and its end."""
+    file = _OpenFile(path.open("rb", buffering=0), path)
+    size = file.file.seek(0, os.SEEK_END)
+    total = int(file.read(np.int64, size - 8, 1)[0]) if size >= 16 else -1
+    ranges, rest = divmod(size - RECORD_BYTES * total, 8)
+    if not 0 <= total <= size or ranges < 2 or rest:
         raise _cut_short(path)
-    return StoredRun(_OpenFile(path.open("rb"), path), length, 0, length)
+    places = file.read(np.int64, RECORD_BYTES * total, ranges).tolist()
+    if places != sorted(places) or places[0]:
+        raise _cut_short(path)
+    return StoredRun(file, total, 0, total), places
 
 
 def store_run(folder: Path, pieces: Iterable[Run]) -> StoredRun:
@@ -107,4 +150,6 @@ def _parts(pieces: Iterable[Run], folder: Path) -> Iterator[bytes | memoryview]:
 
 
 def _cut_short(name: object) -> UserError:
-    return UserError(f"the counts in {name} are cut short; delete that file and count again")
+    return UserError(
+        f"the counts in {name} are damaged; if that is in a folder *.counting, delete it and run the command again"
+    )

@@ -39,11 +39,13 @@ from ngram_builders.sources.discovery import survey
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-_FORMAT = 7  # of what lies in a shared folder
+_FORMAT = 8  # of what lies in a shared folder
 _SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fewer n-grams of each other
 MIN_SHARDS = 16  # small inputs too are spread over workers
 _BYTES_PER_TOKEN = 3.6  # of code
-_SHARED_BYTES_PER_TOKEN = (35, 20)  # that the tasks write: in all, and in each round of merges
+_SHARED_BYTES_PER_TOKEN = (
+    50  # at most at once: what a round of merges reads and writes, or the table and its counts
+)
 _HASHES_PER_TOKEN = 2  # with fewer, a fifth of all unseen contexts would have the hash of one that was seen
 _FILE_BYTES = 1 << 31  # of text; one file of a table surely holds its n-grams
 _FILE_ENTRIES = 7 << 29  # of one file, whose pointers address 2^32
@@ -255,8 +257,7 @@ def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
             f"{about}; one table tells the contexts of {most / 1e9:,.0f} billion apart: build several domains"
         )
     folder = next(one for one in (work, *work.parents) if one.exists())
-    base, each = _SHARED_BYTES_PER_TOKEN
-    free, needed = shutil.disk_usage(folder).free, tokens * (base + each * (len(plan.rounds) - 1))
+    free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN
     if needed > _CERTAIN * free:
         raise UserError(
             f"{about}, whose counts take about {needed / 1e9:,.0f} GB; {folder} has {free / 1e9:,.0f} GB free: "

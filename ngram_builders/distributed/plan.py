@@ -71,11 +71,18 @@ class Plan:
             files *= 2
         return files
 
-    def records_of(self, order: int, part: int, parts: int) -> tuple[int, int]:
-        """The records between which a range of one order's hashes lies; no context is cut."""
-        shift = order_shift(self.vocab_size)
-        low, width = (order - 2) << shift, (1 << shift) // parts
-        return low + part * width, low + (part + 1) * width
+    def starts_of(self, number: int, rank: int) -> list[int]:
+        """Where the ranges begin that tasks of the next round read of a run: of each order in turn, equally many.
+
+        A range holds all records of some hashes and of one order; no context is cut.
+        """
+        rounds, shift = self.rounds, order_shift(self.vocab_size)
+        now, after = rounds[number], rounds[min(number + 1, len(rounds) - 1)]
+        width, each = (1 << shift) // after.parts, after.parts // now.parts
+        first = rank % now.parts * each
+        return [
+            (order - 2 << shift) + part * width for order in self.orders for part in range(first, first + each)
+        ]
 
 
 def write_plan(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:

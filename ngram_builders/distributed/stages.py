@@ -8,8 +8,9 @@
 
 A task knows its number and what lies in the folder, and replaces its results as a whole: one that was killed is
 done again. No merge opens more files than the plan's fan-in, however many shards there are; more shards take more
-rounds. In: a plan and lists of files. Out: the table that one process would write of them. Knows nothing of what
-runs tasks. Files are raw arrays, as `stored_run` writes runs, and msgpack.
+rounds. What a round has added up, the next one deletes. In: a plan and lists of files. Out: the table that one
+process would write of them. Knows nothing of what runs tasks. Files are raw arrays, as `stored_run` writes runs,
+and msgpack.
 
 Dimensions: G n-grams.
 """
@@ -31,7 +32,7 @@ from ngram_builders.arrays import Ints
 from ngram_builders.build import DUPLICATE
 from ngram_builders.counting.external_merge import NgramCounter, merge_in_pieces
 from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
-from ngram_builders.counting.stored_run import RECORD_BYTES, read_run, write_run
+from ngram_builders.counting.stored_run import RECORD_BYTES, read_ranges, write_run
 from ngram_builders.counting.tokenize import Encode
 from ngram_builders.distributed.duplicates import find_duplicates, find_new, write_digests
 from ngram_builders.distributed.plan import (
@@ -44,6 +45,7 @@ from ngram_builders.distributed.plan import (
     write_record,
 )
 from ngram_builders.distributed.readers import CorpusDocument, read_documents
+from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, prune, stream
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
@@ -130,7 +132,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
         masked += sum(len(find_masked_lines(document.text)) for document in batch)
         languages.update(document.language for document in batch if document.language is not None)
     _write_texts(work, "counts", rank, sample, texts)
-    ngrams = write_run(task_file(work, "counts", rank), counter.runs())
+    ngrams = write_run(task_file(work, "counts", rank), counter.runs(), plan.starts_of(0, rank))
     skipped = {DUPLICATE: duplicates, _CHANGED: len(new) - files}
     return {
         "skipped": {reason: number for reason, number in skipped.items() if number},
@@ -147,19 +149,45 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
     before, now = plan.rounds[number - 1 : number + 1]
     group, part = divmod(rank, now.parts)
     groups = range(plan.fan_in * group, min(plan.fan_in * (group + 1), before.groups))
-    facts = {} if part else _gather(work, plan, number, groups)
-    coarse = part * before.parts // now.parts  # the range in which this one lies
-    runs = [read_run(task_file(work, before.stage, one * before.parts + coarse)) for one in groups]
+    each = now.parts // before.parts  # ranges of an order in one file
+    try:
+        files = [read_ranges(task_file(work, before.stage, one * before.parts + part // each)) for one in groups]
+    except FileNotFoundError as error:
+        return _recall(work, now.stage, rank, error)
+    facts = {}
+    if not part:
+        facts = _gather(work, plan, number, groups)
+        _remove_added_up(work, plan, number - 1, groups)
 
     def merged() -> Iterator[Run]:
-        for order in plan.orders:
-            low, high = plan.records_of(order, part, now.parts)
-            ranges = [run.part(run.find(low), run.find(high)) for run in runs]
+        for ranges in list(zip(*files, strict=True))[part % each :: each]:
             yield from merge_in_pieces(ranges, plan.vocab_size, limits.piece_records)
 
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged()) if now.groups == 1 else merged()
-    entries = write_run(task_file(work, now.stage, rank), pieces)
+    entries = write_run(task_file(work, now.stage, rank), pieces, plan.starts_of(number, rank))
     return {**facts, "entries": entries, "written": entries * RECORD_BYTES}
+
+
+def _recall(work: Path, stage: str, rank: int, error: FileNotFoundError) -> dict[str, Any]:
+    """Return the result of a merge that was done before: what it read was deleted once all of its round was."""
+    try:
+        result: dict[str, Any] = read_record(result_file(work, stage, rank))
+    except FileNotFoundError:
+        raise UserError(f"{error.filename} is missing; delete {work}, and run the same command again") from error
+    return result
+
+
+def _remove_added_up(work: Path, plan: Plan, number: int, groups: range) -> None:
+    """Delete what was added up to some groups of a round, all of whose tasks are done, if its runs are whole."""
+    if not number:
+        return
+    before, now = plan.rounds[number - 1 : number + 1]
+    for rank in range(groups.start * now.parts, groups.stop * now.parts):
+        read_ranges(task_file(work, now.stage, rank))
+    last = min(plan.fan_in * groups.stop, before.groups)
+    for rank in range(plan.fan_in * groups.start * before.parts, last * before.parts):
+        task_file(work, before.stage, rank).unlink(missing_ok=True)  # first: `_merge` looks for it
+        _texts_file(work, before.stage, rank).unlink(missing_ok=True)
 
 
 def _gather(work: Path, plan: Plan, number: int, groups: range) -> dict[str, Any]:
@@ -189,15 +217,16 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
     files = plan.count_files(facts["entries"])
     if rank >= files:
         return {"files": files, "perplexity": {}, "written": 0}
+    if not rank:
+        _remove_added_up(work, plan, len(plan.rounds) - 1, range(1))
     sample, texts = _read_texts(work, last.stage, 0)
     is_searched = files == 1 and keeps_texts(facts["tokens"], plan.min_count.values())
 
     def pieces() -> Iterator[Run]:
-        for order in plan.orders:
+        for number in range(len(plan.orders)):
             for part in range(rank * last.parts // files, (rank + 1) * last.parts // files):
-                run = read_run(task_file(work, last.stage, part))  # one file is open at a time
-                low, high = (run.find(record) for record in plan.records_of(order, 0, 1))
-                yield from merge_in_pieces([run.part(low, high)], plan.vocab_size, limits.piece_records)
+                run = read_ranges(task_file(work, last.stage, part))[number]  # one file is open at a time
+                yield from merge_in_pieces([run], plan.vocab_size, limits.piece_records)
 
     path = table_path(work, rank)
     summary = write_table(
@@ -213,7 +242,7 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
         texts=_sort_texts(texts, plan) if is_searched else None,
     )
     streams = sample.values() if files == 1 else ()  # one file alone would predict little
-    table = Table.open(path)
+    table = Table.open(path, stays_mapped=True)
     perplexity = measure_perplexity(table.columns, streams, plan.orders, release=table.release_pages)
     return {"files": files, "perplexity": perplexity, "written": summary.size}
 

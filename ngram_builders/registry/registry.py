@@ -106,7 +106,7 @@ class Registry:
         try:
             summary, *_ = [write(scratch) for write, scratch in zip(writes, scratches, strict=True)]
             for scratch in scratches:
-                Table.open(scratch).verify_checksums()  # what others made is verified before
+                Table.open(scratch, stays_mapped=True).verify_checksums()  # what others made is verified before
             tables = [home / table_name(scratch) for scratch in scratches]
             with self._writing():
                 if not overwrite:

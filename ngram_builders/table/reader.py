@@ -36,15 +36,16 @@ _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 class Table:
     """An open table. Immutable, shared between threads without locks."""
 
-    def __init__(self, path: Path, file: TableFile) -> None:
+    def __init__(self, path: Path, file: TableFile, *, stays_mapped: bool) -> None:
         self.path = path
         self.summary = file.summary
         self.mapped = file
+        self.stays_mapped = stays_mapped
 
     @cached_property
     def file(self) -> TableFile:
         """The data: mapped, or read into memory where a file that shrinks while mapped would end the process."""
-        return self.mapped if is_guarded() else read_table(self.path, into_memory=True)
+        return self.mapped if self.stays_mapped else read_table(self.path, into_memory=True)
 
     @cached_property
     def columns(self) -> Columns:
@@ -56,15 +57,23 @@ class Table:
         """The texts that were counted, if the table holds them."""
         return self.file.texts
 
+    @property
+    def holds_texts(self) -> bool:
+        """Whether the table holds the texts that were counted."""
+        return self.mapped.texts is not None
+
     @classmethod
-    def open(cls, path: Path, fingerprint: str | None = None) -> Table:
-        """Map a table; TableError if its header is damaged or its tokenizer another. `verify` checks the data."""
+    def open(cls, path: Path, fingerprint: str | None = None, *, stays_mapped: bool = False) -> Table:
+        """Map a table; TableError if its header is damaged or its tokenizer another. `verify` checks the data.
+
+        stays_mapped: also where a file that is cut short ends the process; a build can be repeated.
+        """
         file = read_table(path)
         if fingerprint is not None and file.summary.fingerprint != fingerprint:
             raise TableError(
                 path, f"it was built with tokenizer {file.summary.fingerprint}, the model uses {fingerprint}"
             )
-        return cls(path, file)
+        return cls(path, file, stays_mapped=stays_mapped or is_guarded())
 
     def verify_checksums(self) -> None:
         """Read every byte; UserError if a checksum differs."""

@@ -28,6 +28,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import count_streams, stream
 from ngram_builders.preview import preview
 from ngram_builders.registry.registry import Registry
+from ngram_builders.table import reader
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
@@ -374,6 +375,29 @@ def test_a_damaged_table_is_not_updated_but_rebuilt(
     for change in ("", "x = 2\n"):
         (repo / "bom.py").write_text(f"x = 1\n{change}")
         assert run(registry, repo).path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_without_a_kernel_no_build_reads_a_table_into_memory(
+    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the one that it wrote nor the one that it adds to, which may be larger than memory."""
+    monkeypatch.setattr(reader, "is_guarded", lambda: False)
+    opened: list[bool] = []
+    read_table = reader.read_table
+
+    def read(path: Path, *, into_memory: bool = False) -> Any:
+        opened.append(into_memory)
+        return read_table(path, into_memory=into_memory)
+
+    monkeypatch.setattr(reader, "read_table", read)
+    run(registry, repo)
+    for incremental in (True, False):
+        (repo / "new.py").write_text(f"new = {incremental}\n" * 3)
+        assert run(registry, repo, incremental=incremental).changed
+    assert len(opened) > 3
+    assert not any(opened)
+    assert len(Table.open(registry.find("repo").path).columns.tokens) > 0
+    assert any(opened), "a server does"
 
 
 def test_a_fresh_build_reuses_nothing(registry: Registry, repo: Path) -> None:

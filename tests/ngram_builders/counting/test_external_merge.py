@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ngram_builders.counting import external_merge
 from ngram_builders.counting.external_merge import NgramCounter, apply_change, merge_in_pieces
 from ngram_builders.counting.memory import MemoryLimits, share_memory
-from ngram_builders.counting.stored_run import StoredRun, read_run, write_run
+from ngram_builders.counting.stored_run import StoredRun, read_ranges, read_run, write_run
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, negate
 from tests.ngram_builders.reference import Documents, arrays, as_dict, documents, run_of_texts
@@ -103,11 +103,25 @@ def test_a_part_of_a_run_in_a_file_is_that_part(
         assert part.find(part.record(place)) == place
 
 
+@given(texts=documents(), starts=st.lists(st.integers(1, 2**63)), piece=st.integers(1, 40))
+def test_a_run_has_its_ranges_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, texts: Documents, starts: list[int], piece: int
+) -> None:
+    file, whole = tmp_path_factory.mktemp("run") / "run", run_of_texts(texts)
+    pieces = [whole.load(at, min(at + piece, len(whole))) for at in range(0, len(whole), piece)]
+    starts = [0, *sorted(starts)]
+    write_run(file, pieces, starts)
+    ranges = read_ranges(file)
+    ends = [*map(whole.find, starts), len(whole)]
+    expected = [as_dict(whole.load(start, end)) for start, end in itertools.pairwise(ends)]
+    assert [as_dict(in_memory(one)) for one in ranges] == expected
+
+
 def test_a_run_that_is_cut_short_while_it_is_read_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [run_of_texts([[1, 2, 3] * 400])])
     run = read_run(tmp_path / "run")
     os.truncate(tmp_path / "run", 10)
-    with pytest.raises(UserError, match="delete that file and count again"):
+    with pytest.raises(UserError, match="are damaged; if that is in a folder"):
         in_memory(run)
 
 
@@ -124,8 +138,9 @@ def test_too_little_memory_is_refused() -> None:
         share_memory(10**8)
 
 
-def test_a_truncated_run_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [*range(20), -24, -17, -16, -12, -8, -1])
+def test_a_truncated_run_is_refused(tmp_path: Path, length: int) -> None:
     write_run(tmp_path / "run", [run_of_texts([[1, 2, 3]])])
-    (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-1])
-    with pytest.raises(UserError, match="delete that file and count again"):
+    (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:length])
+    with pytest.raises(UserError, match="run are damaged; if that is in a folder"):
         read_run(tmp_path / "run")

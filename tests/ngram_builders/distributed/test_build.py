@@ -242,7 +242,7 @@ def test_what_fits_nowhere_is_refused_before_the_work(tmp_path: Path, monkeypatc
     with pytest.raises(UserError, match=r"10,000\.0 GB of text, 2,777\.8 billion tokens; .* 550 billion apart"):
         check(10**13, tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
-    with pytest.raises(UserError, match=r"take about 83 GB; .* has 1 GB free: free some space, or name another"):
+    with pytest.raises(UserError, match=r"take about 56 GB; .* has 1 GB free: free some space, or name another"):
         check(4 * 10**9, tmp_path / "not" / "there")
     check(8 * 10**7, tmp_path)
 

@@ -18,6 +18,7 @@ from spd_lsp.completion.context import Context, build_context, normalize_newline
 from spd_lsp.completion.postprocess import (
     Completion,
     DraftText,
+    are_probabilities,
     calibrated,
     can_be_code,
     rank_completions,
@@ -200,9 +201,10 @@ class Completer:
         possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
         names = self._matching_names(document, cursor) if scored else {}
         left = context.before.rpartition("\n")[2]
-        offered = with_names(possible, names, left, safe)[: self.settings.drafts]
-        floor = 0.0 if forced else self.settings.min_probability
-        completions = calibrated(offered, self.settings, floor, ngrams=mixture is not None)
+        known = calibrated(possible, self.settings, ngrams=mixture is not None)
+        offered = with_names(known, names, left, safe)[: self.settings.drafts]
+        floor = 0.0 if forced or not are_probabilities(self.settings) else self.settings.min_probability
+        completions = [one for one in offered if one.probability >= floor]
 
         self.offer = self.last_offer = document, cursor, [completion.text for completion in completions]
         withheld = len(ranked) - len(safe)

@@ -24,17 +24,17 @@ from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.overlap import find_repeat, remove_overlap, splits_word
 from spd_lsp.completion.parsing import request_could_follow
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.ngrams.open_documents import likely_names
+from spd_lsp.ngrams.open_documents import likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
 from spd_lsp.settings import Settings
 
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
 _ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
-_LIKELY_DRAFT = 0.1  # probability from which a draft keeps its place before names
-_LIKELY_NAME = 0.3  # and that of a name before which even the best draft gives way
-_NAME_WORTH = 0.5  # of a name against a draft as likely: that is the rest of the line, and more certain
-_SHORT_WORTH, _SHORT = 0.1, 4  # the same where fewer letters are typed
+# What it is worth that a word is among those offered, where it is right, against the whole line. More words cost
+# lines from here on.
+_WORD_WORTH = 0.5
+_MAX_NAMES = 16  # no more are ever offered
 _MAX_COPIES = 6
 _MAX_COMPARED = 64  # places whose texts may become copies
 # From here on a copy is more often right than the best draft. Chosen on five packages; on five others, 284 places
@@ -311,32 +311,27 @@ def with_names(
 ) -> list[Completion]:
     """Return drafts and names, best first; the word at the end of `left` begins each of the names.
 
-    A draft makes room for likelier names if its first word is no name, or that of a better draft and it is
-    unlikely. `said`: all drafts, which say how likely each name is, if these are not all.
+    Each place goes to what adds most: the probability of being the line, and half of that of its word, if no
+    better one begins with it. `said`: all drafts, which say how likely each word is, if these are not all.
     Example: `co` with drafts `mpute(x)`, `mpute(y)` and the name `count` -> `mpute(x)`, `unt`, `mpute(y)`.
     """
     if not names:
         return list(drafts)
     begun = re.split(r"\W", left)[-1]
     word_of = {one: begun + re.split(r"\W", one.text, maxsplit=1)[0] for one in (*drafts, *said)}
-    names = likely_names(names, [(word_of[one], one.probability) for one in said or drafts])
-    is_certain = max(names.values(), default=0.0) >= _LIKELY_NAME
-    first: list[Completion] = []
-    words: set[str] = set()
-    for draft in drafts:
-        word, is_likely = word_of[draft], draft.probability >= _LIKELY_DRAFT
-        if (word not in words or is_likely) if word in names else not first and (is_likely or not is_certain):
-            first.append(draft)
-            words.add(word)
-    others = [draft for draft in drafts if draft not in first]
-    rest = [
-        Completion(name[len(begun) :], p, ends=False, is_name=True)
-        for name, p in names.items()
-        if name not in words
-    ]
-    worth = _SHORT_WORTH if len(begun) < _SHORT else _NAME_WORTH
-    by_worth = sorted([*rest, *others], key=lambda one: -one.probability * (worth if one.is_name else 1))
-    return [*first, *by_worth]
+    likely = likely_words(names, [(word_of[one], one.probability) for one in said or drafts])
+    begins = {word_of[draft] for draft in drafts}
+    bare = islice((word for word in likely if word in names and word not in begins), _MAX_NAMES)
+    rest = [(draft, word_of[draft], draft.probability) for draft in drafts]
+    rest += [(Completion(word[len(begun) :], likely[word], ends=False, is_name=True), word, 0.0) for word in bare]
+    best: list[Completion] = []
+    words: set[str] = set()  # that these begin with
+    while rest:
+        gains = [p + _WORD_WORTH * likely.get(word, 0.0) * (word not in words) for _, word, p in rest]
+        completion, word, _ = rest.pop(gains.index(max(gains)))
+        best.append(completion)
+        words.add(word)
+    return best
 
 
 def can_be_code(
@@ -350,26 +345,24 @@ def can_be_code(
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
 
 
-def calibrated(
-    completions: Sequence[Completion], settings: Settings, floor: float, *, ngrams: bool
-) -> list[Completion]:
-    """Return the completions with calibrated probabilities, without those below the floor.
-
-    Scores of other rankings and of the paper's formula are not probabilities: they stay as they are.
-    """
-    if (settings.ranking, settings.interpolation) != ("probability", "linear"):
+def calibrated(completions: Sequence[Completion], settings: Settings, *, ngrams: bool) -> list[Completion]:
+    """Return drafts and copies, best first, with calibrated probabilities where scores are probabilities."""
+    if not are_probabilities(settings):
         return list(completions)
-    completions = [
-        replace(one, probability=_LATER_COPY * one.probability) if one.is_copy and place else one
-        for place, one in enumerate(completions)
-    ]
-    drafts = [one.probability for one in completions if not (one.is_name or one.is_copy)]
+    drafts = [one.probability for one in completions if not one.is_copy]
     probabilities = calibrate_drafts(drafts, ngrams=ngrams) if drafts else []
     if completions and completions[0].is_copy:
         probabilities = _behind(completions[0].probability, probabilities)
     others = iter(probabilities)
-    known = [one if one.is_name or one.is_copy else replace(one, probability=next(others)) for one in completions]
-    return [completion for completion in known if completion.probability >= floor]
+    return [
+        replace(one, probability=one.probability * (_LATER_COPY if place else 1) if one.is_copy else next(others))
+        for place, one in enumerate(completions)
+    ]
+
+
+def are_probabilities(settings: Settings) -> bool:
+    """Whether scores are: not those of other rankings and of the paper's formula."""
+    return (settings.ranking, settings.interpolation) == ("probability", "linear")
 
 
 def _behind(first: float, later: Sequence[float]) -> list[float]:

@@ -26,12 +26,12 @@ from spd_lsp.ngrams.file_sync import DomainSync
 _NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
 _LEXEME_BACKWARDS = re.compile(r"[ \t]*(\w+|[^\w\s])")  # the last one of a reversed text, in linear time
-_MIN_PROBABILITY = 0.01  # a name below this is not worth a draft's place
+_MIN_PROBABILITY = 0.01  # a word below this is not worth a draft's place
 _MAX_NAME_LENGTH = 80
 _NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
 _OTHER_WEIGHT = 0.1  # of all names in other open documents, against one occurrence in this one
 _IMPORTED_WEIGHT = 0.5  # of all names in the modules that it imports
-_NEW_WEIGHT = 0.1  # of a name that stands nowhere yet
+_NEW_WEIGHT = 0.15  # of a name that stands nowhere yet
 _INDEXED_DOCUMENTS = 128
 _IMPORT = re.compile(
     r"^[ \t]*(?:from|import|export|include|#[ \t]*include|require(?:_relative|_once)?|use|pub|mod|source"
@@ -72,8 +72,8 @@ class OpenDocument:
     ) -> Mapping[str, float]:
         """Return the names that the word at the cursor begins, likeliest first, and the probability of each.
 
-        A name is the likelier the more recently it stands above the cursor, and the more often behind the same
-        sign or word; those of imports and other documents matter where there is none. Secrets are no names.
+        A name is the likelier the more often it stands behind the same sign or word, and the more recently above
+        the cursor; those of imports and other documents matter where there is none. Secrets are no names.
         """
         begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
         if begun is None or re.match(r"\w", self.text[cursor : cursor + 1]):
@@ -83,7 +83,7 @@ class OpenDocument:
         below = found.findall(self.text, cursor, cursor + _NAME_REACH)
         alike = self._names_behind_the_same(begun)
         recent = dict.fromkeys([*reversed(above), *below])
-        weights = {name: (alike[name] + 0.2) ** 0.2 / (1 + age) ** 0.25 for age, name in enumerate(recent)}
+        weights = {name: (1 + 5 * alike[name]) ** 0.45 / (1 + age) ** 0.1 for age, name in enumerate(recent)}
         for documents, weight in ((imported, _IMPORTED_WEIGHT), (others, _OTHER_WEIGHT)):
             names = {name for one in documents for name in _names_from(_sorted_names(one.text), begun[0])}
             names -= weights.keys()
@@ -108,19 +108,21 @@ def _as_probabilities(weights: Mapping[str, float], text: str) -> Mapping[str, f
     return {name: weights[name] / total for name in sorted(names, key=lambda name: -weights[name])}
 
 
-def likely_names(names: Mapping[str, float], said: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return names that are worth a draft's place, likeliest first, where drafts say words so probably.
+def likely_words(names: Mapping[str, float], said: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return how likely names and other words are where drafts say words so probably, the likeliest first.
 
-    A name that half of the drafts say is some twelve times as likely as one that none says. Weights and exponents
-    are fitted to 277 places in five packages.
+    A name that half of the drafts say is twelve times as likely as one that none says. Words that are hardly
+    meant are left out.
     """
     mass: dict[str, float] = {}
     for word, probability in said:
         mass[word] = mass.get(word, 0.0) + probability
-    weights = {name: p * (1 + 1000 * mass.get(name, 0.0)) ** 0.4 for name, p in names.items()}
-    total = sum(weights.values()) + max(0.0, 1 - sum(names.values()))
-    likely = {name: (weight / total) ** 1.5 for name, weight in weights.items()}
-    return {name: p for name, p in sorted(likely.items(), key=lambda item: -item[1]) if p >= _MIN_PROBABILITY}
+    new = max(0.0, 1 - sum(names.values()))
+    prior = {**dict.fromkeys(mass, new / 2), **names}
+    weights = {word: p * (1 + 300 * mass.get(word, 0.0)) ** 0.5 for word, p in prior.items()}
+    total = sum(weights.values()) + new
+    likely = ((word, weight / total) for word, weight in weights.items() if weight >= _MIN_PROBABILITY * total)
+    return dict(sorted(likely, key=lambda item: -item[1]))
 
 
 @lru_cache(_INDEXED_DOCUMENTS)

@@ -117,27 +117,21 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
 @pytest.mark.parametrize(
     ("drafts", "names", "expected"),
     [
-        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "mpute(y)", "unt"]),
-        ({"mpute(x)": 0.4, "mpute(y)": 0.005}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "unt", "mpute(y)"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "unt", "mpute(y)"]),
         ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "mpute(y)", "unt"]),
         ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.2, "count": 0.6}, ["mpute", "lour", "unt"]),
         ({"mpute": 0.4, "lour": 0.005}, {"compute": 0.2, "count": 0.6}, ["mpute", "unt", "lour"]),
         ({"lour": 0.05}, {"count": 0.2}, ["lour", "unt"]),
         ({"lour": 0.05}, {"count": 0.9}, ["unt", "lour"]),
         ({"lour": 0.5}, {"count": 0.9}, ["lour", "unt"]),
+        ({"unt(x)": 0.01}, {"count": 0.9}, ["unt(x)"]),
         ({}, {"count": 0.9}, ["unt"]),
         ({"lour": 0.5, "lumn": 0.1}, {}, ["lour", "lumn"]),
     ],
 )
-def test_names_that_are_there_come_before_unlikely_drafts_that_say_nothing_new(drafts, names, expected):
+def test_each_place_goes_to_what_adds_most_to_the_line_and_to_its_word(drafts, names, expected):
     completions = [Completion(text, probability) for text, probability in drafts.items()]
     assert [one.text for one in with_names(completions, names, "x = co")] == expected
-
-
-def test_from_four_letters_on_a_name_is_worth_half_of_a_draft_as_likely():
-    drafts = [Completion("ter(x)", 0.4), Completion("ter(y)", 0.03)]
-    shown = with_names(drafts, {"counter": 0.2, "countess": 0.6}, "x = coun")
-    assert [one.text for one in shown] == ["ter(x)", "tess", "ter(y)"]
 
 
 def test_a_name_that_drafts_say_is_likelier_whether_or_not_they_are_shown():

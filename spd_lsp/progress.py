@@ -71,6 +71,11 @@ def format_bytes(number: int) -> str:
     return f"{number / 1e6:,.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"
 
 
+def format_count(number: int, noun: str) -> str:
+    """Example: 1, "file" -> `1 file`; 2000, "file" -> `2,000 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _amount(stage: str, done: int, total: int) -> str:
     """Example: `12.1 MB of 40.0 MB`, `3 of 17`."""
     return f"{format_bytes(done)} of {format_bytes(total)}" if stage == "bytes" else f"{done:,} of {total:,}"

@@ -16,7 +16,7 @@ from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_bytes, progress
+from spd_lsp.progress import ReportProgress, format_bytes, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _describe_preview(preview: Preview) -> str:
     parts = [
         f"{preview.files[language]:,} {language} ({format_bytes(preview.bytes[language])})" for language in by_size
     ]
-    total = f"{sum(preview.files.values()):,} files, {format_bytes(sum(preview.bytes.values()))}"
+    total = f"{format_count(sum(preview.files.values()), 'file')}, {format_bytes(sum(preview.bytes.values()))}"
     lines = [f"would count {total}: {', '.join(parts) or 'none'}", *_describe_masked(preview.masked)]
     return "\n".join([*lines, _describe_skipped(preview.skipped)])
 
@@ -216,8 +216,8 @@ def describe_build(summary: BuildSummary) -> str:
     """Describe what was counted, what that took, what was skipped and why, and where the table is."""
     each = f" ({summary.bytes / summary.ngrams:.1f} bytes each)" if summary.ngrams >= _MIN_NGRAMS_FOR_SIZE else ""
     lines = [
-        f"{summary.domain}: {summary.files:,} files, {summary.tokens:,} tokens, {summary.ngrams:,} n-grams, "
-        f"{summary.bytes / 2**20:.1f} MiB{each}, {summary.seconds:.1f} s",
+        f"{summary.domain}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
+        f"{summary.ngrams:,} n-grams, {summary.bytes / 2**20:.1f} MiB{each}, {summary.seconds:.1f} s",
         *_describe_work(summary),
         *_describe_perplexity(summary),
         *_describe_masked(summary.masked),
@@ -235,7 +235,7 @@ def _describe_work(summary: BuildSummary) -> list[str]:
         return []
     speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
     line = f"tokenized: {summary.encoded:,} tokens in {summary.encoding_seconds:.1f} s ({speed:,.0f} per second)"
-    return [line + (f"; {summary.reused:,} files unchanged" if summary.reused else "")]
+    return [line + (f"; {format_count(summary.reused, 'file')} unchanged" if summary.reused else "")]
 
 
 def _describe_perplexity(summary: BuildSummary) -> list[str]:

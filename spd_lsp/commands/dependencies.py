@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress
+from spd_lsp.progress import ReportProgress, format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,9 +52,4 @@ def describe_dependencies(project: Path, domains: Sequence[Domain]) -> str:
         )
     tokens = sum(domain.tokens for domain in domains)
     names = ", ".join(str(domain.recipe["package"]) for domain in domains)
-    return f"{project} is served by {count_packages(len(domains))}, {tokens:,} tokens: {names}"
-
-
-def count_packages(number: int) -> str:
-    """Example: 1 -> `1 package`."""
-    return f"{number} package{'' if number == 1 else 's'}"
+    return f"{project} is served by {format_count(len(domains), 'package')}, {tokens:,} tokens: {names}"

@@ -18,9 +18,9 @@ from typing import Any
 from ngram_builders.dependencies.project import PACKAGES
 from ngram_builders.errors import UserError
 from spd_lsp.commands.build_ngrams import count
-from spd_lsp.commands.dependencies import count_dependencies, count_packages
+from spd_lsp.commands.dependencies import count_dependencies
 from spd_lsp.lsp.indexing.build_process import BuildTask
-from spd_lsp.progress import format_bytes
+from spd_lsp.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 
 _MAX_FILES = 10_000
@@ -74,7 +74,7 @@ def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) 
     progress = _Progress(size, unlimited)
     options: dict[str, Any] = {"domain": None, "engine": "local", "model": model}
     summary, _ = count(settings, [root], progress.report, **options)
-    return f"{summary.files:,} files"
+    return format_count(summary.files, "file")
 
 
 def _build_dependencies(settings: Settings, root: Path, model: str, unlimited: bool) -> str:
@@ -93,7 +93,7 @@ def _build_dependencies(settings: Settings, root: Path, model: str, unlimited: b
 
     domains = count_dependencies(settings, root, model, report, has_time)
     new = sum(domain.built >= started for domain in domains)
-    return count_packages(new) if new else ""
+    return format_count(new, "package") if new else ""
 
 
 def _exit_with_server() -> None:

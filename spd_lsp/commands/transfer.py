@@ -12,6 +12,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.commands.ngram_listing import details, megabytes
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
 
     contents = read_indexed_files(domain.path.parent, domain.layers, domain.fingerprint)
     least = domain.recipe.get("min_files") or 1
-    files = "1 file" if domain.files == 1 else f"{domain.files:,} files"
+    files = format_count(domain.files, "file")
     code = f"what at least {least} of {files} have in common" if least > 1 else f"most of the code of {files}"
     hint = "" if list_files or contents is None else "; to list them, add --files"
     yield f"anyone who has it can reconstruct {code}{hint}"

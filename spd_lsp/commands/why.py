@@ -13,6 +13,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.printable import as_json
+from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -140,10 +141,10 @@ def _describe(evidence: _Evidence) -> Iterator[str]:
 
 def _describe_passage(query: Query, passage: Passage) -> Iterator[str]:
     """A passage, and the first places where it stands."""
-    spots, places = passage.spots, "place" if len(passage.spots) == 1 else "places"
-    files = len({spot.file for spot in spots})
+    spots, files = passage.spots, {spot.file for spot in passage.spots}
+    stands = f"{format_count(len(spots), 'place')}, {format_count(len(files), 'file')}"
     text = query.text[passage.start : passage.end].decode("utf-8", "replace").strip()
-    yield f"  {_shorten(' '.join(text.split()))}   {len(spots):,} {places}, {files:,} file{'s' * (files != 1)}"
+    yield f"  {_shorten(' '.join(text.split()))}   {stands}"
     for spot in spots[:_SHOWN_SPOTS]:
         changed = "   (the file has changed since)" if spot.changed else ""
         yield f"    {_display(spot.file)}:{spot.line}:{spot.column}: {_shorten(spot.source.strip())}{changed}"

@@ -86,7 +86,7 @@ def test_a_dry_run_reports_what_would_be_counted_and_writes_nothing(run, shop, d
     output, skipped = run(shop, "--dry-run").splitlines()
     assert output == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"
     assert skipped == "skipped: 1 ignored by .gitignore, 1 not source code, 1 secret"
-    assert run(shop, "--dry-run", "--language", "python").startswith("would count 1 files, 0.8 kB: 1 python")
+    assert run(shop, "--dry-run", "--language", "python").startswith("would count 1 file, 0.8 kB: 1 python")
     assert not data.exists()
 
 

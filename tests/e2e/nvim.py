@@ -92,9 +92,10 @@ class Neovim:
         self.process.stdin.write(msgpack.packb([0, msg_id, f"nvim_{method}", arguments]))
         self.process.stdin.flush()
         while True:
-            for kind, response_id, error, result in self.messages:
-                assert (kind, response_id, error) == (1, msg_id, None)
-                return result
+            for kind, *response in self.messages:
+                if kind == 1:  # not one of a screen's notifications
+                    assert response[:2] == [msg_id, None]
+                    return response[2]
             self.messages.feed(self.process.stdout.read1())  # type: ignore[union-attr]
 
     def lua(self, code: str) -> Any:

@@ -130,6 +130,7 @@ def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_pat
     editor("command", "checkhealth spd_lsp")
     assert f"the server's program is {tmp_path}/bin/spd-lsp" in text(editor)
     assert "the model is ready (normal)" in text(editor)
+    assert "no completions in this file" not in text(editor)  # this is the report's own buffer
 
 
 def test_lazy_nvim_finds_all_parts_in_the_clone(open_neovim: Open):
@@ -154,7 +155,7 @@ def test_a_folder_is_indexed_on_request(open_neovim: Open, tmp_path: Path):
         "messages = messages .. it.message end"
     )
     editor("command", f"SpdBuild {project}/")
-    wait_until("the server tells", lambda: "indexed project (1 files)" in editor.lua("return messages"))
+    wait_until("the server tells", lambda: "indexed project (1 file)" in editor.lua("return messages"))
 
 
 def test_a_server_that_crashes_is_started_again(open_neovim: Open, tmp_path: Path):
@@ -212,10 +213,32 @@ def test_opening_a_project_is_enough_for_its_names(open_neovim: Open, tmp_path: 
     (tmp_path / "shop" / "asked.py").write_text(ASKED)
     editor = open_neovim(file="shop/asked.py")
     wait_until("the names are offered", lambda: any("quench" in item for item in offered(editor)))
-    shown = "spd-lsp: indexed shop (2 files); its names are completed now"
+    shown = "spd-lsp: indexed shop (2 files)"
     wait_until("the user is told", lambda: shown in editor("exec", "messages", True))
     tables = Registry(tmp_path / "XDG_DATA_HOME" / "spd-lsp" / "ngrams").domains()
     assert [(table.name, table.roots) for table in tables] == [("shop", (tmp_path / "shop",))]
+
+
+def test_the_message_that_a_folder_is_indexed_stops_nobody_who_types(open_neovim: Open, tmp_path: Path):
+    folder = tmp_path / ("shop" * 8)
+    (folder / ".git").mkdir(parents=True)
+    (folder / "asked.py").write_text(ASKED)
+    editor = open_neovim(
+        server=False, init=f"vim.env.PATH = '{program(tmp_path).parent}:' .. vim.env.PATH\n{INIT}"
+    )
+    editor("ui_attach", 80, 24, {})
+    editor("command", f"edit {folder}/asked.py")
+    editor("input", "i")
+    was_stopped = []
+
+    def is_told() -> bool:
+        was_stopped.append(editor("get_mode")["blocking"])
+        return was_stopped[-1] or "indexed shopshop" in editor("exec", "messages", True)
+
+    wait_until("the user is told", is_told)
+    editor("input", "x")
+    wait_until("that is typed", lambda: editor("get_mode")["blocking"] or "x" in editor("get_current_line"))
+    assert not any(was_stopped) and not editor("get_mode")["blocking"]
 
 
 def offered(editor: Neovim) -> list[str]:

@@ -73,7 +73,7 @@ def test_the_buttons_of_the_walkthrough_do_what_they_say(window: Window):
     window.until("the menu is open", open_menu)
     window.press("Escape")
     expand(window, "index").locator(".monaco-button", has_text="Index the folder").click()
-    window.page.locator(".notification-toast", has_text="indexed work (1 files)").wait_for()
+    window.page.locator(".notification-toast", has_text="indexed work (1 file)").wait_for()
 
 
 def test_each_key_runs_its_command(window: Window):

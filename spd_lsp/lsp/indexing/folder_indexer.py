@@ -48,6 +48,9 @@ _EXCLUDE_COMMAND = "spd-lsp.excludeFolder"
 _LIST_TABLES_COMMAND = "spd-lsp.listTables"
 _USE_TABLES_COMMAND = "spd-lsp.useTables"
 _INDEX, _EXCLUDE = "Index", "Never for this folder"  # answers to the question
+_MAX_MESSAGE = (
+    46  # characters beside `LSP[spd_lsp] spd-lsp: `; a longer one stops whoever types in 80 columns of Vim
+)
 
 log = logging.getLogger(__name__)
 
@@ -218,8 +221,8 @@ class FolderIndexer:
         elif event.kind == BUILT:
             self._on_change()
             is_new, is_first = await asyncio.to_thread(record_indexed, folder, registry.folder)
-            if requested or is_first:  # in one line of 80 characters: for longer ones Vim stops whoever types
-                self._tell(f"indexed {folder.name[:20]} ({event.text}); its names are completed now", shown=True)
+            if requested or is_first:
+                self._tell(_short_message(folder.name, event.text), shown=True)
             undo = f"; the command {_EXCLUDE_COMMAND} undoes that, the setting `indexing` turns it off"
             self._tell(f"{folder} was indexed: {event.text}{undo if is_new else ''}")
         elif event.kind == SKIPPED:
@@ -279,3 +282,9 @@ class FolderIndexer:
             self._server.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
         else:
             self._server.window_log_message(types.LogMessageParams(types.MessageType.Info, text))
+
+
+def _short_message(folder: str, counted: str) -> str:
+    """Say that a folder was indexed. Example: ("shop", "2 files") -> `indexed shop (2 files)`."""
+    room = _MAX_MESSAGE - len(f"indexed  ({counted})")
+    return f"indexed {folder[:room]} ({counted})"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.registry.registry import Registry
+from spd_lsp.progress import format_count
 
 
 def list_tables(registry: Registry, folder: Path, fingerprint: str) -> list[dict[str, Any]]:
@@ -18,7 +19,7 @@ def list_tables(registry: Registry, folder: Path, fingerprint: str) -> list[dict
     return [
         {
             "name": domain.name,
-            "detail": f"{domain.files:,} files, {', '.join(domain.languages)}",
+            "detail": f"{format_count(domain.files, 'file')}, {', '.join(domain.languages)}",
             "isUsed": domain.name in serving,
         }
         for domain in registry.domains()

@@ -135,7 +135,7 @@ async def test_opening_a_folder_is_enough_and_a_restart_builds_nothing(shop: Pat
         await until_offered(editor, asked)
         await until(lambda: len(told(editor)) == 2)
         (shown,) = [one["message"] for one in editor.received("window/showMessage")]
-        assert shown == "spd-lsp: indexed shop (2 files); its names are completed now"
+        assert shown == "spd-lsp: indexed shop (2 files)"
         (logged,) = [message for message in told(editor) if message != shown]
         assert f"{shop} was indexed: 2 files; the command spd-lsp.excludeFolder undoes that" in logged
         assert (await editor.status())["indexing"] is None
@@ -147,6 +147,17 @@ async def test_opening_a_folder_is_enough_and_a_restart_builds_nothing(shop: Pat
         await until_offered(editor, asked)
         await left_alone(editor, "it has a table")
     assert registry.domains() == [domain]
+
+
+async def test_the_message_fits_into_80_columns_beside_what_neovim_adds(registry: Registry, tmp_path: Path):
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    (folder / "one.py").write_text("import os\n")
+    async with opened(registry, folder) as editor:
+        await until(lambda: editor.received("window/showMessage"))
+        (shown,) = [one["message"] for one in editor.received("window/showMessage")]
+    assert shown.startswith("spd-lsp: indexed longlong") and shown.endswith(" (1 file)")
+    assert len(f"LSP[spd_lsp] {shown}") <= 80 - 12  # of which Vim keeps 12 for 'showcmd'
 
 
 async def test_a_folder_added_later_is_indexed_and_said_in_the_log_only(

@@ -42,7 +42,7 @@ async def tables(editor: Editor, folder: Path) -> dict[str, bool]:
     """The tables that are offered for a folder, and whether they serve it."""
     listed = await execute(editor, "spd-lsp.listTables", folder.as_uri())
     assert isinstance(listed, list)
-    assert all(table["detail"] == "1 files, python" for table in listed)
+    assert all(table["detail"] == "1 file, python" for table in listed)
     return {table["name"]: table["isUsed"] for table in listed}
 
 

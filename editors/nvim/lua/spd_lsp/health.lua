@@ -45,7 +45,7 @@ local function check_client(client)
   local record, problem
   status.request(client, function(...)
     record, problem = ...
-  end)
+  end, vim.empty_dict()) -- the current buffer is the report's own
   vim.wait(TIMEOUT, function()
     return record ~= nil or problem ~= nil
   end, 20)

@@ -36,9 +36,9 @@ function M.describe(status)
   return lines
 end
 
---- Request a client's status; `show` gets it, or nil and an error.
-function M.request(client, show)
-  local params = { textDocument = { uri = vim.uri_from_bufnr(0) } }
+--- Request a client's status, by default with that of the current buffer; `show` gets it, or nil and an error.
+function M.request(client, show, params)
+  params = params or { textDocument = { uri = vim.uri_from_bufnr(0) } }
   server.request(client, "spd-lsp/status", params, function(error, status)
     show(status, error and error.message)
   end)

@@ -1,10 +1,10 @@
 """Where a run of tokens stands in some texts, however long it is: a suffix array of the texts read backwards.
 
-In: texts as ids, and the last tokens of a history. Out: every place where most of them stand, and what follows
-there. N-grams have a longest order; here a context is as long as its longest match, up to DEPTH tokens (Liu et
-al., "Infini-gram: Scaling Unbounded n-gram Language Models to a Trillion Tokens", COLM 2024, section 3: backoff to
-the longest suffix that occurs). Read backwards, the texts that share a context lie side by side, those that share
-a longer one within them: backing off widens an interval.
+In: texts as ids, the last tokens of a history, and ways to write it otherwise. Out: every place where most of them
+stand, and what follows there. N-grams have a longest order; here a context is as long as its longest match, up to
+DEPTH tokens (Liu et al., "Infini-gram: Scaling Unbounded n-gram Language Models to a Trillion Tokens", COLM 2024,
+section 3: backoff to the longest suffix that occurs). Read backwards, the texts that share a context lie side by
+side, those that share a longer one within them: backing off widens an interval.
 
 Ids are stored big-endian, so that bytes compare as ids do. The arrays come from files and may hold anything: a
 damaged one gives wrong places, and no error.
@@ -15,7 +15,7 @@ Dimensions: T tokens, D documents.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -40,6 +40,13 @@ class Place(NamedTuple):
     next: tuple[int, ...]  # the ids that follow
 
 
+class Rewriting(NamedTuple):
+    """How ids are written elsewhere, such as at another level of indentation, and what is written there here."""
+
+    there: Callable[[Sequence[int]], Sequence[int]]
+    here: Callable[[Sequence[int]], Sequence[int]]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SuffixArray:
     """Documents one after the other, each with an end-of-text before it and behind it, read backwards."""
@@ -48,7 +55,9 @@ class SuffixArray:
     suffixes: U8  # [T * SUFFIX_BYTES] every place in `text`, sorted by the DEPTH ids from there on
     documents: Ints  # [D] where each begins in `text`: with the end-of-text behind it
 
-    def find(self, history: Sequence[int], n: int, follow: int, skipped: Container[int] = ()) -> Iterator[Place]:
+    def find(
+        self, history: Sequence[int], n: int, follow: int, skipped: Container[int] = (), longer_than: int = 0
+    ) -> Iterator[Place]:
         """Yield places where the end of a history stands, the longest matches first, `n` of each length at most.
 
         With the `follow` ids that come next there. Documents in `skipped` are left out.
@@ -70,7 +79,7 @@ class SuffixArray:
             neighbours = (rank for rank in (first - 1, end) if rank in ranks)
             common = max((_common_prefix(read(rank), needle) // width for rank in neighbours), default=0)
             length = min(common, length - 1)  # in an array that is not sorted it might not fall
-            if length < 1:
+            if length <= longer_than:
                 return
             part = needle[: length * width]
             key = partial(read, length=len(part))
@@ -109,7 +118,7 @@ def _common_prefix(first: bytes, second: bytes) -> int:
     )
 
 
-def scan(text: Ints, history: Sequence[int], n: int, follow: int) -> list[Place]:
+def scan(text: Ints, history: Sequence[int], n: int, follow: int, longer_than: int = 1) -> list[Place]:
     """Return places in one text, read backwards and not sorted: the `n` longest matches of two ids or more.
 
     Of equally long ones the nearest to the end of the text.
@@ -124,11 +133,13 @@ def scan(text: Ints, history: Sequence[int], n: int, follow: int) -> list[Place]
     for length in range(2, len(wanted)):  # a table of numbers has nearly as many hits as tokens
         ends = hits[longer] + length
         longer = longer[(text[np.minimum(ends, len(text) - 1)] == wanted[length]) & (ends < len(text))]
+        if not len(longer):
+            break
         lengths[longer] = length + 1
     longest = np.argsort(-lengths, kind="stable")[:n]
     return [
         Place(int(lengths[i]), 0, tuple(text[max(int(hits[i]) - follow, 0) : hits[i]][::-1].tolist()))
-        for i in longest
+        for i in longest[lengths[longest] > longer_than]
     ]
 
 
@@ -140,25 +151,45 @@ class SearchedTexts:
     removed: frozenset[int] = frozenset()  # texts of the table that are out of date
     added: tuple[Ints, ...] = ()  # read backwards
 
-    def find(self, history: Sequence[int], follow: int) -> list[Place]:
+    def find(self, history: Sequence[int], follow: int, longer_than: int = 0) -> list[Place]:
         """Return places where the end of a history stands, with up to `follow` ids behind it there."""
         found: list[Place] = []
         if self.table is not None:
-            places = self.table.find(history, _PLACES_PER_LENGTH, follow, self.removed)
+            places = self.table.find(history, _PLACES_PER_LENGTH, follow, self.removed, longer_than)
             found += islice(places, _MAX_PLACES)
         for number, text in enumerate(self.added, 1):  # no text of a table has a number below 0
-            found += (place._replace(document=-number) for place in scan(text, history, _MAX_PLACES, follow))
+            found += (
+                place._replace(document=-number) for place in scan(text, history, _MAX_PLACES, follow, longer_than)
+            )
         return found
 
 
-def find_places(texts: Sequence[SearchedTexts], history: Sequence[int], follow: int) -> list[Place]:
-    """Return places in several tables' texts, the longest matches first; documents are numbered apart."""
-    found = [
+def find_places(
+    texts: Sequence[SearchedTexts], history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()
+) -> list[Place]:
+    """Return places in several tables' texts, the longest matches first; documents are numbered apart.
+
+    Of a rewritten history those places whose match is longer than any of the history as it is.
+    """
+    found = _find_in_each(texts, history, follow)
+    longest = max((place.length for place in found), default=1)
+    for there, here in rewritings:
+        rewritten = there(history[-DEPTH:])
+        longer = _find_in_each(texts, rewritten, follow, longest) if rewritten != history[-DEPTH:] else []
+        known = {place[1:] for place in longer}
+        found = [place for place in found if place[1:] not in known]
+        found += [place._replace(next=tuple(here(place.next))) for place in longer]
+    return sorted(found, key=lambda place: -place.length)
+
+
+def _find_in_each(
+    texts: Sequence[SearchedTexts], history: Sequence[int], follow: int, longer_than: int = 0
+) -> list[Place]:
+    return [
         place._replace(document=place.document * len(texts) + number)
         for number, one in enumerate(texts)
-        for place in one.find(history, follow)
+        for place in one.find(history, follow, longer_than)
     ]
-    return sorted(found, key=lambda place: -place.length)
 
 
 def build_suffix_array(documents: Iterable[Ints], end_of_text: int, vocab_size: int) -> SuffixArray:

@@ -185,7 +185,8 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
-        places = mixture.places(request.history, self.settings.max_tokens) if mixture else []
+        follow = self.settings.max_tokens
+        places = mixture.places(request.history, follow, prompt.levels) if mixture else []
         drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
         scored = drafts.scored(self.settings.ranking)

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from tokenizers import AddedToken, Tokenizer
 
 from ngram_builders.errors import UserError
+from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
@@ -34,6 +36,8 @@ LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of 
 _BLANKS = (b" ", b"\t")
 _OPENERS = (":", "{", "(", "[")
 _BUNDLED = {"48ad8f5b3dacba0a": "7aaf23535e2c986d"}  # the starter, by the name in the headers of its tables
+_INDENTATION = re.compile(r"^(?: {2,8}|\t)(?=\S)", re.MULTILINE)
+_LEVELS = 2  # of indentation, further left and further right, at which the text before the cursor is looked for
 _MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
 _END_OF_TEXT = (
     *("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>"),
@@ -55,6 +59,7 @@ class Prompt:
     healed: bytes  # text taken back at the cursor: every draft begins with these bytes
     allowed: npt.NDArray[np.int64] | None  # ids that begin with `healed`, or None for any
     fill_format: str = ""  # with which the text right of the cursor is in the prompt
+    levels: Sequence[Rewriting] = ()  # other levels of indentation at which it may stand elsewhere
 
 
 class ModelTokenizer:
@@ -135,7 +140,7 @@ class ModelTokenizer:
         for part in parts:
             ids += history if part == "{before}" else self._part_ids(part, texts)
         # A model reads at least one token; the end of the text before is what stands before every text.
-        return Prompt(ids or [self.end_of_text], history, healed, allowed, name)
+        return Prompt(ids or [self.end_of_text], history, healed, allowed, name, self._levels(before))
 
     def _part_ids(self, part: str, texts: Mapping[str, str]) -> Sequence[int]:
         """The ids of a special token, or of a text that stands for a part."""
@@ -160,6 +165,25 @@ class ModelTokenizer:
                 left -= len(own)
                 ids += own
         return begin + ids if ids else []
+
+    def _levels(self, before: str) -> list[Rewriting]:
+        """The levels of indentation next to that of a text."""
+        step = min(_INDENTATION.findall(before), key=len, default="    ")
+        changes = [change for n in range(1, _LEVELS + 1) for change in ((step * n, ""), ("", step * n))]
+        moved = partial(partial, self._reindented)
+        return [Rewriting(moved(here, there), moved(there, here)) for here, there in changes]
+
+    def _reindented(self, old: str, new: str, ids: Sequence[int]) -> list[int]:
+        """The ids of a text whose lines begin with one indentation instead of another."""
+        written: list[int] = []
+        for is_mark, part in groupby(ids, self.ends):
+            run = list(part)
+            if not is_mark:
+                text = self.bytes_of(run).decode(errors="ignore")
+                text, lines = re.subn(rf"\n{old}(?=[ \t]*(?:\S|\Z))", f"\n{new}", text)
+                run = self.encode_inside(text) if lines else run
+            written += run
+        return written
 
     def encode_inside(self, text: str) -> list[int]:
         """Return the ids of a text that others precede: without the blank that some tokenizers put first."""

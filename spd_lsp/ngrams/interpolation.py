@@ -7,7 +7,7 @@ Legend: W pools, K drafts, C candidates, N orders from 2 on, M longest orders se
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -28,7 +28,7 @@ from ngram_builders.table.format import Columns, TableError
 from ngram_builders.table.order_weights import OrderWeights, expand_order_weights
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
-from ngram_builders.table.suffix_array import Place, SearchedTexts, find_places
+from ngram_builders.table.suffix_array import Place, Rewriting, SearchedTexts, find_places
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
 from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.settings import Settings
@@ -86,9 +86,9 @@ class Mixture:
         other.reach = longest - 1
         return other
 
-    def places(self, history: Sequence[int], follow: int) -> list[Place]:
+    def places(self, history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()) -> list[Place]:
         """Return where the end of a history stands in the texts that were counted: see `find_places`."""
-        return find_places(self.texts, history, follow)
+        return find_places(self.texts, history, follow, rewritings)
 
     def with_order_weights(self, order_weights: OrderWeights) -> Mixture:
         """Return the mixture with other order weights, the same for all pools."""

@@ -180,3 +180,16 @@ def test_behind_a_line_that_opens_a_block_a_repeated_indentation_may_grow(tokens
 
 def test_within_a_line_blanks_may_follow_blanks(tokens):
     assert b" " in goes_on_with(tokens, "    x = 1 ")
+
+
+@pytest.mark.parametrize("step", ["    ", "  ", "\t"])
+def test_a_text_is_also_written_at_the_levels_of_indentation_next_to_its_own(tokens, step):
+    def text(*levels):
+        return "def f(x):\n{}if x:\n{}g(\n{}x,\n\n{})".format(*(step * level for level in levels))
+
+    prompt = tokens.prompt(text(1, 2, 3, 2) + " + y", "")
+    history = [tokens.end_of_text, *prompt.history]
+    written = [tokens.bytes_of(level.there(history)).decode() for level in prompt.levels]
+    assert written == [text(*levels) + " +" for levels in ((0, 1, 2, 1), (2, 3, 4, 3), (1, 0, 1, 0), (3, 4, 5, 4))]
+    assert all(level.there(history)[0] == tokens.end_of_text for level in prompt.levels)
+    assert all(level.here(level.there(history)) == history for level in prompt.levels[1::2])

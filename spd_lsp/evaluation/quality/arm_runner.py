@@ -151,7 +151,7 @@ class ArmRunner:
             said = [(texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
             ranked = rank_completions(said, context)[: 2 * settings.drafts]
             if mixture and ARM_KINDS[arm.kind].copies:
-                places = mixture.places(start.history, settings.max_tokens)
+                places = mixture.places(start.history, settings.max_tokens, request.prompt.levels)
                 ranked = with_copies(ranked, texts.continuations(places), context, settings.drafts)
         completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

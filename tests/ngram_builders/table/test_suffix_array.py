@@ -17,6 +17,8 @@ from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import (
     DEPTH,
     Place,
+    Rewriting,
+    SearchedTexts,
     SuffixArray,
     build_suffix_array,
     find_places,
@@ -85,6 +87,23 @@ def test_documents_that_changed_are_left_out():
     array = build_suffix_array([np.array([1, 2, 3, 4]), np.array([1, 2, 5])], END, 10)
     assert {place.next[0] for place in array.find([1, 2], ALL, 1) if place.length == 2} == {3, 5}
     assert {place.next[0] for place in array.find([1, 2], ALL, 1, {0}) if place.length == 2} == {5}
+
+
+SWAPPED = {1: 4, 4: 1}
+AS_SWAPPED = Rewriting(*2 * [lambda ids: [SWAPPED.get(i, i) for i in ids]])
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_history_is_found_as_it_is_written_elsewhere_if_its_match_there_is_longer(is_open):
+    def found(*documents):
+        known = [np.array(ids) for ids in documents]
+        array = None if is_open else build_suffix_array(known, END, 10)
+        added = tuple(stream(ids, END)[::-1] for ids in known) if is_open else ()
+        places = find_places([SearchedTexts(array, added=added)], [1, 2, 3], 2, [AS_SWAPPED])
+        return [(place.length, place.next) for place in places if place.length > 1]
+
+    assert found([4, 2, 3, 4, 5], [6, 2, 3, 7, 7]) == [(3, (1, 5)), (2, (7, 7))]
+    assert found([4, 2, 3, 4, 5], [1, 2, 3, 7, 7]) == [(3, (7, 7)), (2, (4, 5))]
 
 
 @settings(max_examples=60, deadline=None)

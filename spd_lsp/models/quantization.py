@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ngram_builders.arrays import Floats
 from ngram_builders.registry.locks import hold_lock
 from ngram_builders.table.mapping import map_file
 from spd_lsp.models.base import Engine
@@ -37,8 +38,9 @@ from spd_lsp.models.numpy.convert import convert
 from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.numpy.quantize import write_in_8_bits
-from spd_lsp.models.numpy.stored import make_engine, open_stored
+from spd_lsp.models.numpy.stored import FIRST_LAYERS, FIRST_TOKENS, make_engine, open_stored
 from spd_lsp.models.numpy.weights import UnsupportedModel
+from spd_lsp.models.self_test import all_logits
 from spd_lsp.models.torch.mapped_pages import MappedPages
 from spd_lsp.models.torch.small_network import check_small_network
 from spd_lsp.models.torch.streamed import compute_in_single_precision
@@ -131,7 +133,18 @@ def _convert(conversion: Conversion, out: Output) -> None:
     probe = check_causal(TransformersEngine(network), network)
     writer = TensorWriter(out)
     record = write_in_8_bits(network, writer, progress.part(_STARTED + 0.15, 0.95), give_back)
-    record |= {"probe": probe.ids, "logits": writer.write(probe.logits.astype(np.float32))}
-    writer.finish({**record, "files": describe_files(conversion.folder)})
+    logits = {"logits": probe.logits, "first_logits": _first_logits(network, probe.ids)}
+    record |= {name: writer.write(each.astype(np.float32)) for name, each in logits.items()}
+    writer.finish({**record, "probe": probe.ids, "files": describe_files(conversion.folder)})
     del network
     gc.collect()  # modules refer to each other; the weights are no longer mapped
+
+
+def _first_logits(network: Any, ids: list[int]) -> Floats:
+    """What the first layers predict of the first tokens of the vocabulary. [T, V]."""
+    layers = network.model.layers
+    network.model.layers = layers[:FIRST_LAYERS]
+    try:
+        return all_logits(TransformersEngine(network), ids)[:, :FIRST_TOKENS]
+    finally:
+        network.model.layers = layers

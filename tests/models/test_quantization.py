@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from spd_lsp.models import quantization
 from spd_lsp.models.checkpoint import weight_cache
 from spd_lsp.models.checkpoint.weight_cache import cache_path, cached_files, prune
 from spd_lsp.models.load import load
+from spd_lsp.models.numpy import stored
 from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.numpy.parallel import ParallelInt8
@@ -94,6 +96,20 @@ def test_the_second_time_torch_is_not_imported(folder):
         assert found.stdout.strip() == "set()"
 
 
+def test_the_second_time_some_layers_are_compared_with_transformers(folder, monkeypatch):
+    """So a change of the engine is noticed: here its last norm has another sign, until the model is converted."""
+    load(folder, "cpu")
+    converted, make, convert = [], stored.read_decoder, quantization._convert
+
+    def changed(tensors, *arguments):
+        return make(tensors, *arguments) if converted else replace(make(tensors, *arguments), norm=lambda x: -x)
+
+    monkeypatch.setattr(stored, "read_decoder", changed)
+    monkeypatch.setattr(quantization, "_convert", lambda *each: converted.append(1) or convert(*each))
+    load(folder, "cpu")
+    assert converted
+
+
 def test_what_is_done_is_told_with_shares(folder):
     reports = []
     load(folder, "cpu", reports.append)
@@ -109,7 +125,7 @@ DAMAGES = {
     "a bit": lambda data: bytes([*data[:5000], data[5000] ^ 1, *data[5001:]]),
     "zeros": lambda data: data[:4096] + bytes(4096) + data[8192:],
     "longer": lambda data: data + b"\0",
-    "another version": lambda data: data.replace(b"spd-lsp weights 2", b"spd-lsp weights 1"),
+    "another version": lambda data: data.replace(b"spd-lsp weights 3", b"spd-lsp weights 2"),
 }
 
 
@@ -167,7 +183,7 @@ def test_a_change_that_the_samples_do_not_show_is_found_by_the_files_time(folder
 def test_the_pages_of_the_models_file_are_given_back_while_it_is_converted(monkeypatch, tmp_path):
     """Sampled where the record is written: then all were read."""
     folder = tmp_path / "model"
-    random_network(Qwen2Config(**{**SMALL, "vocab_size": 60_000})).to(torch.bfloat16).save_pretrained(folder)
+    random_network(Qwen2Config(**{**SMALL, "vocab_size": 150_000})).to(torch.bfloat16).save_pretrained(folder)
     resident, write = [], weight_cache.TensorWriter.finish
 
     def finish(writer, record):

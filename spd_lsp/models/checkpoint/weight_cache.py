@@ -29,7 +29,7 @@ from ngram_builders.scratch import read_writer, scratch_path
 from ngram_builders.table.mapping import map_file
 from spd_lsp.models.checkpoint.weight_files import weight_files
 
-_MARK = b"spd-lsp weights 2 int8\n"  # another form of the file, or of the weights, has another mark
+_MARK = b"spd-lsp weights 3 int8\n"  # another form of the file, or of the weights, has another mark
 _FOOTER = struct.Struct(f"<QI{len(_MARK)}s")
 _ALIGNMENT = 64
 _BLOCK = 4 << 20

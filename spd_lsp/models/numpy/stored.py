@@ -33,11 +33,11 @@ from spd_lsp.models.numpy.decoder import (
 from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.numpy.parallel import ParallelInt8, Threads
 from spd_lsp.models.numpy.weights import UnsupportedModel, check_names
-from spd_lsp.models.self_test import MAX_DIVERGENCE, PROBE_LENGTH, all_logits, kl_divergence
+from spd_lsp.models.self_test import MAX_DIVERGENCE, all_logits, kl_divergence
 from spd_lsp.models.threads import ThreadCountTuner, thread_counts, usable_cores
 
 _IN_LAYER = re.compile(r"model\.layers\.(\d+)\.")
-_SHORT_PROBE = 4  # positions that are read where a checksum has shown that the weights are the same
+FIRST_LAYERS, FIRST_TOKENS = 2, 4096  # are tested where a checksum has shown that the weights are the same
 _DAMAGES = (OSError, ValueError, LookupError, TypeError, RecursionError, UnsupportedModel)
 _LINEARS = ("queries_keys_values", "attention_out", "up", "down")
 _NORMS = ("attention_norm", "query_norm", "key_norm", "mlp_norm")
@@ -64,17 +64,20 @@ class StoredEmbedding:
         return np.asarray(rows, np.float32)
 
 
-def read_decoder(tensors: StoredTensors, threads: Threads) -> Decoder:
-    """All parts, as the record says."""
+def read_decoder(
+    tensors: StoredTensors, threads: Threads, layers: int | None = None, tokens: int | None = None
+) -> Decoder:
+    """All parts, as the record says, or so many first layers that predict so many first tokens."""
     record, shape = tensors.record, tensors.record["shape"]
-    config = DecoderConfig(**{**shape, "frequencies": np.array(shape["frequencies"], np.float32)})
+    frequencies = np.array(shape["frequencies"], np.float32)
+    config = DecoderConfig(**{**shape, "frequencies": frequencies, "windows": shape["windows"][:layers]})
     parts = _Parts(tensors, config.epsilon, threads)
     return Decoder(
         config=config,
         embedding=StoredEmbedding(tensors.array(record["embedding"])),
-        layers=[parts.layer(layer) for layer in record["layers"]],
+        layers=[parts.layer(layer) for layer in record["layers"][:layers]],
         norm=parts.norm(record["norm"]),
-        head=parts.linear(record["head"]),
+        head=parts.linear(record["head"], tokens),
     )
 
 
@@ -88,9 +91,10 @@ class _Parts:
         scale = RMSNorm(self.array(place["weight"]), self.epsilon)
         return LayerNorm(scale, self.array(place["bias"])) if place["bias"] else scale
 
-    def linear(self, place: dict[str, Any]) -> ParallelInt8:
-        bias = self.array(place["bias"]) if place["bias"] else None
-        return ParallelInt8(Int8(self.array(place["values"]), self.array(place["scales"]), bias), self.threads)
+    def linear(self, place: dict[str, Any], rows: int | None = None) -> ParallelInt8:
+        bias = self.array(place["bias"])[:rows] if place["bias"] else None
+        whole = Int8(self.array(place["values"])[:rows], self.array(place["scales"])[:rows], bias)
+        return ParallelInt8(whole, self.threads)
 
     def layer(self, places: dict[str, Any]) -> Layer:
         parts: dict[str, Any] = {name: self.linear(places[name]) for name in _LINEARS}
@@ -108,7 +112,7 @@ def open_stored(folder: Path, report: Callable[[str], None]) -> Engine | None:
         path = cache_path(folder)
         check_free_memory(folder.name, path.stat().st_size, free_memory())
         tensors = open_cached(path, progress.note)
-        return make_engine(tensors, _SHORT_PROBE) if is_made_of(folder, tensors.record["files"]) else None
+        return make_engine(tensors, is_tested=True) if is_made_of(folder, tensors.record["files"]) else None
     except _DAMAGES:
         return None
 
@@ -124,12 +128,20 @@ def memory_needed(folder: Path) -> int:
     return bytes_in_8_bits(sizes) if is_large else 4 * sum(sizes)
 
 
-def make_engine(tensors: StoredTensors, positions: int = PROBE_LENGTH) -> NumpyEngine:
-    """The engine; `UnsupportedModel` if its predictions at some positions are not those of transformers."""
+def make_engine(tensors: StoredTensors, *, is_tested: bool = False) -> NumpyEngine:
+    """The engine; `UnsupportedModel` if its predictions, or those of its first layers, are not transformers'."""
     threads = Threads()
-    engine, probe = NumpyEngine(read_decoder(tensors, threads)), tensors.record["probe"][:positions]
-    divergence = kl_divergence(all_logits(engine, probe), tensors.array(tensors.record["logits"])[:positions])
-    if not divergence < MAX_DIVERGENCE:
-        raise UnsupportedModel(f"in 8 bits, predictions differ by {divergence:.1e} nats")
+    engine = NumpyEngine(read_decoder(tensors, threads))
+    _compare(NumpyEngine(read_decoder(tensors, threads, FIRST_LAYERS, FIRST_TOKENS)), tensors, "first_logits")
+    if not is_tested:
+        _compare(engine, tensors, "logits")
     engine.on_step = ThreadCountTuner(thread_counts(usable_cores()), threads.set_count).note_step
     return engine
+
+
+def _compare(engine: Engine, tensors: StoredTensors, name: str) -> None:
+    """Raise `UnsupportedModel` if an engine's predictions are not those in the record."""
+    logits, expected = all_logits(engine, tensors.record["probe"]), tensors.array(tensors.record[name])
+    divergence = kl_divergence(logits, expected)
+    if not divergence < MAX_DIVERGENCE:
+        raise UnsupportedModel(f"in 8 bits, predictions differ by {divergence:.1e} nats")

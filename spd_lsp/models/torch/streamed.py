@@ -22,11 +22,18 @@ def compute_in_single_precision(network: Any, give_back: Callable[[Tensor], None
     """Make a network do that; each part of a matrix is given back once it was used."""
     for module in network.modules():
         if isinstance(module, nn.Embedding):
-            module.register_forward_hook(lambda module, inputs, output: output.float())
+            module.register_forward_hook(partial(_widen, give_back))
         elif isinstance(module, nn.Linear):
             module.forward = partial(_linear, module, give_back)  # type: ignore[method-assign]
         elif any(True for _ in module.parameters(recurse=False)):
             _convert_meanwhile(module)
+
+
+def _widen(give_back: Callable[[Tensor], None], module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    """The embeddings of some tokens in single precision."""
+    output = output.float()
+    give_back(module.weight)  # type: ignore[arg-type]
+    return output
 
 
 def _linear(module: nn.Linear, give_back: Callable[[Tensor], None], x: Tensor) -> Tensor:

@@ -158,6 +158,7 @@ def make_executor(stage: StageRunner, cluster: Cluster, share: range | None = No
             "qos": "",
             "env_command": f'export PYTHONSAFEPATH=1 PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
             "sbatch_args": directives,
+            "with_srun": False,  # srun asks the controller, and a job that starts while it is away would fail
         }
     try:
         return kind(**{**arguments, "workers": cluster.workers or -1, **options})

@@ -23,6 +23,7 @@ from ngram_builders.table.mapping import map_file
 from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import SMALL_MODEL, bytes_in_8_bits, check_free_memory, free_memory
 from spd_lsp.models.checkpoint.load_progress import LoadProgress
+from spd_lsp.models.checkpoint.mapped_pages import MappedPages
 from spd_lsp.models.checkpoint.validate import check_causal
 from spd_lsp.models.checkpoint.weight_cache import (
     CannotCache,
@@ -41,7 +42,6 @@ from spd_lsp.models.numpy.quantize import write_in_8_bits
 from spd_lsp.models.numpy.stored import FIRST_LAYERS, FIRST_TOKENS, make_engine, open_stored
 from spd_lsp.models.numpy.weights import UnsupportedModel
 from spd_lsp.models.self_test import all_logits
-from spd_lsp.models.torch.mapped_pages import MappedPages
 from spd_lsp.models.torch.small_network import check_small_network
 from spd_lsp.models.torch.streamed import compute_in_single_precision
 from spd_lsp.models.transformers_engine import TransformersEngine
@@ -128,7 +128,12 @@ def _convert(conversion: Conversion, out: Output) -> None:
     progress.note(_STARTED)
     network = conversion.load(_DTYPES.get(main_dtype(conversion.folder), torch.float32))
     progress.note(_STARTED + 0.05)
-    give_back = MappedPages().give_back
+    pages = MappedPages()
+
+    def give_back(weight: torch.Tensor) -> None:
+        if weight.is_contiguous():
+            pages.give_back(weight.data_ptr(), weight.nbytes)
+
     compute_in_single_precision(network, give_back)
     probe = check_causal(TransformersEngine(network), network)
     writer = TensorWriter(out)

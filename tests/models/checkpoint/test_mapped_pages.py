@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from spd_lsp.models.torch.mapped_pages import MappedPages
+from spd_lsp.models.checkpoint.mapped_pages import MappedPages
 
 NUMBERS = 1 << 20
 
@@ -33,14 +33,22 @@ def test_pages_are_given_back_and_read_again(weight):
     assert resident() == 4 * NUMBERS
     pages = MappedPages()
     for part in torch.split(weight, 100_000):
-        pages.give_back(part)
+        pages.give_back(part.data_ptr(), part.nbytes)
     assert resident() < NUMBERS // 4
+    assert weight.sum() == total
+
+
+def test_a_file_is_given_back_by_its_name(weight, tmp_path):
+    total = weight.sum()
+    MappedPages().give_back_files([tmp_path / "other"])
+    assert resident() == 4 * NUMBERS
+    MappedPages().give_back_files([tmp_path / "weights"])
+    assert resident() == 0
     assert weight.sum() == total
 
 
 def test_what_is_not_mapped_from_a_file_keeps_its_content(weight):
     pages, own = MappedPages(), torch.ones(NUMBERS)
-    columns = weight.reshape(1024, 1024)[:, :4]
-    for tensor in (own, columns, torch.ones(0)):
-        pages.give_back(tensor)
+    pages.give_back(own.data_ptr(), own.nbytes)
+    pages.give_back(weight.data_ptr(), weight.nbytes + (1 << 40))
     assert own.sum() == NUMBERS

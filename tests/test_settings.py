@@ -52,7 +52,12 @@ def test_both_spellings_are_read():
         ({"advanced": {"alpha": 2}}, "'advanced.alpha' must be from 0.0 to 1.0, not 2"),
         ({"disabledLanguages": "python"}, "must be a list of strings"),
         ({"advanced": {"interpolation": "guess"}}, "must be one of linear, paper, not 'guess'"),
-        ({"colour": "red"}, "unknown setting 'colour'"),
+        ({"colour": "red"}, "unknown setting 'colour' ignored"),
+        ({"temperature": 0.5}, "unknown setting 'temperature' ignored; did you mean 'advanced.temperature'?"),
+        (
+            {"advanced": {"max_tokens": 9}},
+            "unknown setting 'advanced.max_tokens' ignored; did you mean 'max_tokens'?",
+        ),
         ({"advanced": 7}, "setting 'advanced' must be an object that holds settings, not int; ignored"),
         ({"advanced": [1]}, "setting 'advanced' must be an object that holds settings, not list; ignored"),
         ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),

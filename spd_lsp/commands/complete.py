@@ -15,7 +15,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.secret_files import is_secret
 from spd_lsp.commands.wiring import load_completer, model_options, print_status
-from spd_lsp.lsp.options import converted, field_name
+from spd_lsp.lsp.options import converted, field_name, hint
 from spd_lsp.lsp.status import MAY_HOLD_SECRETS, OFF
 from spd_lsp.lsp.transport.addresses import is_integer
 from spd_lsp.printable import as_json
@@ -132,7 +132,9 @@ def _parse_change(text: str) -> tuple[str, Any]:
     key, equals, written = text.partition("=")
     name = field_name(key)
     if name is None or not equals:
-        raise UserError(f"--set {text!r} is not NAME=VALUE of a setting; `editors/README.md` lists them")
+        raise UserError(
+            f"--set {text!r} is not NAME=VALUE of a setting; `editors/README.md` lists them{hint(key)}"
+        )
     try:
         value = json.loads(written)
     except ValueError:

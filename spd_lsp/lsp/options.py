@@ -69,7 +69,7 @@ class Configuration:
                     f"setting 'advanced' must be an object that holds settings, not {kind}; ignored"
                 )
             elif name is None:
-                self.problems.append(f"unknown setting {key!r} ignored")
+                self.problems.append(f"unknown setting {key!r} ignored{hint(key)}")
             elif name in self.flags:
                 continue
             elif name not in settable:
@@ -99,6 +99,13 @@ def field_name(key: str) -> str | None:
     name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), own_key)
     is_known = name in _FIELDS and group == ("advanced" if _FIELDS[name].metadata["advanced"] else "")
     return name if is_known else None
+
+
+def hint(key: str) -> str:
+    """Name the setting that an unknown key may mean. Example: `alpha` -> "; did you mean 'advanced.alpha'?"."""
+    group, _, own_key = key.rpartition(".")
+    other = own_key if group else f"advanced.{own_key}"
+    return f"; did you mean {other!r}?" if field_name(other) else ""
 
 
 def converted(value: Any, default: Any) -> Any:

@@ -167,6 +167,7 @@ def test_any_setting_can_be_changed_for_one_completion(invoke, program):
     ("change", "message"),
     [
         ("drafts", "--set 'drafts' is not NAME=VALUE of a setting; `editors/README.md` lists them"),
+        ("temperature=2", "`editors/README.md` lists them; did you mean 'advanced.temperature'?"),
         ("colour=red", "--set 'colour=red' is not NAME=VALUE of a setting"),
         ("drafts=many", "--set drafts must be an integer, not 'many'"),
         ("drafts=99", "--set drafts must be from 1 to 16, not 99"),

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ngram_builders.counting.external_merge import check_text_size
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.pipeline import CountOptions, CountTask, MissingTokens
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
@@ -30,6 +31,7 @@ from ngram_builders.registry.model_match import is_for_another_model, name_for_m
 from ngram_builders.registry.origin import record_revisions
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
+from ngram_builders.sources.filters import is_notebook
 from ngram_builders.table_update import TableUpdate
 
 DUPLICATE = "duplicate"
@@ -118,6 +120,7 @@ def build(
         memory=memory,
     )
     surveyed = survey_sources(roots, language, report)
+    check_text_size(sum(file.size for file in surveyed.files if not is_notebook(file.path)))
     name = default_name(roots, registry, model, fingerprint) if domain is None else check_name(domain)
     recipe: dict[str, Any] = {
         "orders": list(orders),

@@ -19,7 +19,11 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
 
 FAN_IN = 32
+BYTES_PER_TOKEN = 3.6  # of code
 _MAX_TOKENS = 2**31  # of one table
+_CERTAIN = (
+    2  # times what would fit: copies and generated files, which do not count, are known only once they are read
+)
 _LIMITS = share_memory(DEFAULT_MEMORY)
 
 
@@ -97,6 +101,15 @@ def check_token_count(tokens: int) -> None:
     if tokens >= _MAX_TOKENS:
         raise UserError(
             f"{tokens:,} tokens are too many for one file (2^31); count them in tasks, with --engine datatrove"
+        )
+
+
+def check_text_size(text_bytes: int) -> None:
+    """Refuse text that certainly has more tokens than counts can hold, before hours are spent on it."""
+    if text_bytes >= _CERTAIN * _MAX_TOKENS * BYTES_PER_TOKEN:
+        raise UserError(
+            f"{text_bytes / 1e9:,.0f} GB of code are too much for one file (2^31 tokens); count them in tasks, "
+            "with --engine datatrove"
         )
 
 

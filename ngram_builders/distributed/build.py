@@ -23,6 +23,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.build import BuildSummary, default_name, min_count_by_order, no_sources
+from ngram_builders.counting.external_merge import BYTES_PER_TOKEN
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.executors import Cluster, run_stages
@@ -42,10 +43,7 @@ from ngram_builders.table.reader import Table
 _FORMAT = 8  # of what lies in a shared folder
 _SHARD_BYTES = 64_000_000  # of text, about 17 M tokens; larger shards repeat fewer n-grams of each other
 MIN_SHARDS = 16  # small inputs too are spread over workers
-_BYTES_PER_TOKEN = 3.6  # of code
-_SHARED_BYTES_PER_TOKEN = (
-    50  # at most at once: what a round of merges reads and writes, or the table and its counts
-)
+_SHARED_BYTES_PER_TOKEN = 50  # at once: what a round of merges reads and writes, or the table and its counts
 _HASHES_PER_TOKEN = 2  # with fewer, a fifth of all unseen contexts would have the hash of one that was seen
 _FILE_BYTES = 1 << 31  # of text; one file of a table surely holds its n-grams
 _FILE_ENTRIES = 7 << 29  # of one file, whose pointers address 2^32
@@ -250,7 +248,7 @@ def _add_up_cost(stage: str, results: Sequence[Mapping[str, Any]]) -> StageCost:
 
 def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
     """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder, before anything is counted."""
-    tokens = text_bytes / _BYTES_PER_TOKEN
+    tokens = text_bytes / BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
     if (most := (1 << hash_bits(plan.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
         raise UserError(

@@ -154,10 +154,9 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
         files = [read_ranges(task_file(work, before.stage, one * before.parts + part // each)) for one in groups]
     except FileNotFoundError as error:
         return _recall(work, now.stage, rank, error)
-    facts = {}
-    if not part:
-        facts = _gather(work, plan, number, groups)
-        _remove_added_up(work, plan, number - 1, groups)
+    facts = {} if part else _gather(work, plan, number, groups)
+    for one in groups[part :: now.parts]:  # so that no task does it for all
+        _remove_added_up(work, plan, number - 1, one)
 
     def merged() -> Iterator[Run]:
         for ranges in list(zip(*files, strict=True))[part % each :: each]:
@@ -173,19 +172,21 @@ def _recall(work: Path, stage: str, rank: int, error: FileNotFoundError) -> dict
     try:
         result: dict[str, Any] = read_record(result_file(work, stage, rank))
     except FileNotFoundError:
-        raise UserError(f"{error.filename} is missing; delete {work}, and run the same command again") from error
+        raise UserError(
+            f"{error.filename} is missing; run the same command again, and if it still is, after deleting {work}"
+        ) from error
     return result
 
 
-def _remove_added_up(work: Path, plan: Plan, number: int, groups: range) -> None:
-    """Delete what was added up to some groups of a round, all of whose tasks are done, if its runs are whole."""
+def _remove_added_up(work: Path, plan: Plan, number: int, group: int) -> None:
+    """Delete what one group of a round added up, if its sums are whole; the round is over."""
     if not number:
         return
     before, now = plan.rounds[number - 1 : number + 1]
-    for rank in range(groups.start * now.parts, groups.stop * now.parts):
+    for rank in range(group * now.parts, (group + 1) * now.parts):
         read_ranges(task_file(work, now.stage, rank))
-    last = min(plan.fan_in * groups.stop, before.groups)
-    for rank in range(plan.fan_in * groups.start * before.parts, last * before.parts):
+    last = min(plan.fan_in * (group + 1), before.groups)
+    for rank in range(plan.fan_in * group * before.parts, last * before.parts):
         task_file(work, before.stage, rank).unlink(missing_ok=True)  # first: `_merge` looks for it
         _texts_file(work, before.stage, rank).unlink(missing_ok=True)
 
@@ -218,7 +219,7 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
     if rank >= files:
         return {"files": files, "perplexity": {}, "written": 0}
     if not rank:
-        _remove_added_up(work, plan, len(plan.rounds) - 1, range(1))
+        _remove_added_up(work, plan, len(plan.rounds) - 1, 0)
     sample, texts = _read_texts(work, last.stage, 0)
     is_searched = files == 1 and keeps_texts(facts["tokens"], plan.min_count.values())
 

@@ -224,5 +224,6 @@ def _resolve_folder(root: Path) -> Path:
     """Return the real path of an existing folder."""
     if not root.is_dir():
         problem = "is a file, not a folder" if root.exists() else "does not exist"
-        raise UserError(f"{display_path(root)} {problem}; name the folder of a repository")
+        corpus = ", or add --engine datatrove if it is a corpus" if root.exists() else ""
+        raise UserError(f"{display_path(root)} {problem}; name the folder of a repository{corpus}")
     return root.resolve()

@@ -172,7 +172,7 @@ def test_several_folders_make_one_table_with_the_given_orders_and_counts(run, sh
     ("arguments", "message"),
     [
         (["no/such/folder"], "no/such/folder does not exist; name the folder of a repository"),
-        (["shop.py"], "shop.py is a file, not a folder; name the folder"),
+        (["shop.py"], "shop.py is a file, not a folder; name the folder of a .*, or add --engine datatrove"),
         ([".", "--orders", "1-9"], "--orders is a range within 2-6, .*not '1-9'"),
         ([".", "--domain", "../evil"], "invalid table name .*evil"),
         ([".", "--model", "no-such-model"], "there is no model .no-such-model."),

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.build import BuildSummary, build, default_name
-from ngram_builders.counting import pipeline, tokenize
+from ngram_builders.counting import external_merge, pipeline, tokenize
 from ngram_builders.counting.memory import MemoryLimits
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.counting.tokenize import text_digest
@@ -553,6 +553,23 @@ def test_a_cache_that_fails_during_a_build_costs_only_time(registry: Registry, r
     summary = run(registry, repo, encode=damaging)
     assert "started a new cache" in str(summary.problem)
     assert summary.path.read_bytes() == fresh_bytes(tmp_path, repo)
+
+
+def test_more_code_than_a_table_holds_is_refused_before_it_is_read(
+    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokenizing it took days, at the end of which it was refused."""
+    for number in range(16):
+        with (repo / f"{number}.py").open("wb") as file:
+            file.truncate(1_000_000)
+    with (repo / "outputs.ipynb").open("wb") as file:
+        file.truncate(9_000_000)
+    monkeypatch.setattr(external_merge, "_MAX_TOKENS", 16_000_000 / 2 / 3.6)
+    with pytest.raises(UserError, match=r"0 GB of code are too much for one file .* with --engine datatrove"):
+        run(registry, repo, encode=never)
+    (repo / "0.py").unlink()
+    with pytest.raises(AssertionError):
+        run(registry, repo, encode=never)
 
 
 def test_a_repository_that_vanishes_keeps_its_table(registry: Registry, repo: Path) -> None:

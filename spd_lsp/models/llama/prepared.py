@@ -11,11 +11,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -23,6 +24,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.programs import AWAY, python
 from spd_lsp.models.checkpoint.gguf_parts import find_parts, is_part
 from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
+from spd_lsp.models.checkpoint.load_progress import LoadProgress
 from spd_lsp.models.llama.header import GgufHeader, read_header
 from spd_lsp.models.llama.library import load_library
 
@@ -51,8 +53,7 @@ def prepare(path: Path, name: str, report: Callable[[str], None]) -> Path:
     source = read_source(folder)
     if source is None or source.library != version("xllamacpp"):
         check_free_memory(name, header.size, free_memory())
-        report(f"checking {name}, once")
-        _try_file(header, folder, name)
+        _try_file(header, folder, LoadProgress(f"checking {name}, once", report), name)
     elif source.path != str(path):
         write_source(folder, GgufSource(str(path), name, source.library, source.embedding_scale))
     os.utime(folder)
@@ -80,29 +81,48 @@ def _cache_folder() -> Path:
     return platformdirs.user_cache_path("spd-lsp", appauthor=False) / "gguf"
 
 
-def _try_file(header: GgufHeader, folder: Path, name: str) -> None:
+def _try_file(header: GgufHeader, folder: Path, progress: LoadProgress, name: str) -> None:
     """Have a process open the file and write the folder."""
+    progress.note(0)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         made = Path(scratch) / folder.name
         made.mkdir()
         command = python("spd_lsp.models.llama.trial", str(header.path), str(made), name)
-        quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
-        env = {**os.environ, "GGML_NO_BACKTRACE": "1"}  # else a debugger is started where llama.cpp gives up
-        try:
-            ended = subprocess.run(command, cwd=AWAY, env=env, timeout=_MAX_SECONDS, check=False, **quiet)
-        except subprocess.TimeoutExpired as error:
-            raise UserError(f"{name}: llama.cpp did not open it within {_MAX_SECONDS / 60:.0f} minutes") from error
-        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-        if ended.returncode == 1 and lines:
+        status, lines = _run(command, Path(scratch) / "errors", progress)
+        if status is None:
+            raise UserError(f"{name}: llama.cpp did not open it within {_MAX_SECONDS / 60:.0f} minutes")
+        if status == 1 and lines:
             raise UserError(lines[-1])
-        if ended.returncode:
+        if status:
             reason = next((line for line in lines if "ASSERT" in line or "rror" in line), "without a reason")
             raise UserError(f"{header.path}: llama.cpp gave up on it ({reason.strip()}); fetch it again")
         if folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
         made.replace(folder)
     _prune(folder.parent)
+
+
+def _run(command: list[str], errors: Path, progress: LoadProgress) -> tuple[int | None, list[str]]:
+    """Run a process and note the shares that it prints; its exit status, None if it took too long, and errors."""
+    env = {**os.environ, "GGML_NO_BACKTRACE": "1"}  # else a debugger is started where llama.cpp gives up
+    with errors.open("wb") as file:
+        process = subprocess.Popen(
+            command, cwd=AWAY, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file
+        )
+    deadline = threading.Timer(_MAX_SECONDS, process.kill)
+    deadline.start()
+    try:
+        with process:
+            for line in process.stdout or ():
+                with suppress(ValueError):
+                    progress.note(float(line))
+    finally:
+        process.kill()  # for an exception; one that has ended stays as it ended
+        in_time = deadline.is_alive()
+        deadline.cancel()
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return process.returncode if in_time else None, lines
 
 
 def _prune(cache: Path) -> None:

@@ -1,7 +1,7 @@
 """The process that opens a GGUF file for the first time; llama.cpp may end it.
 
 In: the file, an empty folder, and the model's name. Out: the folder filled, or one line of standard error and exit
-status 1.
+status 1; the share that is done, in lines of standard output.
 """
 
 from __future__ import annotations
@@ -33,13 +33,21 @@ def _try_file(path: Path, folder: Path, name: str) -> None:
     """Open a file, test it, and write what was found to a folder."""
     header = read_header(path)
     check_tensors(header)
+    _note(0.1)
     engine = open_file(header, "auto")
+    _note(0.3)
     model = engine.context.model
     tokenizer = build_tokenizer(header, model.tokenize, model.begin_of_text)
+    _note(0.5)
     scale = _embedding_scale(engine, name)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps(_config(header, engine)), encoding="utf-8")
     write_source(folder, GgufSource(str(path), name, version("xllamacpp"), scale))
+
+
+def _note(share: float) -> None:
+    sys.stdout.write(f"{share}\n")
+    sys.stdout.flush()
 
 
 def _config(header: GgufHeader, engine: LlamaEngine) -> dict[str, object]:
@@ -60,7 +68,8 @@ def _embedding_scale(engine: LlamaEngine, name: str) -> float:
     expected = all_logits(engine, ids)
     if not np.isfinite(expected).all():
         raise UserError(f"{name} computes no numbers here (NaN); fetch the file again")
-    for way, positions, logits in read_every_way(engine, ids):
+    for number, (way, positions, logits) in enumerate(read_every_way(engine, ids)):
+        _note(0.6 + 0.1 * number)
         if not kl_divergence(logits, expected[positions]) < _MAX_DIVERGENCE:
             raise UserError(f"{name} predicts something else when it reads {way}; choose another model")
     ids, expected = ids[:_MIXED], expected[:_MIXED]

@@ -12,7 +12,7 @@ from tokenizers.normalizers import NFC
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint import hub
+from spd_lsp.models.checkpoint import hub, load_progress
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama import prepared
 from spd_lsp.models.llama.context import LlamaModel
@@ -78,10 +78,28 @@ def test_a_file_shares_the_tables_of_the_model_it_was_made_of(file, tmp_path):
 
 def test_a_file_is_tried_once(file, monkeypatch):
     folder = locate(str(file))
-    monkeypatch.setattr(subprocess, "run", lambda *options, **more: pytest.fail("tried again"))
+    monkeypatch.setattr(subprocess, "Popen", lambda *options, **more: pytest.fail("tried again"))
     assert locate(str(file)) == folder
     source = read_source(folder)
     assert (source.path, source.library) == (str(file), version("xllamacpp"))
+
+
+def test_shares_are_told_while_a_file_is_tried(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(load_progress, "_SECONDS", 0.0)
+    other, told = tmp_path / "other.gguf", []
+    other.write_bytes(file.read_bytes() + bytes(96))
+    locate(str(other), told.append)
+    assert told[0] == "checking other.gguf, once: 0%"
+    assert told[-1] == "checking other.gguf, once: 90%"
+    assert told == sorted(told, key=lambda line: int(line.rpartition(" ")[2].rstrip("%")))
+
+
+def test_a_trial_without_an_end_is_given_up(file, tmp_path, monkeypatch):
+    other = tmp_path / "other.gguf"
+    other.write_bytes(file.read_bytes() + bytes(64))
+    monkeypatch.setattr(prepared, "_MAX_SECONDS", 0.01)
+    with pytest.raises(UserError, match=r"other.gguf: llama.cpp did not open it within 0 minutes"):
+        locate(str(other))
 
 
 def test_a_file_that_moved_is_found_where_it_is(file, tmp_path):
@@ -147,6 +165,6 @@ def test_a_file_larger_than_the_free_memory_is_refused_before_it_is_read(file, t
     other = tmp_path / "other.gguf"
     other.write_bytes(file.read_bytes() + bytes(32))
     monkeypatch.setattr(prepared, "free_memory", lambda: 1 << 20)
-    monkeypatch.setattr(subprocess, "run", lambda *options, **more: pytest.fail("tried"))
+    monkeypatch.setattr(subprocess, "Popen", lambda *options, **more: pytest.fail("tried"))
     with pytest.raises(UserError, match=r"other.gguf takes 0.0 GiB, but there is 0.0 GiB of free memory"):
         locate(str(other))

@@ -82,10 +82,11 @@ class DraftText:
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
         healed, left = self.prompt.healed, self.context.left.encode()
-        first = _INDENTED_LINE.search(written)
-        if not left or left.strip() or healed.strip() or b"\n" not in healed or first is None:
+        if not left.isspace() or not healed.isspace() or not healed.endswith(left):
             return written
-        if written[: first.start()].strip():
+        lines = written if b"\n" in healed else b"\n" + written  # some tokenizers end a token at a line's end
+        first = _INDENTED_LINE.search(lines)
+        if first is None or lines[: first.start()].strip():
             return written
 
         def moved(line: re.Match[bytes]) -> bytes:
@@ -93,7 +94,7 @@ class DraftText:
             deeper = len(line[1]) - len(first[1])
             return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
 
-        return healed + _INDENTED_LINE.sub(moved, written[first.end() :])
+        return healed + _INDENTED_LINE.sub(moved, lines[first.end() :])
 
     def is_empty(self, ids: Sequence[int]) -> bool:
         """Whether a draft says that nothing belongs here."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import groupby
@@ -140,7 +140,7 @@ class ModelTokenizer:
         for part in parts:
             ids += history if part == "{before}" else self._part_ids(part, texts)
         # A model reads at least one token; the end of the text before is what stands before every text.
-        return Prompt(ids or [self.end_of_text], history, healed, allowed, name, self._levels(before))
+        return Prompt(ids or [self.end_of_text], history, healed, allowed, name, self._levels(before, healed))
 
     def _part_ids(self, part: str, texts: Mapping[str, str]) -> Sequence[int]:
         """The ids of a special token, or of a text that stands for a part."""
@@ -166,23 +166,27 @@ class ModelTokenizer:
                 ids += own
         return begin + ids if ids else []
 
-    def _levels(self, before: str) -> list[Rewriting]:
+    def _levels(self, before: str, healed: bytes) -> list[Rewriting]:
         """The levels of indentation next to that of a text."""
         step = min(_INDENTATION.findall(before), key=len, default="    ")
         changes = [change for n in range(1, _LEVELS + 1) for change in ((step * n, ""), ("", step * n))]
-        moved = partial(partial, self._reindented)
+        # What was taken back may be all of the last line, without its beginning if tokens end where lines do.
+        code = r"\S" if healed.isspace() else r"(?:\S|\Z)"
+        begin = "\n" if healed.isspace() and b"\n" not in healed else ""
+
+        def moved(old: str, new: str) -> Callable[[Sequence[int]], list[int]]:
+            lines = re.compile(rf"\n{old}(?=[ \t]*{code})")
+            return partial(self._rewritten, lambda text: lines.sub(f"\n{new}", begin + text)[len(begin) :])
+
         return [Rewriting(moved(here, there), moved(there, here)) for here, there in changes]
 
-    def _reindented(self, old: str, new: str, ids: Sequence[int]) -> list[int]:
-        """The ids of a text whose lines begin with one indentation instead of another."""
+    def _rewritten(self, change: Callable[[str], str], ids: Sequence[int]) -> list[int]:
+        """The ids of a text after a change."""
         written: list[int] = []
         for is_mark, part in groupby(ids, self.ends):
             run = list(part)
-            if not is_mark:
-                text = self.bytes_of(run).decode(errors="ignore")
-                text, lines = re.subn(rf"\n{old}(?=[ \t]*(?:\S|\Z))", f"\n{new}", text)
-                run = self.encode_inside(text) if lines else run
-            written += run
+            text = "" if is_mark else self.bytes_of(run).decode(errors="ignore")
+            written += self.encode_inside(changed) if (changed := change(text)) != text else run
         return written
 
     def encode_inside(self, text: str) -> list[int]:

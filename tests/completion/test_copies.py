@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from tokenizers import AddedToken
 
-from ngram_builders.table.suffix_array import Place
+from ngram_builders.table.suffix_array import Place, SearchedTexts, build_suffix_array, find_places
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import Completion, DraftText, Match, calibrated, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.settings import Settings
+from tests.completion.vocabularies import save_tokenizer
 from tests.conftest import STARTER
 
 SOURCE = "def read(path):\n    rows = path."
@@ -122,6 +125,25 @@ def test_a_block_is_copied_with_the_indentation_of_the_cursor(ask, elsewhere, ou
     end = "" if outside is None else f"\n{outside}def f():\n"
     [copy] = ask([(9, f"{found}{end}\n\n\n\n", 1)], drafts=(), source="def read_rows(path):\n    ", healed="")
     assert copy.text == "rows = [\n        path,\n    ]\n\n    return rows"
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2])
+@pytest.mark.parametrize(("begun", "copied"), [("", "zygote()\n    break"), ("zy", "gote()")])
+def test_a_block_at_another_level_is_found_with_a_tokenizer_that_ends_tokens_at_a_line_s_end(
+    tmp_path, levels, begun, copied
+):
+    blanks = [AddedToken(" " * n, special=False, normalized=True) for n in (4, 8, 12)]
+    tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
+    code = "while quagga:\n    zygote()\n    break\n".replace("\n", "\n" + "    " * levels)
+    known = f"while other:\n    kindle()\n\n\n{'    ' * levels}{code}\nother = 1\n"
+    texts = SearchedTexts(
+        build_suffix_array([np.array(tokens.encode(known))], tokens.end_of_text, tokens.vocab_size)
+    )
+    source = f"x = 1\nwhile quagga:\n    {begun}"
+    context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
+    prompt = tokens.prompt(context.before, context.after)
+    found = find_places([texts], prompt.history, 99, prompt.levels)
+    assert DraftText(tokens, prompt, context).continuations(found)[0][1] == copied
 
 
 def test_a_copy_at_the_left_margin_is_indented_as_it_stands_elsewhere(ask):

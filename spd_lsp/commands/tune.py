@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spd_lsp.evaluation.tuning import TuningResult
     from spd_lsp.ngrams.weight_fitting import FitResult
 
+_KNOWN = 5  # tokens, whose trust is told
 MIN_EXAMPLES = 20  # with fewer, choices would be chance
 
 
@@ -99,7 +100,8 @@ def _tune_domain(domain: Domain, options: dict[str, Any], report: ReportProgress
     return (
         f"{domain.name}: perplexity of its own files, each judged without itself: {fitted.model_alone:.2f} by "
         f"{options['model']} alone, {fitted.shipped:.2f} with the table, {fitted.fitted:.2f} with weights fitted "
-        f"on {fitted.places:,} tokens"
+        f"on {fitted.places:,} tokens, which trust the n-grams by {sum(fitted.weights[_KNOWN - 1]):.0%} where "
+        f"{_KNOWN} tokens of context are known, by {sum(fitted.weights[0]):.0%} where one is"
     )
 
 

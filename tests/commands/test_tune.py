@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,7 @@ def test_fitted_weights_are_used_until_they_are_undone(data: Path) -> None:
     result = run(data, "ngrams", "tune", "mine")
     assert result.exit_code == 0
     assert "perplexity of its own files" in result.output
+    assert re.search(r"trust the n-grams by \d+% where 5 tokens .* known, by \d+% where one is", result.output)
     fitted = read_fitted_weights(data / "mine")["starter"]
     assert order_weights_of(data)[1:] == [list(row) for row in fitted]
     assert run(data, "ngrams", "tune", "mine", "--undo").output == "mine: forgot its weights for starter\n"
@@ -134,6 +136,7 @@ def test_an_unknown_table_is_reported(data: Path) -> None:
 def test_a_dry_run_keeps_nothing(data: Path) -> None:
     result = run(data, "ngrams", "tune", "mine", "--dry-run")
     assert "perplexity of its own files" in result.output
+    assert re.search(r"trust the n-grams by \d+% where 5 tokens .* known, by \d+% where one is", result.output)
     assert read_fitted_weights(data / "mine") == {}
 
 

@@ -170,9 +170,10 @@ class ModelTokenizer:
         """The levels of indentation next to that of a text."""
         step = min(_INDENTATION.findall(before), key=len, default="    ")
         changes = [change for n in range(1, _LEVELS + 1) for change in ((step * n, ""), ("", step * n))]
-        # What was taken back may be all of the last line, without its beginning if tokens end where lines do.
-        code = r"\S" if healed.isspace() else r"(?:\S|\Z)"
-        begin = "\n" if healed.isspace() and b"\n" not in healed else ""
+        # Where tokens end at a line's end, what was taken back may be all of a blank line, but not its beginning.
+        line = before[before.rfind("\n") + 1 :]
+        is_taken_back = line.isspace() and healed == line.encode()
+        begin, code = ("\n", r"\S") if is_taken_back else ("", r"(?:\S|\Z)")
 
         def moved(old: str, new: str) -> Callable[[Sequence[int]], list[int]]:
             lines = re.compile(rf"\n{old}(?=[ \t]*{code})")

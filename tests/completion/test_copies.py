@@ -128,18 +128,22 @@ def test_a_block_is_copied_with_the_indentation_of_the_cursor(ask, elsewhere, ou
 
 
 @pytest.mark.parametrize("levels", [0, 1, 2])
-@pytest.mark.parametrize(("begun", "copied"), [("", "zygote()\n    break"), ("zy", "gote()")])
-def test_a_block_at_another_level_is_found_with_a_tokenizer_that_ends_tokens_at_a_line_s_end(
-    tmp_path, levels, begun, copied
+@pytest.mark.parametrize(
+    ("begun", "copied"), [("", "z = kindle()\n        break"), ("z = ki", "ndle()"), ("z = ", "kindle()")]
+)
+@pytest.mark.parametrize("ends_at_lines", [False, True])
+def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
+    tmp_path, tokens, levels, begun, copied, ends_at_lines
 ):
-    blanks = [AddedToken(" " * n, special=False, normalized=True) for n in (4, 8, 12)]
-    tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
-    code = "while quagga:\n    zygote()\n    break\n".replace("\n", "\n" + "    " * levels)
-    known = f"while other:\n    kindle()\n\n\n{'    ' * levels}{code}\nother = 1\n"
+    if ends_at_lines:
+        blanks = [AddedToken(" " * n, special=False, normalized=True) for n in (4, 8, 12)]
+        tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
+    code = "while quagga:\n    z = kindle()\n    break\n".replace("\n", "\n" + "    " * levels)
+    known = f"while other:\n    f()\n\n\n{'    ' * levels}{code}\nother = 1\n"
     texts = SearchedTexts(
         build_suffix_array([np.array(tokens.encode(known))], tokens.end_of_text, tokens.vocab_size)
     )
-    source = f"x = 1\nwhile quagga:\n    {begun}"
+    source = f"def f():\n    while quagga:\n        {begun}"
     context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
     prompt = tokens.prompt(context.before, context.after)
     found = find_places([texts], prompt.history, 99, prompt.levels)

@@ -13,12 +13,12 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.limits import check_config_sizes
+from spd_lsp.models.checkpoint.limits import check_config_sizes, check_free_memory, free_memory
 from spd_lsp.models.checkpoint.load_progress import LoadProgress
 from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.numpy.int8 import engine_in_8_bits
 from spd_lsp.models.numpy.recorded import open_recorded
-from spd_lsp.models.numpy.stored import open_stored
+from spd_lsp.models.numpy.stored import memory_needed, open_stored
 
 # What takes seconds to import, and the share of opening a model of 0.5 billion parameters that is done then.
 _IMPORTS = {"torch": 0.2, "transformers": 0.3, "transformers.modeling_utils": 0.5}
@@ -44,10 +44,13 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
 
     progress = LoadProgress(f"loading {folder.name}", report)
     progress.note(0)
-    if (device == "cpu" or (device == "auto" and not may_have_gpu())) and (stored := open_stored(folder, report)):
+    on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
+    if on_cpu and (stored := open_stored(folder, report)):
         return stored
     if missing := missing_for_models():
         raise UserError(f"{folder.name} {missing}")
+    if on_cpu:  # those that need more than that are refused when this is known
+        check_free_memory(folder.name, memory_needed(folder), free_memory())
     for name, share in _IMPORTS.items():
         import_module(name)
         progress.note(share)

@@ -314,6 +314,13 @@ def test_what_does_not_fit_is_refused_with_numbers_before_it_is_loaded(folder, m
         load(folder, "cpu")
 
 
+def test_what_does_not_fit_is_refused_before_torch_is_imported(folder, monkeypatch):
+    monkeypatch.setattr(loading, "free_memory", lambda: 1000)
+    monkeypatch.setattr(loading, "import_module", lambda name: pytest.fail(f"imported {name}"))
+    with pytest.raises(UserError, match=r"model takes 0\.0 GiB, but there is 0\.0 GiB of free memory; choose"):
+        load(folder, "cpu")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
 def test_a_file_cut_short_while_it_is_used_does_not_end_the_process(folder):
     load(folder, "cpu")

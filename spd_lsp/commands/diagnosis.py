@@ -159,7 +159,7 @@ def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> It
     """Check every byte of every n-gram table, the tables in use, what is left over, and the data folder."""
     registry = open_registry(settings)
     for language, path in built_in_domains(folder).items():
-        yield _check_table(f"n-grams {language} (built in)", path)
+        yield _check_table(f"n-grams {language} (built in)", [path])
     if fault := registry.fault():
         yield Finding("n-grams in use", "error", fault)
     domains = registry.domains()
@@ -184,7 +184,7 @@ def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerp
             return Finding(subject, "ok", text)
         state: Literal["ok", "error"] = "ok" if is_for_another_model(domain, model, fingerprint) else "error"
         return Finding(subject, state, mismatch_message(domain, model))
-    finding = _check_table(subject, *domain.paths)
+    finding = _check_table(subject, domain.paths, domain.tokens)
     if finding.state == "ok" and (gone := missing_sources(domain)):
         where = ", ".join(map(str, gone))
         text = f"{finding.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
@@ -192,8 +192,8 @@ def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerp
     return finding
 
 
-def _check_table(subject: str, *paths: Path) -> Finding:
-    """Read all files of a table and compare their checksums."""
+def _check_table(subject: str, paths: Sequence[Path], tokens: int = 0) -> Finding:
+    """Read all files of a table and compare their checksums; `tokens` of all, which none of several files says."""
     try:
         tables = [Table.open(path) for path in paths]
         for table in tables:
@@ -202,7 +202,7 @@ def _check_table(subject: str, *paths: Path) -> Finding:
         return Finding(subject, "error", str(error))
     size = megabytes(sum(path.stat().st_size for path in paths))
     files = f" in {len(paths)} files" if len(paths) > 1 else ""
-    return Finding(subject, "ok", f"{tables[0].summary.tokens:,} tokens, {size}{files}, checksums match")
+    return Finding(subject, "ok", f"{tokens or tables[0].summary.tokens:,} tokens, {size}{files}, checksums match")
 
 
 def _leftovers(registry: Registry) -> Iterator[Finding]:

@@ -130,7 +130,8 @@ def test_what_was_written_beside_a_table_is_asked_with_it(run, shop):
     (shop / "copy.py").write_text("def gallop(zebra):\n    return zebra.over(the_hills)\n", encoding="utf-8")
     run("ngrams", "rebuild", "--incremental", "shop")
     assert "segments   1, with what changed since" in run("ngrams", "show", "shop")
-    assert re.search(r"n-grams shop +[\d,]+ tokens, .* in 2 files, checksums match", run("doctor"))
+    [tokens] = re.findall(r"tokens +([\d,]+)", run("ngrams", "show", "shop"))
+    assert re.search(rf"n-grams shop +{tokens} tokens, .* in 2 files, checksums match", run("doctor"))
     lines = run("ngrams", "why", "return self.register.record(price, item)").splitlines()
     assert [line.strip().split(":")[0] for line in lines[2:4]] == ["bank.py", "shop.py"]
     assert lines[1].endswith("2 places, 2 files")

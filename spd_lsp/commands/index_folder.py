@@ -7,9 +7,7 @@ Ends with its standard input, and so with the server. Stops at a size or a time 
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.commands.build_ngrams import count
 from spd_lsp.commands.dependencies import count_dependencies
 from spd_lsp.lsp.indexing.build_process import BuildTask
+from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 
@@ -47,7 +46,7 @@ class _Size:
 
 def _main(task: BuildTask) -> None:
     """Build the tables of a folder's sources and of its dependencies."""
-    threading.Thread(target=_exit_with_server, daemon=True).start()
+    end_with_input()
     settings = Settings(data_dir=task.data_dir, python_interpreter=task.interpreter)
     try:
         root = Path(task.folder)
@@ -94,13 +93,6 @@ def _build_dependencies(settings: Settings, root: Path, model: str, unlimited: b
     domains = count_dependencies(settings, root, model, report, has_time)
     new = sum(domain.built >= started for domain in domains)
     return format_count(new, "package") if new else ""
-
-
-def _exit_with_server() -> None:
-    """End this process when the server closes its end of standard input, or ends; the next build resumes."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
 
 
 def _survey(folder: Path, unlimited: bool) -> _Size:

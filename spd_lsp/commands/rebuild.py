@@ -13,6 +13,7 @@ from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import missing_sources
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.progress import progress
 from spd_lsp.settings import Settings
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Every table that was built here.")
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds, such as token ids.")
 @click.option("--incremental", is_flag=True, hidden=True, help="Leave the tables, and write what changed beside.")
+@click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
 @click.pass_obj
 def rebuild(
     settings: Settings,
@@ -36,6 +38,7 @@ def rebuild(
     everything: bool,
     fresh: bool,
     incremental: bool,
+    ends_with_input: bool,
 ) -> None:
     """Build tables again from their repositories.
 
@@ -45,6 +48,8 @@ def rebuild(
     """
     from ngram_builders.registry.model_match import covering_domains
 
+    if ends_with_input:
+        end_with_input()
     registry = open_registry(settings)
     if names:
         domains = [registry.find(name) for name in dict.fromkeys(names)]

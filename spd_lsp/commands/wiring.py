@@ -76,7 +76,7 @@ def load_completer(
         return Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings, tuned, languages)
     live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
     data = ("--data-dir", str(registry.folder.absolute()))
-    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental")
+    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental", "--end-with-input")
     rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.indexing != "off" else None
     name = lasting(settings.model)
     rows = read_order_weights(registry.folder, name) or ORDER_WEIGHTS

@@ -32,6 +32,7 @@ class Rebuilder:
             if process.poll() is None:
                 return
             self.running = None
+            end(process)
             if process.returncode != 0:
                 self.problems.append(outdated_message(domain))
         waiting = (domain for domain in outgrown if self.tried.get(domain.name) != domain.paths)
@@ -40,12 +41,15 @@ class Rebuilder:
             self.start(chosen)
 
     def start(self, domain: Domain) -> None:
-        """Rebuild a domain in the background, from a working folder that is no repository."""
+        """Rebuild a domain in the background, from a working folder that is no repository.
+
+        The build's standard input ends when this process does, however that ends.
+        """
         nothing = subprocess.DEVNULL
         try:
             process = subprocess.Popen(
                 list(self.command(domain)),
-                stdin=nothing,
+                stdin=subprocess.PIPE,
                 stdout=nothing,
                 stderr=nothing,
                 cwd=AWAY,
@@ -64,6 +68,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         process.wait()
+    if process.stdin:
+        process.stdin.close()
 
 
 def outdated_message(domain: Domain) -> str:

@@ -84,7 +84,7 @@ def build(folder: Path, data: Path, **changes: Any) -> None:
 @pytest.fixture
 def without_a_server(monkeypatch: pytest.MonkeyPatch):
     """The process ends with its standard input; that of the tests is empty."""
-    monkeypatch.setattr(index_folder, "_exit_with_server", lambda: None)
+    monkeypatch.setattr(index_folder, "end_with_input", lambda: None)
 
 
 @pytest.mark.usefixtures("without_a_server")

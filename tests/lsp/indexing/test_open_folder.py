@@ -15,7 +15,7 @@ import pytest
 
 from ngram_builders.registry.folder_choices import read_folder_choices
 from ngram_builders.registry.registry import Registry
-from tests.lsp.lsp_client import MENU, Editor, until
+from tests.lsp.lsp_client import MENU, Editor, at, until
 from tests.lsp.test_server_live import ASKED, HABITS, SERVE, until_offered
 from tests.lsp.test_server_process import end, process
 from tests.ngram_builders.dependencies.projects import install_python
@@ -113,8 +113,13 @@ def _has_logged(editor: Session, text: str) -> bool:
 
 def index_processes(folder: Path) -> list[str]:
     """The running builds of a folder."""
+    return commands_with(b'{"folder": "%s"' % os.fsencode(folder))
+
+
+def commands_with(part: bytes) -> list[str]:
+    """The commands of running processes that have this part; arguments end in a null byte."""
     commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _is_readable(path))
-    return [line.decode() for line in commands if b'{"folder": "%s"' % os.fsencode(folder) in line]
+    return [line.decode() for line in commands if part in line]
 
 
 def _is_readable(path: Path) -> bool:
@@ -312,3 +317,23 @@ async def test_a_large_folder_is_a_question_whose_answer_is_remembered(
     assert [domain.name for domain in registry.domains()] == tables
     async with opened(registry, large) as editor:
         await left_alone(editor, "it has a table" if tables else "you excluded it")
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the system does not tell of other processes so")
+async def test_a_table_that_is_written_anew_in_the_background_ends_with_a_killed_server(
+    shop: Path, registry: Registry
+):
+    asked, rebuild = (shop / "asked.py").as_uri(), b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
+    named = [{"uri": shop.as_uri(), "name": shop.name}]
+    async with process("-m", "spd_lsp", "--data-dir", str(registry.folder), *SERVE) as (child, editor):
+        await editor.start(workspaceFolders=named)
+        await until(lambda: editor.received("window/showMessage"))
+        with registry.lock_for_build("shop"):  # for which the second build waits
+            much = (f"value_{i} = compute_{i * i}({i}, other_{i % 7})\n" for i in range(2500))
+            (shop / "much.py").write_text("".join(much))
+            editor.open(ASKED, asked)
+            while not commands_with(rebuild):
+                await editor.request("textDocument/completion", at(ASKED.count("\n"), 0, uri=asked))
+                await asyncio.sleep(0.1)
+            child.kill()
+            await until(lambda: not commands_with(rebuild))

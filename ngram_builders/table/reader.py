@@ -120,6 +120,7 @@ class Table:
             first, last = int(directory[0]), int(directory[-1])
             for start in range(first, last, _CHUNK_ROWS):
                 yield self._read_rows(order, start, min(start + _CHUNK_ROWS, last))
+                self.release_pages()
 
     def rows_between(self, order: int, part: int, bits: int) -> Run:
         """The counts of one of 2**bits equal ranges of an order's hashes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +154,28 @@ def test_a_table_whose_memory_was_given_back_is_read_again(
     (tmp_path / "damaged").write_bytes(data)
     with pytest.raises(UserError, match="damaged data in section tokens"):
         Table.open(tmp_path / "damaged").verify_checksums()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what of a file is in memory")
+def test_what_was_read_of_a_large_table_does_not_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build that adds to a large table takes no more memory than one that adds to a small one."""
+    monkeypatch.setattr(reader, "_CHUNK_ROWS", 20_000)
+    monkeypatch.setattr(reader, "_KEPT_BYTES", 0)
+    text = np.random.default_rng(0).integers(0, 30_000, 300_000)
+    write_texts(tmp_path / "t", [text.tolist()], 30_000)
+    table = Table.open(tmp_path / "t")
+    mapped = [_resident_bytes(tmp_path / "t") for _ in table.runs()]
+    assert len(mapped) > 50
+    assert table.summary.size > 8_000_000
+    assert mapped[-1] < table.summary.size / 3, "all of it at the end, once"
+
+
+def _resident_bytes(path: Path) -> int:
+    """How much of a mapped file is in this process's memory."""
+    maps = Path("/proc/self/smaps").read_text().split(str(path) + "\n")[1:]
+    return sum(1024 * int(re.search(r"^Rss: +(\d+) kB", one, re.MULTILINE)[1]) for one in maps)
 
 
 def test_another_tokenizer_is_refused_and_both_are_named(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from spd_lsp.lsp.options import converted, field_name, hint
 from spd_lsp.lsp.status import MAY_HOLD_SECRETS, OFF
 from spd_lsp.lsp.transport.addresses import is_integer
 from spd_lsp.printable import as_json
+from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings, invalid_reason
 
 if TYPE_CHECKING:
@@ -168,11 +169,11 @@ def _as_table(answer: CompletionResult) -> str:
     for number, completion in enumerate(answer.completions, 1):
         first, *others = completion.text.split("\n")
         if completion.is_copy and completion.match:
-            first += f"  (copied from {completion.match.files} file{'s' * (completion.match.files > 1)})"
+            first += f"  (copied from {format_count(completion.match.files, 'file')})"
         rows += [f"{number:3} {completion.probability:6.1%}  {first}", *(f"{'':12}{line}" for line in others)]
-    count = len(answer.completions)
+    drafts, tokens = format_count(len(answer.completions), "draft"), format_count(answer.tokens, "token")
     rows.append(
-        f"{count} draft{'s' * (count > 1)}, {answer.passes} forward passes for {answer.tokens} tokens, "
+        f"{drafts}, {answer.passes} forward passes for {tokens}, "
         f"{answer.seconds * 1000:.0f} ms; n-grams: {', '.join(answer.ngrams) or 'none'}"
         + (f"; fill-in-the-middle: {answer.fill_format}" if answer.fill_format else "")
     )

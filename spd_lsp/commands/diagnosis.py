@@ -34,7 +34,7 @@ from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
 from spd_lsp.models.checkpoint.weight_cache import cached_files
 from spd_lsp.models.numpy import model_kernel
-from spd_lsp.progress import format_bytes
+from spd_lsp.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
     milliseconds = result.seconds * 1000 / max(result.passes, 1)
     speed = f"loaded in {load_seconds:.1f} s, {milliseconds:.0f} ms per forward pass"
     streams = completer.settings.streams
-    rows = f"drafts in {streams} stream{'s' * (streams > 1)}"
+    rows = f"drafts in {format_count(streams, 'stream')}"
     return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}, {rows}")
 
 
@@ -150,7 +150,7 @@ def _converted_weights() -> Iterator[Finding]:
     """What large models take on the disk beside their own files."""
     if files := cached_files():
         size = format_bytes(sum(path.stat().st_size for path in files))
-        models = f"{len(files)} model{'s' * (len(files) > 1)}"
+        models = format_count(len(files), "model")
         text = f"{size} of {models} in {files[0].parent}; to delete them, run: spd-lsp models --prune"
         yield Finding("8-bit weights", "ok", text)
 

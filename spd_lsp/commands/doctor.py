@@ -8,6 +8,7 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.wiring import load_completer, model_options
+from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings
 
 
@@ -27,4 +28,4 @@ def doctor(settings: Settings, model: str, device: str) -> None:
         click.echo(f"{finding.state:5}  {finding.subject:20} {finding.text}")
         errors += finding.state == "error"
     if errors:
-        raise UserError(f"{errors} problem{'s' * (errors > 1)} found, see above")
+        raise UserError(f"{format_count(errors, 'problem')} found, see above")

@@ -77,10 +77,11 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def decay_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the length of the decay."""
-    return click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")(
-        command
-    )
+    """Add the length of the decay, and what it learns from."""
+    tokens = click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")
+    text = "Share of Python in the rows of the decay; that of all rows by default."
+    share = click.option("--python-share", type=click.FloatRange(0, 1, min_open=True, max_open=True), help=text)
+    return tokens(share(command))
 
 
 def tokenizer_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -222,11 +223,12 @@ def train(
 @common_options
 @decay_option
 @click.option("--threads", default=1, show_default=True, help="Processor threads.")
-def decay(work: Path, seed: int, decay: int, threads: int = 1) -> None:
+def decay(work: Path, seed: int, decay: int, threads: int = 1, python_share: float | None = None) -> None:
     """Continue from the last checkpoint of `train` with the rate falling to 0, which gives the best model."""
     torch.set_num_threads(threads)
     with show_progress("decay") as report:
-        recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stop_on_signal())
+        make, stop = Recipe(work=work, seed=seed), stop_on_signal()
+        recipe.make_decay(make, decay, report, stop, python_share=python_share)
 
 
 @main.command()
@@ -325,6 +327,7 @@ def run_all(
     out: Path,
     vocabulary: int,
     decay: int,
+    python_share: float | None,
     threads: int,
     average: Sequence[tuple[Path, float]],
     **options: Any,
@@ -334,7 +337,8 @@ def run_all(
     ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary)
     ctx.invoke(rows, work=work, seed=seed)
     ctx.invoke(train, work=work, seed=seed, threads=threads, **options)
-    ctx.invoke(main.commands["decay"], work=work, seed=seed, decay=decay, threads=threads)
+    falling = {"decay": decay, "python_share": python_share}
+    ctx.invoke(main.commands["decay"], work=work, seed=seed, threads=threads, **falling)
     ctx.invoke(export, work=work, seed=seed, out=out, average=average)
     ctx.invoke(ngrams, work=work, seed=seed, out=out)
 

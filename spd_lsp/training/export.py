@@ -172,7 +172,10 @@ def commands(facts: Mapping[str, Any]) -> str:
     command += "" if size == VOCABULARY else f" --vocabulary {size}"
     command += _start_options(facts) if "before" in progress else ""
     command += f" --tokens {progress['tokens'] - plan.get('decay', 0)}"
-    return f"{command} --decay {plan['decay']}" if plan.get("phase") == "decay" else command
+    if plan.get("phase") != "decay":
+        return command
+    share = plan.get("python_share")
+    return f"{command} --decay {plan['decay']}" + (f" --python-share {share}" if share else "")
 
 
 def _start_options(facts: Mapping[str, Any]) -> str:

@@ -37,7 +37,13 @@ from spd_lsp.training.export import (
 )
 from spd_lsp.training.memorization import Memorization, measure_memorization
 from spd_lsp.training.ngrams import encode_packages, write_domain
-from spd_lsp.training.rows import read_texts, read_training_texts, write_held_out_rows, write_training_rows
+from spd_lsp.training.rows import (
+    order_rows,
+    read_texts,
+    read_training_texts,
+    write_held_out_rows,
+    write_training_rows,
+)
 from spd_lsp.training.selection import Selection, is_held_out, select_files
 from spd_lsp.training.tokenizer import VOCABULARY, learn_tokenizer, open_tokenizer, save_tokenizer
 from spd_lsp.training.train import (
@@ -180,7 +186,9 @@ def make_weights(recipe: Recipe, plan: TrainingPlan, report: ReportStep, stop: S
     train(recipe.config(), learnt, plan, recipe.work / "run", report, start=start_model, stop=stop)
 
 
-def make_decay(recipe: Recipe, tokens: int, report: ReportStep, stop: Stop = never) -> None:
+def make_decay(
+    recipe: Recipe, tokens: int, report: ReportStep, stop: Stop = never, *, python_share: float | None = None
+) -> None:
     """Continue the run's last checkpoint in a separate folder, with the rate falling to 0 over so many tokens.
 
     An interrupted decay is resumed. The run itself is unchanged and can be continued later.
@@ -193,10 +201,20 @@ def make_decay(recipe: Recipe, tokens: int, report: ReportStep, stop: Stop = nev
         for name in (checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE, "start.json"):
             if (run / name).exists():
                 shutil.copyfile(run / name, folder / name)
-        record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens))
+        record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens, python_share=python_share))
     plan = _stored_plan(folder / "plan.json")
-    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
-    train(recipe.config(), learnt, plan, folder, report, stop=stop)
+    train(recipe.config(), _rows_of_decay(recipe, plan), plan, folder, report, stop=stop)
+
+
+def _rows_of_decay(recipe: Recipe, plan: TrainingPlan) -> U16:
+    """Return the training rows, those of the decay with its share of Python."""
+    path = recipe.needed("rows/learnt.ids.npy", "rows")
+    learnt: U16 = np.load(path, mmap_mode="r")
+    if plan.python_share is None:
+        return learnt
+    counts = json.loads(path.with_name("rows.json").read_text(encoding="utf-8"))["rows"]
+    spent = (plan.tokens - plan.decay) // recipe.length % len(learnt)
+    return learnt[order_rows([*counts.values()], recipe.seed, spent, plan.python_share)]
 
 
 def _recorded(model: Path) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import TrainingDocument, plain_document, strip_copyright, with_gaps
@@ -99,6 +100,21 @@ def write_training_rows(
     np.save(temporary, rows)
     temporary.replace(path)
     return list(map(len, parts))
+
+
+def order_rows(counts: Sequence[int], seed: int, spent: int, share: float) -> NDArray[np.intp]:
+    """Return an order of the training rows in which the first language has this share after the spent rows.
+
+    It has the share for as long as it has rows left. counts and seed: those that the rows were written with.
+    """
+    first = np.repeat(np.arange(len(counts)) == 0, counts)
+    np.random.default_rng(seed).shuffle(first)
+    left = np.arange(spent, len(first))
+    parts = left[first[spent:]], left[~first[spent:]]
+    turns = np.concatenate(
+        [np.arange(len(part)) / size for part, size in zip(parts, (share, 1 - share), strict=True)]
+    )
+    return np.concatenate((np.arange(spent), np.concatenate(parts)[np.argsort(turns, kind="stable")]))
 
 
 def write_held_out_rows(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int, folder: Path) -> None:

@@ -37,6 +37,7 @@ class TrainingPlan:
     embedding_rate: float = EMBEDDING_SHARE * RATE
     warm_up: int = 200_000  # tokens until the full rate
     decay: int = 0  # number of last tokens, over which the rate falls to 0
+    python_share: float | None = None  # of the rows of the decay; None: the rows come as they are
     clip: float = 1.0
     seed: int = 0
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1

@@ -239,7 +239,7 @@ def test_a_decay_leaves_the_run_as_it_is_and_can_be_resumed(encoded: Path) -> No
 def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     for name in ("corpus", "tokenizer", "rows", "weights", "decay"):
-        monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name: done.append(name))
+        monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name, **named: done.append(name))
     monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
     monkeypatch.setattr(recipe, "make_ngrams", lambda *given: done.append("ngrams"))
     result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)

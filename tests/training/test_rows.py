@@ -15,6 +15,7 @@ from spd_lsp.training.rows import (
     arrange,
     encode,
     gap_rows,
+    order_rows,
     read_texts,
     read_training_texts,
     write_held_out_rows,
@@ -86,3 +87,21 @@ def test_copyright_comments_are_not_trained_on(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("# Copyright 2020 Someone\n# All rights reserved.\n\nx = 1\n")
     assert list(read_training_texts([tmp_path / "a.py"])) == ["x = 1\n"]
     assert next(read_texts([tmp_path / "a.py"])).startswith("# Copyright")
+
+
+def test_the_rows_of_a_decay_have_the_share_of_python_that_was_asked_for(
+    tokenizer: Tokenizer, sources: list[str], tmp_path: Path
+) -> None:
+    languages, path = [sources, [text.upper() for text in sources]], tmp_path / "rows.npy"
+    counts = write_training_rows(languages, tokenizer, 64, 7, path)
+    rows, spent = np.load(path), 10
+    order = order_rows(counts, 7, spent, 0.75)
+    assert sorted(order) == list(range(sum(counts))), "every row once"
+    assert list(order[:spent]) == list(range(spent)), "what was learnt stays in place"
+    drawn = [tokenizer.decode(rows[row]) for row in order[spent : spent + 40]]
+    assert sum(any(letter.islower() for letter in text) for text in drawn) == 30
+
+
+def test_a_language_of_which_no_rows_are_left_ends_its_share() -> None:
+    order = order_rows([3, 20], 0, 0, 0.9)
+    assert sorted(order) == list(range(23))

@@ -150,6 +150,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         vocabulary=f"{facts['tokenizer']['vocabulary']:,}",
         tokens=f"{_total(facts, 'before', 'tokens') / 1e6:.1f}",
         recent=f"{_total(facts, 'tokens') / 1e6:.1f}",
+        decayed=_share_of_decay(facts["plan"]),
         commands=commands(facts),
         hours=f"{_total(facts, 'before_seconds', 'seconds') / 3600:.1f}",
         remark=facts["plan"].get("remark", ""),
@@ -158,6 +159,12 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         sources="\n".join(_source_line(source) for source in facts["sources"]),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+
+
+def _share_of_decay(plan: Mapping[str, Any]) -> str:
+    """Say how much of the decay was Python, if that was chosen."""
+    share = plan.get("python_share")
+    return f"; of the last {plan['decay'] / 1e6:.1f} million, {100 * share:.0f} % were Python" if share else ""
 
 
 def _total(facts: Mapping[str, Any], *parts: str) -> float:

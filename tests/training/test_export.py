@@ -115,3 +115,8 @@ def test_the_card_names_every_source_and_the_losses(
     assert f"all --work DIR --vocabulary 320 --tokens {progress['tokens']}" in card
     assert "| float16 | 0." in card
     assert json.loads((out / "training.json").read_text()) == facts
+    facts["plan"] |= {"phase": "decay", "decay": 4_600_000, "python_share": 0.7}
+    write_card(out, facts)
+    card = (out / "MODEL_CARD.md").read_text()
+    assert "a quarter TypeScript and JavaScript; of the last 4.6 million, 70 % were Python |" in card
+    assert "--decay 4600000 --python-share 0.7" in card

@@ -83,7 +83,10 @@ class Trace:
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Of the second completion in an open file of an indexed repository: the first one opens tables."""
+    """Of a completion in an open file of an indexed repository, and not the first one, which opens tables.
+
+    It is the shortest of three: now and then one looks whether tables were replaced.
+    """
     with pytest.MonkeyPatch.context() as patch:
         return asyncio.run(record_completion(tmp_path_factory.mktemp("path"), patch))
 
@@ -115,10 +118,10 @@ async def record_completion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
         await editor.start()
         editor.open(SOURCE, uri=file.as_uri())
         await editor.ready()
-        for _ in range(2):
+        for _ in range(4):
             reply = await editor.request("textDocument/completion", at(7, 22, uri=file.as_uri()))
             assert reply["items"]
-    return traces[-1]
+    return min(traces[1:], key=lambda trace: len(trace.files))
 
 
 def test_a_completion_passes_each_stage_once_in_order(trace: Trace) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -19,7 +19,7 @@ from rich.progress import Progress as Bars
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.terminal import console, guard_output
-from spd_lsp.training import handover, recipe
+from spd_lsp.training import handover, recipe, workers
 from spd_lsp.training.corpus.gather import read_listing
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.memorization import SHORTEST_COPY
@@ -108,19 +108,20 @@ def show_progress(name: str, plan: TrainingPlan | None = None) -> Iterator[Calla
     """Show a progress bar, or lines without a terminal; yield the callback for each step and its loss."""
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=out, disable=not out.is_terminal) as bars:
+    with Bars(*columns, console=out, disable=not out.is_terminal or workers.rank() > 0) as bars:
         bar = bars.add_task(name, total=1.0 if plan else None)
-        began, first, losses = time.process_time(), -1, []
+        first: list[float] = []  # tokens and seconds
+        losses: list[float] = []
 
         def report(progress: Progress, loss: float) -> None:
-            nonlocal first
-            first = progress.tokens if first < 0 else first
+            if not first:
+                first.extend((progress.tokens, progress.seconds))
             losses.append(loss)
-            speed = (progress.tokens - first) / (time.process_time() - began)
+            speed = (progress.tokens - first[0]) / (progress.seconds - first[1] or math.inf)
             mean = sum(losses[-STEPS_PER_LOG_LINE:]) / len(losses[-STEPS_PER_LOG_LINE:])
             text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens per CPU second"
             bars.update(bar, completed=progress.share(plan) if plan else 0, description=text)
-            if not out.is_terminal and progress.step % STEPS_PER_LOG_LINE == 0:
+            if not out.is_terminal and workers.rank() == 0 and progress.step % STEPS_PER_LOG_LINE == 0:
                 out.print(
                     f"{datetime.now(timezone.utc):%m-%d %H:%M:%S} step {progress.step}: {text}", soft_wrap=True
                 )
@@ -210,11 +211,16 @@ def train(
     rate: float = RATE,
     batch: int = 8,
 ) -> None:
-    """Train at a constant rate, or resume training, possibly with more tokens."""
+    """Train at a constant rate, or resume training, possibly with more tokens.
+
+    `torchrun --nproc-per-node 2 -m spd_lsp.training train ...` shares the work among two processes.
+    """
     torch.set_num_threads(threads)
+    workers.join()
     make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch)
     if start:
-        recipe.make_start(make, start, layers)
+        with workers.first_alone():
+            recipe.make_start(make, start, layers)
     with show_progress("train", plan) as report:
         recipe.make_weights(make, plan, report, stop_on_signal())
 
@@ -226,6 +232,7 @@ def train(
 def decay(work: Path, seed: int, decay: int, threads: int = 1, python_share: float | None = None) -> None:
     """Continue from the last checkpoint of `train` with the rate falling to 0, which gives the best model."""
     torch.set_num_threads(threads)
+    workers.join()
     with show_progress("decay") as report:
         make, stop = Recipe(work=work, seed=seed), stop_on_signal()
         recipe.make_decay(make, decay, report, stop, python_share=python_share)

@@ -24,7 +24,7 @@ from ngram_builders.arrays import U16
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.training import checkpoint
+from spd_lsp.training import checkpoint, workers
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.export import (
@@ -180,7 +180,8 @@ def make_start(recipe: Recipe, model: Path, layers: int = 0) -> None:
 def make_weights(recipe: Recipe, plan: TrainingPlan, report: ReportStep, stop: Stop = never) -> None:
     """Train until the plan's budget is spent or `stop` is true, resuming from the last checkpoint."""
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
-    record_plan(recipe.work / "run", plan)
+    with workers.first_alone():
+        record_plan(recipe.work / "run", plan)
     start = recipe.work / _START
     start_model = start if (start / "model.safetensors").exists() else None
     train(recipe.config(), learnt, plan, recipe.work / "run", report, start=start_model, stop=stop)
@@ -193,17 +194,24 @@ def make_decay(
 
     An interrupted decay is resumed. The run itself is unchanged and can be continued later.
     """
-    folder, run = recipe.work / "decay", recipe.work / "run"
-    if not (folder / "plan.json").exists():
-        plan = _stored_plan(recipe.needed("run/plan.json", "train"))
-        spent = checkpoint.read_progress(run)["tokens"]
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE, "start.json"):
-            if (run / name).exists():
-                shutil.copyfile(run / name, folder / name)
-        record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens, python_share=python_share))
+    folder = recipe.work / "decay"
+    with workers.first_alone():
+        if not (folder / "plan.json").exists():
+            _start_decay(recipe, tokens, python_share)
     plan = _stored_plan(folder / "plan.json")
     train(recipe.config(), _rows_of_decay(recipe, plan), plan, folder, report, stop=stop)
+
+
+def _start_decay(recipe: Recipe, tokens: int, python_share: float | None) -> None:
+    """Copy the run's last checkpoint and record the plan of its decay."""
+    folder, run = recipe.work / "decay", recipe.work / "run"
+    plan = _stored_plan(recipe.needed("run/plan.json", "train"))
+    spent = checkpoint.read_progress(run)["tokens"]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (checkpoint.FULL_FILE, checkpoint.WEIGHTS_FILE, "start.json"):
+        if (run / name).exists():
+            shutil.copyfile(run / name, folder / name)
+    record_plan(folder, replace(plan, tokens=spent + tokens, decay=tokens, python_share=python_share))
 
 
 def _rows_of_decay(recipe: Recipe, plan: TrainingPlan) -> U16:
@@ -254,7 +262,9 @@ def record_plan(folder: Path, plan: TrainingPlan) -> None:
     path = folder / "plan.json"
     if path.exists():
         stored = _stored_plan(path)
-        if stored != plan and (plan.decay or replace(stored, tokens=plan.tokens) != plan):
+        if stored == plan:
+            return
+        if plan.decay or replace(stored, tokens=plan.tokens) != plan:
             raise UserError(
                 f"the run in {folder} was started with other settings (see plan.json); "
                 "use the same ones to continue it, or another work folder"

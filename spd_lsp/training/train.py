@@ -18,7 +18,8 @@ from torch.optim import AdamW, Muon, Optimizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ngram_builders.arrays import U16
-from spd_lsp.training import checkpoint
+from ngram_builders.errors import UserError
+from spd_lsp.training import checkpoint, workers
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 
@@ -165,17 +166,21 @@ def _row_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan) -> Tenso
 def _take_step(
     model: LlamaForCausalLM, optimisers: dict[str, Optimizer], ids: Tensor, plan: TrainingPlan
 ) -> float:
-    """Update once from ids [B, L], row by row to save memory. Return the mean of their losses."""
-    total = 0.0
-    for row in torch.split(ids, 1):
+    """Update once from ids [B, L], row by row to save memory. Return the mean of their losses.
+
+    Each of several processes takes a share of the rows.
+    """
+    total = torch.zeros(())
+    for row in torch.split(ids, 1)[workers.rank() :: workers.count()]:
         loss = _row_loss(model, row, plan) / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
+        total += loss.detach()
+    workers.sum_over_processes([total, *(p.grad for p in model.parameters() if p.grad is not None)])
     torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
     for optimiser in optimisers.values():
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-    return total
+    return float(total)
 
 
 def train(
@@ -193,22 +198,28 @@ def train(
     Otherwise start from the exported model in `start`, or from random weights. `report` is called after every step
     with its loss. If `stop` is true after a step, a checkpoint is saved and the run can be resumed later.
     """
+    if plan.rows_a_step < workers.count():
+        raise UserError(
+            f"{workers.count()} processes share {plan.rows_a_step} rows a step; start at most {plan.rows_a_step}"
+        )
     model = load_exported(start) if start else create_model(config, plan.seed)
     optimisers = create_optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimisers))
-    started, saved = time.process_time() - progress.seconds, time.monotonic()
+    started, saved = time.process_time() - progress.seconds / workers.count(), time.monotonic()
     while progress.share(plan) < 1.0:
         _set_rates(optimisers, rate(progress, plan))
         ids = batch(rows, progress.step, plan.rows_a_step)
         loss = _take_step(model, optimisers, ids, plan)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
-        progress.seconds = time.process_time() - started
+        progress.seconds = (time.process_time() - started) * workers.count()
         report(progress, loss)
-        if stop(progress):
+        if workers.any_process(stop(progress)):
             break
-        if time.monotonic() - saved > 60 * plan.checkpoint_minutes:
+        if workers.rank() == 0 and time.monotonic() - saved > 60 * plan.checkpoint_minutes:
             checkpoint.save(folder, model, optimisers, progress)
             saved = time.monotonic()
-    checkpoint.save(folder, model, optimisers, progress)
+    if workers.rank() == 0:
+        checkpoint.save(folder, model, optimisers, progress)
+    workers.wait()
     return model

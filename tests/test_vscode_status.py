@@ -68,6 +68,14 @@ def test_details_name_model_tables_and_the_last_completion():
     assert shown({"lastMilliseconds": 36})["lines"][-1] == "last completion: no pass (the one before: 36 ms)"
 
 
+def test_details_say_why_a_folder_is_not_indexed():
+    record = {"indexed": False, "notIndexedReason": "the disk is full"}
+    assert shown(record)["lines"] == ["this folder is not indexed: the disk is full", "model: starter"]
+    unknown = {"indexed": False, "notIndexedReason": ""}
+    assert shown(unknown)["lines"][0] == "this folder is not indexed: its own names are unknown"
+    assert shown({"indexed": True, "notIndexedReason": ""})["lines"] == ["model: starter"]
+
+
 @pytest.mark.parametrize(
     ("record", "paused", "why"),
     [

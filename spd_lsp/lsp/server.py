@@ -340,7 +340,8 @@ def status(ls: SpdServer, params: Any) -> dict[str, Any]:
     """What a status bar shows, and of a document if the client names one."""
     record = ls.status.as_json(busy=ls.requests.busy, settings=ls.settings, indexing=ls.indexer.progress)
     if document := ls.workspace.find_document(params):
-        record |= document_status(ls.exclusion(document), ls.indexer.has_table(document.file))
+        why = ls.indexer.reason_not_indexed(document.file)
+        record |= document_status(ls.exclusion(document), ls.indexer.has_table(document.file), why)
     return record
 
 

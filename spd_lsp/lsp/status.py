@@ -50,6 +50,7 @@ class Status:
         }
 
 
-def document_status(reason: str, indexed: bool | None) -> dict[str, Any]:
-    """What the status says of a document: why nothing is offered in it, and whether its folder has a table."""
-    return {"documentReason": printable(reason), "indexed": indexed}
+def document_status(reason: str, indexed: bool | None, not_indexed: str) -> dict[str, Any]:
+    """What the status says of a document: why nothing is offered in it, and why its folder has no table, if so."""
+    why = "" if indexed else printable(not_indexed)
+    return {"documentReason": printable(reason), "indexed": indexed, "notIndexedReason": why}

@@ -45,7 +45,8 @@ function details(record, paused) {
   add(record.kind !== "normal", () => record.message);
   add(record.indexing, () => `indexing ${record.indexing.folder}: ${percent(record.indexing.share)}`);
   add(!paused && record.documentReason, () => `off here: ${record.documentReason}`);
-  add(record.indexed === false, () => "this folder is not indexed: its own names are unknown");
+  const why = record.notIndexedReason || "its own names are unknown";
+  add(record.indexed === false, () => `this folder is not indexed: ${why}`);
   add(record.model, () => `model: ${record.model}`);
   add(record.tables?.length, () => `n-grams: ${record.tables.join(", ")}`);
   const reused = `no pass (the one before: ${record.lastMilliseconds} ms)`; // the user typed along with it

@@ -14,6 +14,7 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp.lsp.documents import file_path
 
 HAS_TABLE = "it has a table"
+EXCLUDED = "you excluded it"
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")
 
 
@@ -53,7 +54,7 @@ def reason_not_to_index(folder: Path, registry: Registry, fingerprint: str) -> s
     if reason := refusal(folder, registry):
         return reason
     if read_folder_choices(registry.folder).get(folder) is FolderChoice.EXCLUDED:
-        return "you excluded it"
+        return EXCLUDED
     if any(map(folder.is_relative_to, registry.assignments().workspaces)):
         return "you chose its tables"
     fitting = [one for one in registry.domains() if one.fault is None and one.fingerprint == fingerprint]

@@ -36,7 +36,14 @@ from spd_lsp.lsp.indexing.build_process import (
     BuildTask,
     run_build,
 )
-from spd_lsp.lsp.indexing.eligibility import HAS_TABLE, exclude_folder, local_folder, reason_not_to_index, refusal
+from spd_lsp.lsp.indexing.eligibility import (
+    EXCLUDED,
+    HAS_TABLE,
+    exclude_folder,
+    local_folder,
+    reason_not_to_index,
+    refusal,
+)
 from spd_lsp.lsp.indexing.table_choice import has_table, list_tables, use_tables
 from spd_lsp.lsp.protocol import safe_traceback, work_done_progress
 from spd_lsp.models.checkpoint.hub import lasting
@@ -84,6 +91,7 @@ class FolderIndexer:
         self._building: tuple[str, asyncio.Future[BuildEvent]] | None = None
         self._runner: asyncio.Task[None] | None = None
         self._questions: set[asyncio.Task[None]] = set()
+        self._reasons: dict[str, str] = {}  # URIs of folders that were not indexed, and why
 
     @property
     def commands(self) -> dict[str, Callable[..., Awaitable[Any]]]:
@@ -133,6 +141,7 @@ class FolderIndexer:
             folder = await asyncio.to_thread(local_folder, uri)
             if folder and (target := self._target):
                 answer = await asyncio.to_thread(exclude_folder, folder, target.registry)
+                self._reasons[uri] = EXCLUDED
                 self._on_change()
                 self._tell(answer, shown=True)
 
@@ -161,6 +170,12 @@ class FolderIndexer:
         is_inside = any(map(path.is_relative_to, folders))
         return has_table(self._target.registry, path, self._target.fingerprint) or (False if is_inside else None)
 
+    def reason_not_indexed(self, path: Path | None) -> str:
+        """Why the innermost open folder around a file was not indexed; empty if it was, or is not known."""
+        folders = {folder: reason for uri, reason in self._reasons.items() if (folder := file_path(uri))}
+        around = [folder for folder in folders if path and path.is_relative_to(folder)]
+        return folders[max(around, key=lambda folder: len(folder.parts))] if around else ""
+
     def _enqueue(self, uri: str, *, requested: bool) -> None:
         self._waiting[uri] = requested
         if self._runner is None or self._runner.done():
@@ -179,12 +194,15 @@ class FolderIndexer:
             try:
                 await self._index(uri, target, requested=self._waiting.pop(uri))
             except (OSError, UserError) as error:
+                self._reasons[uri] = str(error)
                 self._tell(f"a folder was not indexed: {error}")
             except Exception as error:
+                self._reasons[uri] = "an error in the server, see its log"
                 log.error("indexing failed: %s", safe_traceback(error))
 
     async def _index(self, uri: str, target: _Target, *, requested: bool) -> None:
         """Index one folder, if it is one that should be."""
+        self._reasons.pop(uri, None)
         folder = await asyncio.to_thread(local_folder, uri)
         if folder is None:
             return
@@ -192,7 +210,7 @@ class FolderIndexer:
             refusal if requested else reason_not_to_index, folder, target.registry, target.fingerprint
         )
         if reason and not (reason == HAS_TABLE and target.dependencies):
-            self._explain(folder, reason, requested=requested)
+            self._explain(uri, folder, reason, requested=requested)
             return
         unlimited = requested or read_folder_choices(target.registry.folder).get(folder) is FolderChoice.ALLOWED
         data = str(target.registry.folder.absolute())
@@ -205,7 +223,8 @@ class FolderIndexer:
         except asyncio.CancelledError:
             if not build.cancelled() or self._runner is not asyncio.current_task():
                 raise
-            return  # the user cancelled it or closed the folder
+            self._reasons[uri] = "it was cancelled"
+            return  # by the user, who may have closed the folder
         finally:
             self._building = self.progress = None
         await self._conclude(uri, folder, event, target.registry, requested=requested)
@@ -215,6 +234,7 @@ class FolderIndexer:
     ) -> None:
         """Tell the user how a build ended: once that a folder was indexed, in a message the first time of all."""
         if event.kind == LARGE:
+            self._reasons[uri] = f"it has {event.text}, and the question whether to index it was not answered"
             question = asyncio.ensure_future(self._ask(uri, folder, event, registry))
             self._questions.add(question)
             question.add_done_callback(self._questions.discard)
@@ -226,12 +246,14 @@ class FolderIndexer:
             undo = f"; the command {_EXCLUDE_COMMAND} undoes that, the setting `indexing` turns it off"
             self._tell(f"{folder} was indexed: {event.text}{undo if is_new else ''}")
         elif event.kind == SKIPPED:
-            self._explain(folder, event.text, requested=requested)
+            self._explain(uri, folder, event.text, requested=requested)
         else:
+            self._reasons[uri] = event.text
             self._tell(f"{folder} could not be indexed: {event.text}", shown=requested)
 
-    def _explain(self, folder: Path, reason: str, *, requested: bool) -> None:
-        """Say why a folder is not indexed, if the user asked for it."""
+    def _explain(self, uri: str, folder: Path, reason: str, *, requested: bool) -> None:
+        """Note why a folder is not indexed, and say so if the user asked for it."""
+        self._reasons[uri] = reason
         log.info("an open folder is not indexed: %s", reason)
         if requested:
             self._tell(f"{folder} is not indexed: {reason}", shown=True)
@@ -274,6 +296,7 @@ class FolderIndexer:
             self._enqueue(uri, requested=False)
         elif title == _EXCLUDE:
             await asyncio.to_thread(write_folder_choice, registry.folder, folder, FolderChoice.EXCLUDED)
+            self._reasons[uri] = EXCLUDED
 
     def _tell(self, text: str, *, shown: bool = False) -> None:
         """Log a text at the editor, or show it."""

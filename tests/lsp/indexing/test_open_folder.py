@@ -77,6 +77,14 @@ async def opened(
         assert "Traceback" not in editor.log and "frob" not in editor.log
 
 
+async def why_not_indexed(editor: Editor, path: Path) -> str:
+    """What the status says of a document; empty if its folder is indexed."""
+    editor.open("", path.as_uri())
+    status = await editor.request("spd-lsp/status", {"textDocument": {"uri": path.as_uri()}})
+    assert status["indexed"] is (not status["notIndexedReason"])
+    return str(status["notIndexedReason"])
+
+
 def progress(editor: Editor, title: str = TITLE) -> list[dict[str, Any]]:
     """The reports of the builds with this title so far."""
     reports = editor.received("$/progress")
@@ -234,10 +242,12 @@ async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry
         await editor.request("workspace/executeCommand", execute("spd-lsp.excludeFolder"))
         assert any("its tables were deleted: shop" in text for text in told(editor))
         assert registry.domains() == []
+        assert await why_not_indexed(editor, shop / "asked.py") == "you excluded it"
     async with opened(registry, shop) as editor:
         await left_alone(editor, "you excluded it")
         await editor.request("workspace/executeCommand", execute("spd-lsp.indexFolder"))
         await until(lambda: ended(editor) and told(editor))
+        assert await why_not_indexed(editor, shop / "asked.py") == ""
     assert [domain.name for domain in registry.domains()] == ["shop"]
     async with opened(registry, shop) as editor:
         await left_alone(editor, "it has a table")
@@ -253,6 +263,8 @@ async def test_a_folder_without_source_code_or_that_is_a_home_is_left_alone_in_s
     async with opened(registry, tmp_path / "texts", tmp_path / "link", tmp_path / "gone", shop) as editor:
         await left_alone(editor, "it holds no source code", "it is a home directory")
         assert progress(editor, "spd-lsp: indexing texts") == []
+        assert await why_not_indexed(editor, tmp_path / "texts" / "a.py") == "it holds no source code"
+        assert "it is a home directory" in await why_not_indexed(editor, shop / "asked.py")
     assert registry.domains() == []
 
 

@@ -28,6 +28,10 @@ function M.describe(status)
   elseif status.lastMilliseconds > 0 then -- the user typed along with it
     add("last completion: no pass (the one before: %d ms)", status.lastMilliseconds)
   end
+  if status.indexed == false then
+    local why = status.notIndexedReason
+    add("this folder is not indexed: %s", why ~= nil and why ~= "" and why or "its own names are unknown")
+  end
   if type(status.documentReason) == "string" and status.documentReason ~= "" then
     add("no completions in this file: %s", status.documentReason)
   elseif status.reason ~= "" then

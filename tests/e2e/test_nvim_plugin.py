@@ -219,6 +219,18 @@ def test_opening_a_project_is_enough_for_its_names(open_neovim: Open, tmp_path: 
     assert [(table.name, table.roots) for table in tables] == [("shop", (tmp_path / "shop",))]
 
 
+def test_the_status_says_why_a_folder_is_not_indexed(open_neovim: Open, tmp_path: Path):
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    (tmp_path / "shop" / "asked.py").write_text(SOURCE)
+    editor = open_neovim(file="shop/asked.py")
+    command = f"{{ command = 'spd-lsp.excludeFolder', arguments = {{ 'file://{tmp_path}/shop' }} }}"
+    editor.lua(f"vim.lsp.buf_request(0, 'workspace/executeCommand', {command}, function() excluded = true end)")
+    wait_until("the folder is excluded", lambda: editor.lua("return excluded"))
+    editor("command", "SpdStatus")
+    told = wait_until("the status is shown", lambda: [it for it in editor.lua("return told") if "(normal)" in it])
+    assert "this folder is not indexed: you excluded it" in told[-1]
+
+
 def test_the_message_that_a_folder_is_indexed_stops_nobody_who_types(open_neovim: Open, tmp_path: Path):
     folder = tmp_path / ("shop" * 8)
     (folder / ".git").mkdir(parents=True)

@@ -149,15 +149,15 @@ def _common_with_start(items: Sequence[object], places: int) -> list[int]:
     return found
 
 
-def doubles_word(text: str, left: str) -> bool:
-    """Whether a text, behind what is left of it, has a word of two equal halves of four or more characters.
+def repeats_within_word(text: str, left: str) -> bool:
+    """Whether a text, behind what is left of it, has a word that is four or more characters said again and again.
 
-    Small models write such words; of the 6.7 million in 6,191 files of unseen packages 28 are of this kind.
+    Small models write such words; of 6.7 million in 6,191 files of unseen packages 40 are of this kind.
     Example: `RegistryRegistry`, or `Registry` behind `Registry`; not `strstr`, nor `00000000`.
     """
     begun = re.split(r"\W", left)[-1] if re.match(r"\w", text) else ""
-    halves = ((word, word[: len(word) // 2]) for word in re.findall(r"\w{8,}", begun + text))
-    return any(half * 2 == word and len(set(half)) > 1 for word, half in halves)
+    words = re.findall(r"\w{8,}", begun + text)
+    return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # the length of what is said again
 
 
 def splits_word(first: str, second: str) -> bool:

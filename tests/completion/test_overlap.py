@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.overlap import remove_overlap, repeats_within_word
+from spd_lsp.completion.overlap import remove_overlap
 from spd_lsp.completion.postprocess import find_end, rank_completions, visible_text
 
 
@@ -125,29 +125,3 @@ def seconds(work) -> float:
     started = time.process_time()
     work()
     return time.process_time() - started
-
-
-@pytest.mark.parametrize(
-    ("text", "left", "expected"),
-    [
-        ("RegistryRegistry", "import ", True),
-        ("Registry", "import Registry", True),
-        ("RegistryRegistryRegistry", "import ", True),
-        ("x = exp.TypeType.DATE", "", True),
-        ("Registry", "import ", False),
-        ("(x)", "testtest", False),  # the user's own name
-        ("strstr(a, b)", "", False),
-        ("0x00000000", "x = ", False),
-        ("____abab____abababab", "", False),
-        ("registry.Registry", "", False),
-        ("", "testtest", False),
-    ],
-)
-def test_a_word_that_is_another_one_again_and_again_is_known(text: str, left: str, expected: bool):
-    assert repeats_within_word(text, left) is expected
-
-
-def test_a_draft_that_says_a_word_twice_is_not_offered():
-    drafts = [("Registry", -1.0), ("RegistryRegistry", -2.0), ("RegistryError", -3.0)]
-    context = Context("from registry import ", "\n", "line", "")
-    assert [one.text for one in rank_completions(drafts, context)] == ["Registry", "RegistryError"]

@@ -100,6 +100,25 @@ def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown()
     assert [completion.text for completion in rank_completions(drafts, place)] == ["n(a) +"]
 
 
+@pytest.mark.parametrize(
+    ("left", "text", "kept"),
+    [
+        ("import ", "RegistryRegistry", False),
+        ("import Registry", "Registry", False),
+        ("import ", "RegistryRegistryRegistry", False),
+        ("x = ", "exp.TypeType.DATE", False),
+        ("import ", "Registry", True),
+        ("import ", "registry.Registry", True),
+        ("testtest", "(x)", True),  # the user's own name
+        ("x = ", "strstr(a, b)", True),
+        ("x = ", "0x00000000", True),
+    ],
+)
+def test_a_draft_with_a_word_said_again_and_again_is_not_shown(left: str, text: str, kept: bool):
+    place = Context(left, "\n", "line", "")
+    assert [completion.text for completion in rank_completions([(text, -0.1)], place)] == [text] * kept
+
+
 def test_a_line_of_signs_may_be_repeated():
     place = Context("f([\n  ],\n  ", "\n", "line", "  ")
     assert [completion.text for completion in rank_completions([("],\n", -0.1)], place)] == ["],"]

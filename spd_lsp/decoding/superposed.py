@@ -10,7 +10,8 @@ Sections of the paper are cited where they are computed. In its notation, for dr
     p_theta  softmax(f(x~) / tau), its top r tokens   shared by all drafts     (section 3.1)
     p_f      p_theta^(1-alpha) p_ngram^alpha          of each draft            (section 3.2, `candidates.py`)
 
-By default p_f is not the paper's, but a linear mixture (`_mix_candidates`).
+By default p_f is not the paper's, but a linear mixture (`_mix_candidates`). Of a model with a draft adapter, each
+draft has a p_theta of its own after the same pass.
 
 Knows ids and probabilities only: no text, no tokenizer, no tensor library but NumPy.
 
@@ -19,6 +20,7 @@ Shapes: K live drafts, C candidate tokens, V vocabulary.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +79,15 @@ class Model(Protocol):
 
     def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """Return log p of each token of each draft after the prefilled prompt, in one pass."""
+
+
+class AdaptedModel(Model, Protocol):
+    """A model with a draft adapter, which tells the drafts of a mixture apart."""
+
+    tells_drafts_apart: bool
+
+    def step_drafts(self, ids: Sequence[int], before: Sequence[int], weights: Floats) -> Floats:
+        """As `step`, but return the logits after each of the drafts that end in `before` and `ids`. -> [K, V]"""
 
 
 class SelectingModel(Model, Protocol):
@@ -186,6 +197,11 @@ def _superposed_step(
 ) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, after one forward pass over x~ = sum_i gamma_i z_i."""
     last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
+    if len(live) > 1 and getattr(model, "tells_drafts_apart", False):
+        before = [(request.prompt[-1], *draft.ids)[-2] for draft in live]
+        logits = cast(AdaptedModel, model).step_drafts(last_ids, before, gamma)  # [K, V]
+        options = [expand(each, [draft], request, settings) for each, draft in zip(logits, live, strict=True)]
+        return heapq.merge(*options, key=lambda draft: -draft.score)
     if not getattr(model, "selects_on_device", False):
         return expand(model.step(last_ids, gamma), live, request, settings)
     histories = ngram_histories(request, live)

@@ -4,7 +4,7 @@ Ids or mixtures of ids come in; logits or log-probabilities go out as NumPy arra
 are computed (`new_cache`, `forward_batch`); which prompts stay cached is decided here. Knows nothing of text,
 drafts or tensors. An engine serves one thread at a time.
 
-Legend: V vocabulary, T positions, N rows of a batch.
+Legend: V vocabulary, T positions, N rows of a batch, K drafts.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class ForwardInput:
     mixtures: Sequence[WeightedTokens] = ()  # N
     ids: Sequence[Sequence[int]] = ()  # [N, T]
     last_only: bool = False  # of the ids, compute the logits after the last one only
+    before: Sequence[int] = ()  # [K]: of one mixture of K drafts, the token before each of its ids; logits of each
     top_k: TopKRequest | None = None  # of the mixtures, return these logits only, as `unpack_top_k` reads them
 
 
@@ -73,6 +74,7 @@ class Engine(ABC):
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
     selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
+    tells_drafts_apart = False  # whether `step_drafts` can be called: whether the model has a draft adapter
     second_row_is_free = False  # whether a pass of two rows takes about the time of one: measured on a GPU
     oom_fallback: OomFallback | None = None
 
@@ -89,7 +91,8 @@ class Engine(ABC):
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """Read the inputs of several requests, in one pass if the engine can.
 
-        The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only.
+        The logits for each: [N, V] after mixtures, [K, V] after a mixture whose drafts are told apart, [N, T, V]
+        after ids, or [N, 1, V] after the last ones only.
         """
 
     def forward(self, mixtures: Sequence[WeightedTokens], cache: Any) -> Floats:
@@ -124,6 +127,14 @@ class Engine(ABC):
         """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
         started = time.perf_counter()
         logits: Floats = self.forward([(ids, weights)], self._prompt_cache())[0]
+        self.on_step(time.perf_counter() - started)
+        return logits
+
+    def step_drafts(self, ids: Sequence[int], before: Sequence[int], weights: Floats) -> Floats:
+        """As `step`, but return the logits after each of the drafts that end in `before` and `ids`. [K, V]."""
+        started = time.perf_counter()
+        drafts = ForwardInput(self._prompt_cache(), [(ids, weights)], before=before)
+        logits: Floats = self.forward_batch([drafts])[0]
         self.on_step(time.perf_counter() - started)
         return logits
 

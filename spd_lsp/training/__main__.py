@@ -256,6 +256,20 @@ def export(
 
 @main.command()
 @common_options
+@model_folder_option
+@click.option("--steps", default=recipe.ADAPTER_STEPS, show_default=True, help="Steps of two rows.")
+def adapter(work: Path, seed: int, out: Path, steps: int = recipe.ADAPTER_STEPS) -> None:
+    """Train the draft adapter of the exported model, whose weights stay as they are."""
+    torch.set_num_threads(1)
+    with show_progress("adapter") as report:
+        facts = recipe.make_adapter(Recipe(work=work, seed=seed), out, steps, report, stop_on_signal())
+    for loss in facts["adapter"]["losses"] if facts else ():
+        alone, mixed, apart = (f"{name} {loss[name]:.3f}" for name in ("alone", "mixed", "apart"))
+        console().print(f"gamma {loss['gamma']:.2f}, nats a token: {alone}, {mixed}, {apart}")
+
+
+@main.command()
+@common_options
 @click.argument("models", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
     """Compare exported models, whose tokenizers may differ, by bits per byte of held-out files."""
@@ -347,6 +361,7 @@ def run_all(
     falling = {"decay": decay, "python_share": python_share}
     ctx.invoke(main.commands["decay"], work=work, seed=seed, threads=threads, **falling)
     ctx.invoke(export, work=work, seed=seed, out=out, average=average)
+    ctx.invoke(adapter, work=work, seed=seed, out=out)
     ctx.invoke(ngrams, work=work, seed=seed, out=out)
 
 

@@ -1,6 +1,6 @@
 """The steps of the recipe in one work folder: each reads the results of the step before, and runs only once.
 
-corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder
+corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder -> draft_adapter/
 
 A run may start from an exported model of another tokenizer: run/start/ then holds it with its new embedding.
 
@@ -9,6 +9,7 @@ The learning rate of a run stays constant, so it can always be continued; export
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -24,9 +25,11 @@ from ngram_builders.arrays import U16
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.numpy.recorded import DRAFT_ADAPTER
 from spd_lsp.training import checkpoint, workers
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
+from spd_lsp.training.draft_adapter import FrozenModel, measure_by_gamma, train_adapter, write_adapter
 from spd_lsp.training.export import (
     ExportedWeights,
     collect_facts,
@@ -63,6 +66,8 @@ LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
 JUDGED = LISTING.with_name("judged.txt")
 _START = "run/start"  # the model that a run starts from, if any
 _LENGTH = 1_024
+ADAPTER_STEPS = 2_300
+_ADAPTER_ROWS = 24  # held-out rows of Python that an adapter is measured on
 _TOKENIZER_BYTES = 60_000_000  # of source text that the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
@@ -309,6 +314,42 @@ def make_starter(
     facts = collect_facts(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)
     return facts
+
+
+def make_adapter(
+    recipe: Recipe, out: Path, steps: int, report: ReportStep, stop: Stop = never
+) -> dict[str, Any] | None:
+    """Train the draft adapter of an exported model, write it beside the weights, and its losses on the card.
+
+    Return the facts of the model; None if it was stopped before its end.
+    """
+    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
+    facts, model, folder = _recorded(out), load_exported(out), recipe.work / "draft_adapter"
+    _record_adapter_plan(folder, steps, out)
+    network = train_adapter(model, learnt, steps, folder, recipe.seed, report, stop)
+    progress = checkpoint.read_progress(folder)
+    if progress["step"] < steps:
+        return None
+    write_adapter(network, out / DRAFT_ADAPTER)
+    held_out = np.load(recipe.work / "rows" / "held_out" / "python" / "plain.ids.npy")[:_ADAPTER_ROWS]
+    losses = measure_by_gamma(FrozenModel(model, recipe.length), network, held_out, recipe.seed)
+    facts["adapter"] = {"steps": steps, "losses": losses} | {
+        name: progress[name] for name in ("tokens", "seconds")
+    }
+    write_card(out, facts)
+    return facts
+
+
+def _record_adapter_plan(folder: Path, steps: int, model: Path) -> None:
+    """Store what an adapter is trained for; one in progress must be for the same model and as many steps."""
+    weights = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+    plan, path = {"steps": steps, "weights": weights}, folder / "plan.json"
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != plan:
+        raise UserError(
+            f"the adapter in {folder} was trained for other weights or another number of steps; remove that folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(plan), encoding="utf-8")
 
 
 def measure_by_language(recipe: Recipe, folder: Path) -> dict[str, HeldOutLoss]:

@@ -361,6 +361,52 @@ def test_as_many_options_as_needed_are_made_and_no_more():
     assert made == [0, 1, 2, 3]
 
 
+class MarkovModel:
+    """Its logits depend on the last token alone, and it tells the drafts of a mixture apart if it is asked to."""
+
+    def __init__(self, seed, tells_drafts_apart):
+        self.table = np.random.default_rng(seed).normal(scale=2, size=(VOCABULARY, VOCABULARY))
+        self.tells_drafts_apart = tells_drafts_apart
+        self.asked = []
+
+    def prefill(self, ids, check=lambda: None):
+        self.last = list(ids)[-1:]
+        return self.table[ids[-1]]
+
+    def step(self, ids, weights):
+        return np.asarray(weights) @ self.table[list(ids)]
+
+    def step_drafts(self, ids, before, weights):
+        self.asked.append((list(before), list(ids)))
+        return self.table[list(ids)]
+
+    def step_rows(self, rows, parents):
+        return np.stack([self.step(*row) for row in rows])
+
+
+def test_drafts_that_a_model_tells_apart_go_on_as_in_beam_search():
+    """Each has a distribution of its own; with one for all, most drafts are others."""
+    request = DecodingRequest([3, 5], at_stop, history=[3, 5], interpolation=Counts(3))
+    settings, alike = Settings(max_tokens=6, drafts=3), {True: 0, False: 0}
+    for seed in range(30):
+        expected = beam(MarkovModel(seed, False), request, settings, lambda: None).best
+        for apart in alike:
+            model = MarkovModel(seed, apart)
+            found = superpose(model, request, settings)
+            alike[apart] += [draft.ids for draft in found.best] == [draft.ids for draft in expected]
+            assert found.rows == found.passes - 1
+    assert alike[True] == 30
+    assert alike[False] < 20
+
+
+def test_the_model_is_told_the_last_two_tokens_of_each_draft():
+    model = MarkovModel(1, True)
+    superpose(model, DecodingRequest([3, 5], never), Settings(max_tokens=4, drafts=3))
+    (first_before, first), (second_before, _), *_ = model.asked
+    assert first_before == [5, 5, 5]
+    assert set(second_before) <= set(first)
+
+
 def test_more_live_drafts_than_shown_find_more_that_finish():
     def fifths(ids):
         return ids[-1] % 5 == 0

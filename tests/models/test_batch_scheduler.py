@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import cycle, islice
 
 import numpy as np
@@ -14,11 +15,12 @@ from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.numpy.convert import convert
 from spd_lsp.models.numpy.decoder import NumpyEngine
+from spd_lsp.models.numpy.recorded import draft_adapter
 from spd_lsp.models.torch.convert import convert as convert_for_torch
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import Settings
-from tests.models.networks import FAST, VOCABULARY, random_network
+from tests.models.networks import FAST, VOCABULARY, random_adapter, random_network
 
 ONE = np.ones(1)
 SETTINGS = Settings(drafts=3, max_tokens=9)
@@ -29,10 +31,13 @@ def network():
     return random_network(next(iter(FAST.values())))
 
 
-@pytest.fixture(params=["numpy", "transformers", "torch, all logits", "torch, few logits"])
+@pytest.fixture(params=["numpy", "numpy, draft adapter", "transformers", "torch, all logits", "torch, few logits"])
 def engine(request, network):
     if request.param == "numpy":
         return NumpyEngine(convert(network))
+    if request.param == "numpy, draft adapter":
+        adapter = draft_adapter(random_adapter(network.config.hidden_size), network.config.hidden_size)
+        return NumpyEngine(replace(convert(network), adapter=adapter))
     if request.param == "transformers":
         return TransformersEngine(network)
     runner = TorchEngine(convert_for_torch(network))
@@ -53,6 +58,10 @@ def test_requests_that_share_an_engine_know_whether_a_second_row_is_free(engine)
     assert not BatchScheduler(engine).new_engine().second_row_is_free
     engine.second_row_is_free = True
     assert BatchScheduler(engine).new_engine().second_row_is_free
+
+
+def test_requests_that_share_an_engine_know_whether_it_tells_drafts_apart(engine):
+    assert BatchScheduler(engine).new_engine().tells_drafts_apart is engine.tells_drafts_apart
 
 
 def test_passes_over_different_prompts_are_read_as_each_alone(engine):

@@ -20,6 +20,7 @@ from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
 from spd_lsp.training.handover import pack_run, unpack_run
 from spd_lsp.training.recipe import (
     Recipe,
+    make_adapter,
     make_decay,
     make_ngrams,
     make_rows,
@@ -100,6 +101,9 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     assert [*facts["validation"]] == ["python", "typescript"]
     assert facts["validation"]["typescript"]["gaps"]["tokens"] > 0
     assert {*measure_by_language(make, work / "out")} == {"python", "typescript"}
+    with_adapter = make_adapter(make, work / "out", 2, ignore)
+    assert with_adapter and with_adapter["adapter"]["steps"] == 2
+    assert "| with the adapter |" in (work / "out" / "MODEL_CARD.md").read_text()
     tables: dict[str, int] = {}
     make_ngrams(make, work / "out", lambda language, table: tables.update({language: table.files}))
     assert all(files > 30 for files in tables.values())
@@ -113,8 +117,27 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
         "tokenizer_config.json",
         "MODEL_CARD.md",
         "decoder.json",
+        "draft_adapter.safetensors",
         "training.json",
     }
+
+
+@pytest.mark.slow
+def test_an_adapter_is_continued_for_the_same_model_only(encoded: Path) -> None:
+    make, out = recipe_in(encoded), encoded / "out"
+    make_weights(make, TrainingPlan(tokens=600, rows_a_step=2, low="float32"), ignore)
+    make_starter(make, out, "run")
+    steps: list[int] = []
+    assert make_adapter(make, out, 3, lambda progress, loss: steps.append(progress.step), stop_after_one) is None
+    assert not (out / "draft_adapter.safetensors").exists()
+    assert make_adapter(make, out, 3, lambda progress, loss: steps.append(progress.step))
+    assert steps == [1, 2, 3]
+    with pytest.raises(UserError, match="another number of steps; remove that folder"):
+        make_adapter(make, out, 4, ignore)
+
+
+def stop_after_one(progress: Progress) -> bool:
+    return progress.step == 1
 
 
 def of_another_tokenizer(work: Path, folder: Path) -> Recipe:
@@ -241,7 +264,8 @@ def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("corpus", "tokenizer", "rows", "weights", "decay"):
         monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name, **named: done.append(name))
     monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
+    monkeypatch.setattr(recipe, "make_adapter", lambda *given: done.append("adapter"))
     monkeypatch.setattr(recipe, "make_ngrams", lambda *given: done.append("ngrams"))
     result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0
-    assert done == ["corpus", "tokenizer", "rows", "weights", "decay", "starter", "ngrams"]
+    assert done == ["corpus", "tokenizer", "rows", "weights", "decay", "starter", "adapter", "ngrams"]

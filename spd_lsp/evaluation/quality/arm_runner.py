@@ -58,8 +58,8 @@ class UniformModel:
 
 
 @dataclass(frozen=True, slots=True)
-class UnmixedModel:
-    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
+class UnadaptedModel:
+    """Gives all drafts one distribution, as in the paper: an ablation of the draft adapter."""
 
     model: Model
 
@@ -68,16 +68,28 @@ class UnmixedModel:
         return self.model.prefill(ids, check)
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read the mixture."""
+        return self.model.step(ids, weights)
+
+    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
+        """Read the mixture of each row."""
+        return self.model.step_rows(rows, parents)
+
+    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
+        """Read whole drafts."""
+        return self.model.score_drafts(drafts)
+
+
+class UnmixedModel(UnadaptedModel):
+    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
+
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read the token with the largest weight."""
         return self.model.step(*_heaviest(ids, weights))
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read the token with the largest weight of each row."""
         return self.model.step_rows([_heaviest(*row) for row in rows], parents)
-
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Read whole drafts."""
-        return self.model.score_drafts(drafts)
 
 
 def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
@@ -168,6 +180,8 @@ class ArmRunner:
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
         model: Model = self.uniform if kind.without_model else self.model
+        if kind.unadapted:
+            model = UnadaptedModel(model)
         if kind.unmixed:
             model = UnmixedModel(model)
         if "length_penalty" in options:

@@ -1,11 +1,11 @@
 """A decoder in NumPy: Llama, Qwen2, Qwen3, Mistral, SmolLM, StarCoder2 and the starter on a CPU.
 
 Ids or mixtures of ids come in; logits go out. NumPy calls take about a microsecond where tensor libraries take
-ten, and small models are made of calls. Knows no drafts, nor where the weights come from. Model families differ in
-the parts of a layer.
+ten, and small models are made of calls. Does not know where the weights come from. Model families differ in the
+parts of a layer.
 
 Legend: M new positions, D width, H query heads, G key heads, C width of a head, F inner width, V vocabulary;
-I inputs and O outputs of a product; B inputs of a pass, each N rows of T positions (M = N T).
+I inputs and O outputs of a product; B inputs of a pass, each N rows of T positions (M = N T); K drafts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ import numpy as np
 
 from ngram_builders.arrays import F32, I8, I64, Floats
 from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.models.numpy.kv_cache import INITIAL_CAPACITY, NO_WINDOW, AttentionCache, JoinedCache, KVCache
+from spd_lsp.models.numpy.kv_cache import (
+    INITIAL_CAPACITY,
+    NO_WINDOW,
+    AttentionCache,
+    JoinedCache,
+    KVCache,
+    LayerCache,
+    MixtureCache,
+)
 from spd_lsp.models.numpy.model_kernel import (
     FEWEST_OUTPUTS,
     SCRATCH,
@@ -34,6 +42,7 @@ ArrayFunction = Callable[[Floats], Floats]
 
 _MAX_SINGLE_ROWS = 2  # up to so many, reading the weights once for each beats packing them for a matrix product
 _BLAS_TILE = 4  # rows that BLAS computes at once: three cost more than four
+_SMALLEST_GAMMA = np.float32(1e-3)
 
 
 class Embedding(Protocol):
@@ -151,6 +160,28 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftAdapter:
+    """Tells drafts apart by their last two tokens, z_i and z_i', so that the last layer reads each draft.
+
+    Beyond the paper, whose drafts share one next-token distribution. x is the mixture before the last layer:
+
+        y_i = x + (1 - gamma_i) W_down(SiLU(W_gate u_i + v_gate log gamma_i) * (W_up u_i + v_up log gamma_i))
+        u_i = [norm(x), norm(z_i), norm(z_i')]
+    """
+
+    gate_up: Linear  # W_gate and W_up: [K, 3 D] -> [K, 2 F]
+    of_log_gamma: F32  # v_gate and v_up [2 F]
+    down: Linear  # W_down: [K, F] -> [K, D]
+
+    def __call__(self, x: Floats, last: Floats, before: Floats, gamma: Floats) -> Floats:
+        """y of each draft: x [1, D], z and z' [K, D], gamma [K] -> [K, D]. Of a draft alone it is x."""
+        u = np.concatenate([np.repeat(_normal(x), len(last), axis=0), _normal(last), _normal(before)], axis=1)
+        weights = np.asarray(gamma, np.float32)[:, None]  # [K, 1]
+        gate_up = self.gate_up(u) + np.log(np.maximum(weights, _SMALLEST_GAMMA)) * self.of_log_gamma
+        return np.asarray(x + (1 - weights) * self.down(gated_silu(gate_up)))
+
+
+@dataclass(frozen=True, slots=True)
 class DecoderConfig:
     """What the weights do not show."""
 
@@ -177,11 +208,13 @@ class Decoder:
     layers: list[Layer]
     norm: ArrayFunction  # [M, D] -> [M, D]
     head: Linear  # [M, D] -> [M, V]
+    adapter: DraftAdapter | None = None
 
     @property
     def linears(self) -> list[Linear]:
         """Its matrix products."""
-        return [*(linear for layer in self.layers for linear in layer.linears), self.head]
+        of_adapter = [self.adapter.gate_up, self.adapter.down] if self.adapter else []
+        return [*(linear for layer in self.layers for linear in layer.linears), self.head, *of_adapter]
 
     @property
     def size(self) -> int:
@@ -190,22 +223,45 @@ class Decoder:
 
     def read(self, x: Floats, cache: AttentionCache) -> Floats:
         """One pass over new positions [M, D], added to the cache. -> [M, D], normalised for the head."""
+        position = _rotation(self.config, cache.reserve(len(x)))
+        for number in range(len(self.layers)):
+            x = self._read_layer(number, x, cache, position)
+        cache.advance(len(x))
+        return self.norm(x)
+
+    def read_drafts(self, last: Floats, before: Floats, gamma: Floats, cache: KVCache) -> Floats:
+        """One pass over the mixture of K drafts, added to the cache; its last layer reads each draft.
+
+        last, before: embeddings of each draft's last token and of the one before it, [K, D] -> [K, D], normalised.
+        """
+        assert self.adapter is not None
+        position, top = _rotation(self.config, cache.reserve(1)), len(self.layers) - 1
+        x: Floats = np.asarray(gamma, np.float32)[None] @ last  # x~ = sum_i gamma_i z_i  [1, D]
+        for number in range(top):
+            x = self._read_layer(number, x, cache, position)
+        rows = np.concatenate([x, self.adapter(x, last, before, gamma)])  # [1 + K, D]
+        drafts = self._read_layer(top, rows, MixtureCache(cache), position)  # [K, D]
+        cache.advance(1)
+        return self.norm(drafts)
+
+    def _read_layer(self, number: int, x: Floats, cache: LayerCache, position: tuple[Floats, Floats]) -> Floats:
+        """One block: [M, D] -> [M, D], or the last of them if the cache attends with these only.
+
+        position: cosines and sines, [M, 1, 2, C / 2] twice.
+        """
+        layer, window = self.layers[number], self.config.windows_of(len(self.layers))[number]
         count, heads, width = len(x), self.config.query_heads, self.config.head_width
         rotated = heads + self.config.key_heads
-        windows = self.config.windows_of(len(self.layers))
-        cos, sin = _rotation(self.config, cache.reserve(count))  # [M, 1, 2, C / 2]
-        for number, (layer, window) in enumerate(zip(self.layers, windows, strict=True)):
-            qkv = layer.queries_keys_values(layer.attention_norm(x)).reshape(count, -1, width)  # [M, H + 2 G, C]
-            if layer.query_norm is not None and layer.key_norm is not None:
-                qkv[:, :heads] = layer.query_norm(qkv[:, :heads])
-                qkv[:, heads:rotated] = layer.key_norm(qkv[:, heads:rotated])
-            qk = _rotate(qkv[:, :rotated], cos, sin)
-            qk[:, :heads] *= width**-0.5
-            mixed = cache.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, rotated:], window)  # [M, H C]
-            x = x + layer.attention_out(mixed)
-            x += layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
-        cache.advance(count)
-        return self.norm(x)
+        qkv = layer.queries_keys_values(layer.attention_norm(x)).reshape(count, -1, width)  # [M, H + 2 G, C]
+        if layer.query_norm is not None and layer.key_norm is not None:
+            qkv[:, :heads] = layer.query_norm(qkv[:, :heads])
+            qkv[:, heads:rotated] = layer.key_norm(qkv[:, heads:rotated])
+        qk = _rotate(qkv[:, :rotated], *position)
+        qk[:, :heads] *= width**-0.5
+        mixed = cache.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, rotated:], window)  # [M or fewer, H C]
+        x = x[-len(mixed) :] + layer.attention_out(mixed)
+        x += layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
+        return x
 
 
 class NumpyEngine(Engine):
@@ -215,6 +271,7 @@ class NumpyEngine(Engine):
         self.decoder = decoder
         self.max_positions = decoder.config.max_positions
         self.device = "cpu"
+        self.tells_drafts_apart = decoder.adapter is not None
         super().__init__()
 
     def new_cache(self) -> KVCache:
@@ -224,7 +281,20 @@ class NumpyEngine(Engine):
         return KVCache(len(self.decoder.layers), config.key_heads, config.head_width, capacity)
 
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
-        """As in `Engine`, in one pass over the positions of all."""
+        """As in `Engine`, in one pass over the positions of all, but for drafts that are told apart."""
+        alike = [each for each in inputs if not each.before]
+        logits = iter(self._forward_alike(alike) if alike else [])
+        return [self._forward_drafts(each) if each.before else next(logits) for each in inputs]
+
+    def _forward_drafts(self, each: ForwardInput) -> Floats:
+        """The logits after each draft of one mixture. [K, V]."""
+        [(ids, gamma)] = each.mixtures
+        tokens = np.asarray(self.decoder.embedding[[*ids, *each.before]], np.float32)  # [2 K, D]
+        last, before = tokens[: len(ids)], tokens[len(ids) :]
+        return self.decoder.head(self.decoder.read_drafts(last, before, gamma, each.cache))
+
+    def _forward_alike(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """One pass over the positions of all."""
         embeds = [self._embed(each) for each in inputs]  # B times [M, D]
         counts = [len(x) for x in embeds]
         cache = inputs[0].cache if len(inputs) == 1 else JoinedCache([each.cache for each in inputs], counts)
@@ -277,6 +347,9 @@ class RMSNorm:
         normal: Floats = x * (1 / np.sqrt(mean_square + np.float32(self.epsilon)))[..., None]
         normal *= self.weight
         return normal
+
+
+_normal = RMSNorm(np.ones(1, np.float32), 1e-6)
 
 
 @dataclass(frozen=True, slots=True)

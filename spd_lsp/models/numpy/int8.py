@@ -70,4 +70,7 @@ def replace_linears(decoder: Decoder, replacements: Mapping[int, Linear]) -> Dec
     embedding = decoder.embedding
     if id(decoder.head) in replacements:  # an embedding that was also the head was stored as its transpose
         embedding = np.ascontiguousarray(embedding)
-    return replace(decoder, layers=layers, head=best(decoder.head), embedding=embedding)
+    adapter = decoder.adapter
+    if adapter is not None:
+        adapter = replace(adapter, gate_up=best(adapter.gate_up), down=best(adapter.down))
+    return replace(decoder, layers=layers, head=best(decoder.head), embedding=embedding, adapter=adapter)

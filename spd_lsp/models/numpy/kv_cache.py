@@ -1,8 +1,9 @@
 """KV caches in NumPy: the keys and values of the positions read before, and attention over them.
 
 A `KVCache` holds one row of positions and grows at its end. A `SharedPrefixCache` holds several rows that continue
-one prefix, each in its own way; the prefix is stored and read once. A `JoinedCache` lets one pass read positions
-of several caches. None of them knows about weights.
+one prefix, each in its own way; the prefix is stored and read once. A `MixtureCache` lets the last layer read the
+drafts of a mixture, a `JoinedCache` lets one pass read positions of several caches. None of them knows about
+weights.
 
 Legend: M new positions, L positions before them, N rows, T new positions of each row (M = N T), S positions of a
 row after the prefix; G key heads, Q query heads for each of them, C width of a head. Where a window hides the
@@ -27,17 +28,21 @@ NO_WINDOW = sys.maxsize  # longer than any text
 _MAX_SINGLE_ROWS = 3  # up to so many rows are faster one by one, which spares packing the matrix
 
 
-class AttentionCache(Protocol):
-    """Where a pass over new positions puts their keys and values, and looks up earlier ones."""
-
-    def reserve(self, count: int) -> I64:
-        """Allocate M positions and return which ones they are [M]."""
+class LayerCache(Protocol):
+    """Where one layer puts keys and values of new positions, and looks up earlier ones."""
 
     def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = NO_WINDOW) -> Floats:
         """Store keys and values [M, G, C] and attend with scaled queries [M, G Q, C].
 
         Each position sees itself and those before it, `window` positions at most. -> [M, G Q C].
         """
+
+
+class AttentionCache(LayerCache, Protocol):
+    """The same for a whole pass."""
+
+    def reserve(self, count: int) -> I64:
+        """Allocate M positions and return which ones they are [M]."""
 
     def advance(self, count: int) -> None:
         """End the pass: its M positions count from now on. An interrupted one leaves no trace."""
@@ -61,8 +66,7 @@ class KVCache:
     def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = NO_WINDOW) -> Floats:
         """As in `AttentionCache`."""
         count, end = len(queries), self.length + len(queries)
-        self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
-        self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
+        self.store(layer, keys, values)
         first = max(0, self.length + 1 - window)  # what the first new position sees, and so all of them
         q = _by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
         scores = _matmul(q, self.keys[layer, :, first:end].swapaxes(1, 2))  # [G, M Q, L + M]
@@ -74,6 +78,12 @@ class KVCache:
         mixed = _matmul(scores, self.values[layer, :, first:end])  # [G, M Q, C]
         mixed /= scores.sum(axis=-1, keepdims=True)
         return _by_position(mixed, count)
+
+    def store(self, layer: int, keys: Floats, values: Floats) -> None:
+        """Put keys and values of new positions into a layer. [M, G, C] twice."""
+        end = self.length + len(keys)
+        self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
+        self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
 
     def advance(self, count: int) -> None:
         """As in `AttentionCache`."""
@@ -155,6 +165,22 @@ class SharedPrefixCache:
     def advance(self, count: int) -> None:
         """As in `AttentionCache`."""
         self.length += count // self.keys.shape[1]
+
+
+class MixtureCache:
+    """Where the last layer reads a mixture and each of its K drafts; only the mixture is stored."""
+
+    def __init__(self, cache: KVCache) -> None:
+        self.cache = cache
+
+    def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = NO_WINDOW) -> Floats:
+        """Attend from each draft to itself and to all positions before; the first row is the mixture's.
+
+        Queries [1 + K, G Q, C], keys and values [1 + K, G, C] -> [K, G Q C].
+        """
+        self.cache.store(layer, keys[:1], values[:1])
+        drafts = self.cache.select_rows(range(len(queries) - 1))
+        return drafts.attend(layer, queries[1:], keys[1:], values[1:], window)
 
 
 class JoinedCache:

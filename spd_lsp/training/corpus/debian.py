@@ -51,7 +51,7 @@ def open_debian(requirement: str, archives: Path, language: str) -> FetchedPacka
             ["apt-get", "download", "-qq", requirement], requirement, into, "*.deb", "apt-get"
         )[0]
     else:
-        command = ["apt-get", "source", "-qq", "--download-only", requirement]
+        command = ["apt-get", "source", "-qq", "--download-only", "--only-source", requirement]
         described = fetch_archives(command, requirement, into, "*.debian.tar.*", "apt-get with deb-src lines")[0]
         archive = min(into.glob("*.orig.tar.*[z2]"))
     grants = read_grants(_copyright_of(described))

@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save_file
 from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
 from spd_lsp.models.numpy.decoder import NumpyEngine
-from spd_lsp.models.numpy.recorded import RECORD, open_recorded
+from spd_lsp.models.numpy.recorded import DRAFT_ADAPTER, RECORD, open_recorded
 from spd_lsp.models.open_checkpoint import open_model
 from spd_lsp.models.recording import record
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
-from tests.models.networks import FAST, random_network
+from tests.models.networks import FAST, random_adapter, random_network
 
 
 @pytest.fixture(params=["llama, tied", "llama, biases", "qwen3", "llama, yarn positions", "starcoder2, window"])
@@ -92,6 +92,67 @@ def test_a_record_that_does_not_match_is_reported_in_one_line_and_not_used(tmp_p
     reports = []
     assert open_recorded(tmp_path, reports.append) is None
     assert "does not match the weights" in reports[-1]
+    assert "\n" not in reports[-1]
+
+
+@pytest.fixture
+def with_adapter(tmp_path):
+    """A recorded model and its draft adapter."""
+    network = random_network(FAST["qwen2"])
+    network.save_pretrained(tmp_path)
+    record(tmp_path)
+    adapter = {name: torch.from_numpy(weights) for name, weights in random_adapter(WIDTH).items()}
+    save_file(adapter, tmp_path / DRAFT_ADAPTER)
+    return tmp_path
+
+
+WIDTH = FAST["qwen2"].hidden_size
+BAD_ADAPTERS = {
+    "of another width": lambda path: save_file(
+        {k: torch.from_numpy(w) for k, w in random_adapter(8).items()}, path
+    ),
+    "not a number": lambda path: save_file(
+        {**load_file(path), "of_log_gamma": torch.full((20,), torch.nan)}, path
+    ),
+    "a weight missing": lambda path: save_file({"down": torch.ones(WIDTH, 10)}, path),
+    "no weights": lambda path: save_file({}, path),
+    "one number": lambda path: save_file({"down": torch.tensor(1.0)}, path),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "no safetensors": lambda path: path.write_bytes(b"\x08"),
+}
+
+
+def test_a_draft_adapter_beside_the_weights_is_used_and_prompts_are_read_as_without(with_adapter):
+    engine = open_recorded(with_adapter, lambda text: None)
+    assert engine.tells_drafts_apart
+    (with_adapter / DRAFT_ADAPTER).unlink()
+    without = open_recorded(with_adapter, lambda text: None)
+    assert not without.tells_drafts_apart
+    np.testing.assert_array_equal(engine.prefill([4, 5, 6]), without.prefill([4, 5, 6]))
+    ids, gamma = [7, 8], np.array([0.75, 0.25])
+    shared, apart = without.step(ids, gamma), engine.step_drafts(ids, [6, 6], gamma)
+    assert apart.shape == (2, len(shared))
+    assert all(np.abs(logits - shared).max() > 0.1 for logits in apart)
+
+
+def test_what_follows_told_apart_drafts_sees_their_mixture(with_adapter):
+    engine = open_recorded(with_adapter, lambda text: None)
+    ids, gamma = [7, 8], np.array([0.75, 0.25])
+    engine.prefill([4, 5, 6])
+    engine.step(ids, gamma)
+    expected = engine.step([9], np.ones(1))
+    engine.prefill([4, 5, 6])
+    engine.step_drafts(ids, [6, 6], gamma)
+    np.testing.assert_allclose(engine.step([9], np.ones(1)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", BAD_ADAPTERS)
+def test_a_draft_adapter_that_does_not_fit_is_reported_in_one_line_and_not_used(bad, with_adapter):
+    BAD_ADAPTERS[bad](with_adapter / DRAFT_ADAPTER)
+    reports = []
+    engine = open_recorded(with_adapter, reports.append)
+    assert not engine.tells_drafts_apart
+    assert f"{with_adapter / DRAFT_ADAPTER} cannot be used" in reports[-1]
     assert "\n" not in reports[-1]
 
 

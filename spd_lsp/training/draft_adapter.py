@@ -31,8 +31,8 @@ from ngram_builders.arrays import U16
 from spd_lsp.training import checkpoint
 from spd_lsp.training.train import Progress
 
-INNER = 512  # F
-ROWS_A_STEP = 2
+_INNER = 512  # F
+_ROWS_A_STEP = 2
 _RATE = 0.02
 _LONGEST_STRETCH = 15  # tokens
 _DRAFT_COUNTS = (2, 3, 3, 3, 3, 4, 6)  # K, one of them each stretch
@@ -50,7 +50,7 @@ KeysValues = tuple[Tensor, Tensor]  # of one layer, [G, L, C] both
 class AdapterNetwork(nn.Module):
     """`DraftAdapter` in torch, with the same names of weights; a new one adds nothing."""
 
-    def __init__(self, width: int, inner: int = INNER) -> None:
+    def __init__(self, width: int, inner: int = _INNER) -> None:
         super().__init__()
         self.gate_up = nn.Linear(3 * width, 2 * inner, bias=False)
         self.of_log_gamma = nn.Parameter(torch.zeros(2 * inner))
@@ -242,11 +242,11 @@ def measure(model: FrozenModel, network: AdapterNetwork, row: Tensor, seed: int)
     return DraftLosses(mixtures.gamma[:-1], *losses)
 
 
-GAMMA_RANGES = ((0.8, 1.0), (0.3, 0.8), (0.1, 0.3), (0.0, 0.1))
+_GAMMA_RANGES = ((0.8, 1.0), (0.3, 0.8), (0.1, 0.3), (0.0, 0.1))
 
 
 def measure_by_gamma(model: FrozenModel, network: AdapterNetwork, rows: U16, seed: int) -> list[dict[str, float]]:
-    """Measure an adapter on rows of token ids: mean nats of each of GAMMA_RANGES."""
+    """Measure an adapter on rows of token ids: mean nats of each of _GAMMA_RANGES."""
     losses = [
         measure(model, network, torch.from_numpy(row.astype(np.int64)), seed + number)
         for number, row in enumerate(rows)
@@ -254,7 +254,7 @@ def measure_by_gamma(model: FrozenModel, network: AdapterNetwork, rows: U16, see
     kinds = {
         name: torch.cat([getattr(one, name) for one in losses]) for name in ("gamma", "alone", "mixed", "apart")
     }
-    within = [(kinds["gamma"] > low) & (kinds["gamma"] <= high) for low, high in GAMMA_RANGES]
+    within = [(kinds["gamma"] > low) & (kinds["gamma"] <= high) for low, high in _GAMMA_RANGES]
     return [{name: round(float(found[chosen].mean()), 3) for name, found in kinds.items()} for chosen in within]
 
 
@@ -266,7 +266,7 @@ def _adapted(
     return network(x[positions], model.embedding[last], model.embedding[before], mixtures.gamma[positions])  # type: ignore[no-any-return]
 
 
-def row_loss(model: FrozenModel, network: AdapterNetwork, row: Tensor, seed: int) -> Tensor:
+def _row_loss(model: FrozenModel, network: AdapterNetwork, row: Tensor, seed: int) -> Tensor:
     """Return the mean loss over the positions of a row [L] at which there are other drafts."""
     with torch.no_grad():
         logits, text = model.read_text(row)
@@ -292,7 +292,7 @@ def train_adapter(
     report: Callable[[Progress, float], None] = lambda progress, loss: None,
     stop: Callable[[Progress], bool] = lambda progress: False,
 ) -> AdapterNetwork:
-    """Train for so many steps of ROWS_A_STEP rows, resuming from the checkpoint in `folder` if there is one."""
+    """Train for so many steps of _ROWS_A_STEP rows, resuming from the checkpoint in `folder` if there is one."""
     torch.manual_seed(seed)
     frozen = FrozenModel(model, rows.shape[1])
     network = AdapterNetwork(frozen.width)
@@ -308,7 +308,7 @@ def train_adapter(
             optimiser.param_groups[0]["lr"] = bases[kind] * rate(progress.step, steps)
         loss = _take_step(frozen, network, optimisers, rows, progress.step, seed)
         progress.step += 1
-        progress.tokens += ROWS_A_STEP * rows.shape[1]
+        progress.tokens += _ROWS_A_STEP * rows.shape[1]
         progress.seconds = time.process_time() - started
         report(progress, loss)
         if time.monotonic() - saved > _CHECKPOINT_SECONDS:
@@ -328,9 +328,9 @@ def _take_step(
 ) -> float:
     """Update the adapter once; return the mean loss of the rows."""
     total = 0.0
-    for number in range(step * ROWS_A_STEP, (step + 1) * ROWS_A_STEP):
+    for number in range(step * _ROWS_A_STEP, (step + 1) * _ROWS_A_STEP):
         row = torch.from_numpy(rows[number % len(rows)].astype(np.int64))
-        loss = row_loss(model, network, row, seed * 1_000_003 + number) / ROWS_A_STEP
+        loss = _row_loss(model, network, row, seed * 1_000_003 + number) / _ROWS_A_STEP
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     for optimiser in optimisers.values():

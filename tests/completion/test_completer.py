@@ -136,8 +136,8 @@ def test_there_are_at_most_k_completions_for_one_pass_a_token(network, tokens, k
 )
 def test_drafts_share_two_rows_where_the_second_is_free(tokens, is_free, drafts, streams, used):
     model, rows = load(STARTER, "cpu"), []
-    model.second_row_is_free, forward = is_free, model.forward
-    model.forward = lambda mixtures, cache: rows.append(len(mixtures)) or forward(mixtures, cache)
+    model.second_row_is_free, forward_batch = is_free, model.forward_batch
+    model.forward_batch = lambda inputs: rows.append(len(inputs[0].mixtures)) or forward_batch(inputs)
     settings = Settings(drafts=drafts, streams=streams, max_tokens=6)
     completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
     assert completer.settings.streams == used

@@ -98,7 +98,7 @@ def _read_weights(folder: Path) -> Iterator[tuple[str, Floats]]:
     import torch
     from safetensors import safe_open
 
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted(folder.glob("model*.safetensors")):
         with safe_open(path, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118
                 tensor = weights.get_tensor(name)

@@ -41,6 +41,7 @@ class TinyModel:
         self.rows = 0
         self.max_positions = 512
         self.second_row_is_free = False
+        self.tells_drafts_apart = False
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()

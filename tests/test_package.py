@@ -53,6 +53,7 @@ def compiler(tmp_path):
 def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     starter = {"config.json", "model.safetensors", "tokenizer.json", "python.ngt", "MODEL_CARD.md", "decoder.json"}
+    starter |= {"draft_adapter.safetensors"}
     assert {f"spd_lsp/starter/{name}" for name in starter} <= names
     assert {"spd_lsp/cli.py", "ngram_builders/table/reader.py"} <= names
     assert {"spd_lsp/py.typed", "ngram_builders/py.typed"} <= names

@@ -16,6 +16,7 @@ from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import (
+    CALIBRATIONS,
     Completion,
     DraftText,
     are_probabilities,
@@ -57,6 +58,10 @@ class CompletionModel(Model, Protocol):
     @property
     def second_row_is_free(self) -> bool:
         """Whether a pass of two rows takes about the time of one."""
+
+    @property
+    def tells_drafts_apart(self) -> bool:
+        """Whether each draft has a distribution of its own."""
 
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
@@ -196,13 +201,14 @@ class Completer:
         elsewhere = texts.continuations(places if scored else [])
 
         ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
-        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts)
+        calibration = CALIBRATIONS[mixture is not None, self.model.tells_drafts_apart]
+        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts, calibration)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]
         possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
         names = self._matching_names(document, cursor) if scored else {}
         left = context.before.rpartition("\n")[2]
-        known = calibrated(possible, self.settings, ngrams=mixture is not None)
+        known = calibrated(possible, self.settings, calibration)
         offered = with_names(known, names, left, safe)[: self.settings.drafts]
         floor = 0.0 if forced or not are_probabilities(self.settings) else self.settings.min_probability
         completions = [one for one in offered if one.probability >= floor]

@@ -41,12 +41,15 @@ _MAX_COMPARED = 64  # places whose texts may become copies
 # and 45 typed lines: EM@1 16.5 -> 20.4 %, EM@3 21.8 -> 25.0 %, keystrokes saved 56.0 -> 58.9 %. A second copy in
 # any draft's place costs 4 points of keystrokes, in that of a less likely last one none.
 _MIN_LENGTH, _MIN_AGREEMENT = 6, 0.5
-# c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval
-# confidence`: fitted on 3,783 drafts at 1,268 places in ten packages that neither the starter nor any table had
-# seen. By weights from the other nine packages, the mean gap between what is said and the share that is right
-# falls from 2.4 to 0.6 points, the loss from 0.201 to 0.194 nats.
-WITH_NGRAMS = ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46))
-_MODEL_ALONE = ((0.35, 1.54, 0.72), (-1.41, 0.82, 0.72))  # 3.0 to 0.4 points
+# c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval confidence`
+# at 1,262 places in ten unseen packages. By weights from the other nine, the gap to the share that is right falls.
+Calibration = tuple[tuple[float, float, float], tuple[float, float, float]]
+CALIBRATIONS: dict[tuple[bool, bool], Calibration] = {  # by whether there are n-grams, and a draft adapter
+    (True, True): ((0.24, 0.88, 1.29), (0.15, 0.92, 1.29)),  # 2.7 to 0.7 points
+    (True, False): ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46)),  # 2.4 to 0.6
+    (False, True): ((-0.34, 1.11, 1.06), (0.46, 1.20, 1.06)),  # 1.6 to 0.4
+    (False, False): ((0.35, 1.54, 0.72), (-1.41, 0.82, 0.72)),  # 3.0 to 0.4
+}
 # Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
 # .25 for 146 in five others.
 _LATER_COPY = 0.3
@@ -288,7 +291,7 @@ def _says_a_word_again(text: str, left: str) -> bool:
 
 
 def with_copies(
-    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, most: int
+    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, most: int, by: Calibration
 ) -> list[Completion]:
     """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
 
@@ -308,7 +311,7 @@ def with_copies(
     shown = {one.text for one in kept}
     others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
     is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > calibrate(later[0].probability, first=False, ngrams=True)
+    is_likely = is_free and others[0].probability > calibrate(later[0].probability, by, first=False)
     by_text: dict[str, Completion] = {}
     for completion in (*kept, *others[:is_likely], *later, *others):
         by_text.setdefault(completion.text, completion)
@@ -354,12 +357,12 @@ def can_be_code(
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
 
 
-def calibrated(completions: Sequence[Completion], settings: Settings, *, ngrams: bool) -> list[Completion]:
+def calibrated(completions: Sequence[Completion], settings: Settings, by: Calibration) -> list[Completion]:
     """Return drafts and copies, best first, with calibrated probabilities where scores are probabilities."""
     if not are_probabilities(settings):
         return list(completions)
     drafts = [one.probability for one in completions if not one.is_copy]
-    probabilities = calibrate_drafts(drafts, ngrams=ngrams) if drafts else []
+    probabilities = calibrate_drafts(drafts, by) if drafts else []
     if completions and completions[0].is_copy:
         probabilities = _behind(completions[0].probability, probabilities)
     others = iter(probabilities)
@@ -380,20 +383,17 @@ def _behind(first: float, later: Sequence[float]) -> list[float]:
     return [min(one * fits, first) for one in later]
 
 
-def calibrate_drafts(probabilities: Sequence[float], *, ngrams: bool) -> list[float]:
+def calibrate_drafts(probabilities: Sequence[float], by: Calibration) -> list[float]:
     """The same for the drafts of one place, best first: at most one of them is right, so they do not exceed 1.
 
     Example: what would be .93, .05 and .05 is .93, .035 and .035: what is said of the first is more certain.
     """
-    first, *later = (calibrate(p, first=not place, ngrams=ngrams) for place, p in enumerate(probabilities))
+    first, *later = (calibrate(p, by, first=not place) for place, p in enumerate(probabilities))
     return [first, *_behind(first, later)]
 
 
-def calibrate(p: float, *, first: bool, ngrams: bool) -> float:
-    """Of drafts with this probability, the share that is what was written.
-
-    Example: the first draft, with p .15 beside n-grams -> .24; a second one with the same p -> .12.
-    """
-    c, a, b = (WITH_NGRAMS if ngrams else _MODEL_ALONE)[0 if first else 1]
+def calibrate(p: float, by: Calibration, *, first: bool) -> float:
+    """Of drafts with this probability, the share that is what was written."""
+    c, a, b = by[0 if first else 1]
     p = min(max(p, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
     return 1 / (1 + math.exp(b * math.log(1 - p) - a * math.log(p) - c))

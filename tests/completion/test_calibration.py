@@ -6,20 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.postprocess import calibrate, calibrate_drafts
+from spd_lsp.completion.postprocess import CALIBRATIONS, Calibration, calibrate, calibrate_drafts
 
 PROBABILITY = st.floats(0, 1)
+ANY = st.sampled_from([*CALIBRATIONS.values()])
+SHARED = CALIBRATIONS[True, False]  # beside n-grams, where drafts share a distribution
 
 
-@given(PROBABILITY, PROBABILITY, st.booleans(), st.booleans())
-def test_likelier_is_never_less(p: float, q: float, first: bool, ngrams: bool):
-    low, high = (calibrate(one, first=first, ngrams=ngrams) for one in sorted((p, q)))
+@given(PROBABILITY, PROBABILITY, st.booleans(), ANY)
+def test_likelier_is_never_less(p: float, q: float, first: bool, by: Calibration):
+    low, high = (calibrate(one, by, first=first) for one in sorted((p, q)))
     assert 0 <= low <= high <= 1
 
 
 @given(st.floats(0.01, 1))  # below, both are at most one in forty
 def test_a_later_draft_beside_ngrams_is_less(p: float):
-    assert calibrate(p, first=False, ngrams=True) <= calibrate(p, first=True, ngrams=True)
+    for by in (SHARED, CALIBRATIONS[True, True]):
+        assert calibrate(p, by, first=False) <= calibrate(p, by, first=True)
 
 
 # Parts of the drafts of an evaluation by their probability: its mean, and the share of them that was right.
@@ -28,18 +31,18 @@ def test_a_later_draft_beside_ngrams_is_less(p: float):
     (0.002, 0.010, False), (0.014, 0.019, False), (0.043, 0.045, False), (0.105, 0.102, False),
 ])  # fmt: skip
 def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
-    assert calibrate(p, first=first, ngrams=True) == pytest.approx(right, abs=0.07)
+    assert calibrate(p, SHARED, first=first) == pytest.approx(right, abs=0.07)
 
 
-@given(st.lists(PROBABILITY, min_size=1, max_size=8), st.booleans())
-def test_at_most_one_draft_of_a_place_is_right(p: list[float], ngrams: bool):
-    first, *later = calibrate_drafts(p, ngrams=ngrams)
-    assert first == calibrate(p[0], first=True, ngrams=ngrams)
+@given(st.lists(PROBABILITY, min_size=1, max_size=8), ANY)
+def test_at_most_one_draft_of_a_place_is_right(p: list[float], by: Calibration):
+    first, *later = calibrate_drafts(p, by)
+    assert first == calibrate(p[0], by, first=True)
     assert first + sum(later) <= 1 + 1e-9
-    assert all(0 <= one <= calibrate(q, first=False, ngrams=ngrams) for one, q in zip(later, p[1:], strict=True))
+    assert all(0 <= one <= calibrate(q, by, first=False) for one, q in zip(later, p[1:], strict=True))
     assert all(one <= first for one in later)
 
 
-def test_the_example():
-    assert calibrate(0.15, first=True, ngrams=True) == pytest.approx(0.24, abs=0.01)
-    assert calibrate(0.15, first=False, ngrams=True) == pytest.approx(0.12, abs=0.01)
+def test_a_likely_first_draft_and_a_later_one():
+    assert calibrate(0.15, SHARED, first=True) == pytest.approx(0.24, abs=0.01)
+    assert calibrate(0.15, SHARED, first=False) == pytest.approx(0.12, abs=0.01)

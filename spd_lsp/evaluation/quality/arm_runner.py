@@ -16,7 +16,14 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import Completion, DraftText, can_be_code, rank_completions, with_copies
+from spd_lsp.completion.postprocess import (
+    CALIBRATIONS,
+    Completion,
+    DraftText,
+    can_be_code,
+    rank_completions,
+    with_copies,
+)
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
@@ -164,7 +171,11 @@ class ArmRunner:
             ranked = rank_completions(said, context)[: 2 * settings.drafts]
             if mixture and ARM_KINDS[arm.kind].copies:
                 places = mixture.places(start.history, settings.max_tokens, request.prompt.levels)
-                ranked = with_copies(ranked, texts.continuations(places), context, settings.drafts)
+                calibration = CALIBRATIONS[
+                    True, self.model.tells_drafts_apart and not ARM_KINDS[arm.kind].unadapted
+                ]
+                found = texts.continuations(places)
+                ranked = with_copies(ranked, found, context, settings.drafts, calibration)
         completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(

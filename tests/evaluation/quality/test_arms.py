@@ -143,12 +143,12 @@ def test_unmixed_reads_the_heaviest_token_alone(heaviest, model):
 @pytest.mark.parametrize("kind", ["unadapted", "unmixed", "paper"])
 def test_ablations_do_not_tell_drafts_apart(kind, tokens):
     class AdaptedModel(TinyModel):
-        tells_drafts_apart = True
-
         def step_drafts(self, ids, before, weights):
             raise AssertionError("told apart")
 
-    runner = ArmRunner(AdaptedModel(vocabulary=tokens.vocab_size), tokens, Settings(max_tokens=8))
+    model = AdaptedModel(vocabulary=tokens.vocab_size)
+    model.tells_drafts_apart = True
+    runner = ArmRunner(model, tokens, Settings(max_tokens=8))
     request = runner.request("def f(first, second):\n    return ", 36, "python")
     assert runner.complete(parse_arm(f"{kind}@none"), request, None).passes > 1
     with pytest.raises(AssertionError, match="told apart"):

@@ -16,7 +16,8 @@ from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import (
-    CALIBRATIONS,
+    MODEL_ALONE,
+    WITH_NGRAMS,
     Completion,
     DraftText,
     are_probabilities,
@@ -61,7 +62,7 @@ class CompletionModel(Model, Protocol):
 
     @property
     def tells_drafts_apart(self) -> bool:
-        """Whether each draft has a distribution of its own."""
+        """Whether each draft has a distribution of its own where there are no n-grams."""
 
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
@@ -201,13 +202,13 @@ class Completer:
         elsewhere = texts.continuations(places if scored else [])
 
         ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
-        calibration = CALIBRATIONS[mixture is not None, self.model.tells_drafts_apart]
-        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts, calibration)
+        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]
         possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
         names = self._matching_names(document, cursor) if scored else {}
         left = context.before.rpartition("\n")[2]
+        calibration = WITH_NGRAMS if mixture else MODEL_ALONE[self.model.tells_drafts_apart]
         known = calibrated(possible, self.settings, calibration)
         offered = with_names(known, names, left, safe)[: self.settings.drafts]
         floor = 0.0 if forced or not are_probabilities(self.settings) else self.settings.min_probability

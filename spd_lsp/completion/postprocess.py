@@ -44,11 +44,10 @@ _MIN_LENGTH, _MIN_AGREEMENT = 6, 0.5
 # c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval confidence`
 # at 1,262 places in ten unseen packages. By weights from the other nine, the gap to the share that is right falls.
 Calibration = tuple[tuple[float, float, float], tuple[float, float, float]]
-CALIBRATIONS: dict[tuple[bool, bool], Calibration] = {  # by whether there are n-grams, and a draft adapter
-    (True, True): ((0.24, 0.88, 1.29), (0.15, 0.92, 1.29)),  # 2.7 to 0.7 points
-    (True, False): ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46)),  # 2.4 to 0.6
-    (False, True): ((-0.34, 1.11, 1.06), (0.46, 1.20, 1.06)),  # 1.6 to 0.4
-    (False, False): ((0.35, 1.54, 0.72), (-1.41, 0.82, 0.72)),  # 3.0 to 0.4
+WITH_NGRAMS: Calibration = ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46))  # 2.4 to 0.6 points
+MODEL_ALONE: dict[bool, Calibration] = {  # by whether it tells drafts apart
+    False: ((0.35, 1.54, 0.72), (-1.41, 0.82, 0.72)),  # 3.0 to 0.4
+    True: ((-0.34, 1.11, 1.06), (0.46, 1.20, 1.06)),  # 1.6 to 0.4
 }
 # Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
 # .25 for 146 in five others.
@@ -291,7 +290,7 @@ def _says_a_word_again(text: str, left: str) -> bool:
 
 
 def with_copies(
-    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, most: int, by: Calibration
+    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, most: int
 ) -> list[Completion]:
     """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
 
@@ -311,7 +310,7 @@ def with_copies(
     shown = {one.text for one in kept}
     others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
     is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > calibrate(later[0].probability, by, first=False)
+    is_likely = is_free and others[0].probability > calibrate(later[0].probability, WITH_NGRAMS, first=False)
     by_text: dict[str, Completion] = {}
     for completion in (*kept, *others[:is_likely], *later, *others):
         by_text.setdefault(completion.text, completion)

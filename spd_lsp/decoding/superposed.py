@@ -10,8 +10,8 @@ Sections of the paper are cited where they are computed. In its notation, for dr
     p_theta  softmax(f(x~) / tau), its top r tokens   shared by all drafts     (section 3.1)
     p_f      p_theta^(1-alpha) p_ngram^alpha          of each draft            (section 3.2, `candidates.py`)
 
-By default p_f is not the paper's, but a linear mixture (`_mix_candidates`). Of a model with a draft adapter, each
-draft has a p_theta of its own after the same pass.
+By default p_f is not the paper's, but a linear mixture (`_mix_candidates`). Without n-grams, the drafts of a model
+with a draft adapter have a p_theta each after the same pass.
 
 Knows ids and probabilities only: no text, no tokenizer, no tensor library but NumPy.
 
@@ -197,7 +197,7 @@ def _superposed_step(
 ) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, after one forward pass over x~ = sum_i gamma_i z_i."""
     last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
-    if len(live) > 1 and getattr(model, "tells_drafts_apart", False):
+    if request.interpolation is None and len(live) > 1 and getattr(model, "tells_drafts_apart", False):
         before = [(request.prompt[-1], *draft.ids)[-2] for draft in live]
         logits = cast(AdaptedModel, model).step_drafts(last_ids, before, gamma)  # [K, V]
         options = [expand(each, [draft], request, settings) for each, draft in zip(logits, live, strict=True)]

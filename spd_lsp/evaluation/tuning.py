@@ -18,7 +18,7 @@ from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.order_weights import OrderWeights
-from spd_lsp.completion.postprocess import CALIBRATIONS, Calibration, calibrate
+from spd_lsp.completion.postprocess import WITH_NGRAMS, calibrate
 from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.coordinate_descent import Search, descend
@@ -139,10 +139,8 @@ def tune_settings(run: QualityRun, examples: Sequence[Example]) -> TuningResult:
     gains = {n: _gain(records, search.best, n) for n in (1, tuner.k)}
     kept: dict[str, Any] = dict(search.best) if gains[tuner.k].mean > 0 else {}
     best: Tuned = search.best if kept else {}
-    calibration = CALIBRATIONS[True, run.tells_drafts_apart]
-    chosen = _drafts_of(tuner.measure([best], chosen_by), best, tuner.k, calibration)
-    bound = _best_min_probability(chosen, best)
-    drafts = _drafts_of(records, best, tuner.k, calibration)
+    bound = _best_min_probability(_drafts_of(tuner.measure([best], chosen_by), best, tuner.k), best)
+    drafts = _drafts_of(records, best, tuner.k)
     if kept.get(WEIGHTS_KEY):
         kept[WEIGHTS_KEY] = tuner.order_weights()
     if bound and drafts.keystrokes_saved(bound) > drafts.keystrokes_saved(Settings().min_probability):
@@ -166,10 +164,10 @@ def _gain(records: Sequence[Record], settings: Tuned, k: int) -> Interval:
     return bootstrap.intervals(gains[:, None], np.ones((len(gains), 1)))[0]
 
 
-def _drafts_of(records: Sequence[Record], settings: Tuned, k: int, by: Calibration) -> Drafts:
+def _drafts_of(records: Sequence[Record], settings: Tuned, k: int) -> Drafts:
     label = arm_of(settings).label
     rows = [
-        (calibrate(p, by, first=not rank), float(text == one["example"]["target"]), float(len(text)))
+        (calibrate(p, WITH_NGRAMS, first=not rank), float(text == one["example"]["target"]), float(len(text)))
         for one in records
         for rank, (text, p) in enumerate(
             zip(one["arms"][label]["drafts"][:k], one["arms"][label]["probabilities"], strict=False)

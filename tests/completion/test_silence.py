@@ -99,7 +99,7 @@ def answers(completer, source, language="python"):
     return [completer.complete(source, len(source), language, forced=forced) for forced in (False, True)]
 
 
-@pytest.mark.parametrize("line", ["    return found\n", "    found.append(path)", "    found.sort()"])
+@pytest.mark.parametrize("line", ["    return found\n", "    found.append(row)", "    found.sort()"])
 def test_at_the_end_of_a_finished_line_nothing_is_offered_but_to_one_who_asks(completer, line):
     typed, asked = answers(completer, STATEMENTS + line.rstrip("\n"))
     assert typed.completions == []

@@ -17,7 +17,6 @@ from ngram_builders.arrays import Floats
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import (
-    CALIBRATIONS,
     Completion,
     DraftText,
     can_be_code,
@@ -171,11 +170,7 @@ class ArmRunner:
             ranked = rank_completions(said, context)[: 2 * settings.drafts]
             if mixture and ARM_KINDS[arm.kind].copies:
                 places = mixture.places(start.history, settings.max_tokens, request.prompt.levels)
-                calibration = CALIBRATIONS[
-                    True, self.model.tells_drafts_apart and not ARM_KINDS[arm.kind].unadapted
-                ]
-                found = texts.continuations(places)
-                ranked = with_copies(ranked, found, context, settings.drafts, calibration)
+                ranked = with_copies(ranked, texts.continuations(places), context, settings.drafts)
         completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(

@@ -70,11 +70,6 @@ class QualityRun:
         """What it takes to reproduce the results."""
         return _facts_of(self.options, self.packages, self.folder)
 
-    @property
-    def tells_drafts_apart(self) -> bool:
-        """Whether the model has a draft adapter."""
-        return self.runner.model.tells_drafts_apart
-
     def primary_examples(self, limit: int | None = None) -> Sequence[Example]:
         """The first examples of the primary strata."""
         return [example for example in self.examples if example.stratum in PRIMARY][:limit]

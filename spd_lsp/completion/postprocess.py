@@ -42,7 +42,7 @@ _MAX_COMPARED = 64  # places whose texts may become copies
 # any draft's place costs 4 points of keystrokes, in that of a less likely last one none.
 _MIN_LENGTH, _MIN_AGREEMENT = 6, 0.5
 # c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval confidence`
-# at 1,262 places in ten unseen packages. By weights from the other nine, the gap to the share that is right falls.
+# at some 1,260 places in ten unseen packages. By weights from the other nine, the gap to what is right falls.
 Calibration = tuple[tuple[float, float, float], tuple[float, float, float]]
 WITH_NGRAMS: Calibration = ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46))  # 2.4 to 0.6 points
 MODEL_ALONE: dict[bool, Calibration] = {  # by whether it tells drafts apart

@@ -298,6 +298,7 @@ def make_starter(
     run = recipe.needed(f"{phase}/{checkpoint.FULL_FILE}", step).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
+    (out / DRAFT_ADAPTER).unlink(missing_ok=True)  # it was trained for other weights
     weights = ExportedWeights(run, averaged)
     progress = export(recipe.config(), weights, folder, out)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)

@@ -134,6 +134,8 @@ def test_an_adapter_is_continued_for_the_same_model_only(encoded: Path) -> None:
     assert steps == [1, 2, 3]
     with pytest.raises(UserError, match="another number of steps; remove that folder"):
         make_adapter(make, out, 4, ignore)
+    make_starter(make, out, "run")
+    assert not (out / "draft_adapter.safetensors").exists(), "an adapter of other weights would stay"
 
 
 def stop_after_one(progress: Progress) -> bool:

@@ -85,13 +85,14 @@ def _read_adapter(folder: Path, width: int, report: Callable[[str], None]) -> Dr
 
 def draft_adapter(weights: Mapping[str, Floats], width: int) -> DraftAdapter:
     """The draft adapter with these weights; raise ValueError if they do not fit a model of width D."""
-    inner = len(weights["down"][0])
+    inner = weights["down"].shape[-1]
     expected = {"gate_up": (2 * inner, 3 * width), "of_log_gamma": (2 * inner,), "down": (width, inner)}
-    if (found := {name: array.shape for name, array in weights.items()}) != expected:
-        raise ValueError(f"expected {expected}, found {found}")
-    if not all(np.isfinite(array).all() for array in weights.values()):
-        raise ValueError("it has numbers that are not finite")
-    gate_up, of_log_gamma, down = (np.asarray(weights[name], np.float32) for name in expected)
+    if not inner or {name: array.shape for name, array in weights.items()} != expected:
+        raise ValueError(f"it is not of a model of width {width}")
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite
+        gate_up, of_log_gamma, down = (np.asarray(weights[name], np.float32) for name in expected)
+    if not all(np.isfinite(array).all() for array in (gate_up, of_log_gamma, down)):
+        raise ValueError("it has numbers that are not finite in single precision")
     return DraftAdapter(Dense(np.ascontiguousarray(gate_up.T)), of_log_gamma, Dense(np.ascontiguousarray(down.T)))
 
 

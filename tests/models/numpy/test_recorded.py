@@ -114,6 +114,13 @@ BAD_ADAPTERS = {
     "not a number": lambda path: save_file(
         {**load_file(path), "of_log_gamma": torch.full((20,), torch.nan)}, path
     ),
+    "too large a number": lambda path: save_file(
+        {**load_file(path), "of_log_gamma": torch.full((20,), 1e300, dtype=torch.float64)}, path
+    ),
+    "in bfloat16": lambda path: save_file({k: w.bfloat16() for k, w in load_file(path).items()}, path),
+    "of no inner width": lambda path: save_file(
+        {"gate_up": torch.ones(0, 3 * WIDTH), "of_log_gamma": torch.ones(0), "down": torch.ones(WIDTH, 0)}, path
+    ),
     "a weight missing": lambda path: save_file({"down": torch.ones(WIDTH, 10)}, path),
     "no weights": lambda path: save_file({}, path),
     "one number": lambda path: save_file({"down": torch.tensor(1.0)}, path),

@@ -192,6 +192,8 @@ def test_a_server_that_hangs_can_be_restarted(open_window: Open):
     window = open_window(SETTINGS)
     old = window.servers()[0][0]
     os.kill(old, signal.SIGSTOP)
+    window.wait_for_icon("warning")
+    window.wait(3)  # so that the next request for the status is given up while the server is being stopped
     window.command("spd-lsp: Restart the server")
     window.until("there is a second server", lambda: len(window.servers()) == 2)
     window.until("the first was killed", lambda: not is_alive(old))

@@ -11,6 +11,7 @@ const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => (
 const FIRST_PAUSE = 1_000; // milliseconds until the next attempt, doubled each time
 const LONGEST_PAUSE = 60_000;
 const STABLE = 60_000; // after so long the next attempt comes at once again
+const STARTING = { kind: "starting", message: "the server is starting" };
 
 class Session {
   /** environment: the extension's own; fail(error): called with each reason that is new. */
@@ -18,7 +19,7 @@ class Session {
     Object.assign(this, { settings, environment, log, fail });
     this.client = undefined;
     this.program = undefined; // that was found last
-    this.state = { kind: "starting", message: "the server is starting" };
+    this.state = STARTING;
     this.pause = FIRST_PAUSE;
     this.timer = undefined;
     this.queue = Promise.resolve();
@@ -38,12 +39,15 @@ class Session {
 
   enqueue() {
     clearTimeout(this.timer);
-    this.queue = this.queue.then(() => this.stop()).then(() => this.start());
+    this.queue = this.queue.then(async () => {
+      this.state = STARTING; // already while the old server stops, which takes seconds if it hangs
+      await this.stop();
+      await this.start();
+    });
     return this.queue;
   }
 
   async start() {
-    this.state = { kind: "starting", message: "the server is starting" };
     try {
       const interpreters = await findInterpreters();
       this.settings.interpreter = interpreters[0];

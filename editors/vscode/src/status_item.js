@@ -34,7 +34,8 @@ class StatusItem {
   /** Show the server's answer to a request that is sent from now on. */
   async ask() {
     await this.asking;
-    this.asking = this.request().then((record) => this.show(record));
+    const record = this.request().catch(() => undefined); // the server may be stopping
+    this.asking = record.then((answer) => this.show(answer));
     await this.asking;
     this.asking = undefined;
   }
@@ -45,7 +46,7 @@ class StatusItem {
       return undefined;
     }
     const late = new Promise((resolve) => setTimeout(resolve, PATIENCE));
-    return Promise.race([this.session.status().catch(() => undefined), late]);
+    return Promise.race([this.session.status(), late]);
   }
 
   show(record) {

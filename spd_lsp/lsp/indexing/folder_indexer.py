@@ -137,10 +137,12 @@ class FolderIndexer:
     async def exclude(self, *uris: str) -> None:
         """Never index folders by themselves again, and delete what was built from them."""
         for uri in map(str, uris or self._folders):
-            self._drop(uri)
+            was_indexed = self._drop(uri)
             folder = await asyncio.to_thread(local_folder, uri)
             if folder and (target := self._target):
                 answer = await asyncio.to_thread(exclude_folder, folder, target.registry)
+                if not was_indexed:
+                    self._drop(uri)  # it may have begun meanwhile
                 self._reasons[uri] = EXCLUDED
                 self._on_change()
                 self._tell(answer, shown=True)
@@ -181,11 +183,13 @@ class FolderIndexer:
         if self._runner is None or self._runner.done():
             self._runner = asyncio.ensure_future(self._run())
 
-    def _drop(self, uri: str) -> None:
-        """Do not index a folder that waits, or is being indexed."""
+    def _drop(self, uri: str) -> bool:
+        """Do not index a folder that waits, or is being indexed; whether it was."""
         self._waiting.pop(uri, None)
-        if self._building and self._building[0] == uri:
-            self._building[1].cancel()
+        if self._building is None or self._building[0] != uri:
+            return False
+        self._building[1].cancel()
+        return True
 
     async def _run(self) -> None:
         """Index what waits, in order."""
@@ -223,7 +227,7 @@ class FolderIndexer:
         except asyncio.CancelledError:
             if not build.cancelled() or self._runner is not asyncio.current_task():
                 raise
-            self._reasons[uri] = "it was cancelled"
+            self._reasons.setdefault(uri, "it was cancelled")  # unless the user excluded it
             return  # by the user, who may have closed the folder
         finally:
             self._building = self.progress = None

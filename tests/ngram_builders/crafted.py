@@ -194,7 +194,10 @@ def change_length(parts: Parts, random: Random) -> None:
             )
         if name in ("tokens", "counts") and len(sections["pointers"]) >= POINTERS:
             fields["entries"] = lengths.get("tokens", fields["entries"])
-            sections["pointers"][-3:-1] = fields["entries"], lengths.get("counts", len(sections["counts"]))
+            tokens = lengths.get(
+                "tokens", len(sections["tokens"])
+            )  # an earlier change may have left no number there
+            sections["pointers"][-3:-1] = tokens, lengths.get("counts", len(sections["counts"]))
     for changed, wanted in lengths.items():
         sections[changed] = np.resize(np.append(sections[changed], 0).astype(sections[changed].dtype), wanted)
 

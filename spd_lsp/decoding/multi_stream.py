@@ -50,6 +50,7 @@ def superpose_streams(
     logits = model.prefill(request.prompt, check)
     live, ended = select_drafts(first_drafts(logits, request, settings), request, settings)
     finished = rank_drafts(ended, ranking, request.text_of)
+    begun: list[Draft] = []
     streams, passes, rows = [Stream(live, 0)], 1, 0
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         check()
@@ -61,12 +62,13 @@ def superpose_streams(
             streams = split_streams(streams, settings.streams)
             options = _step_streams(model, streams, request, settings)
         passes, rows = passes + 1, rows + len(streams)
+        begun += live
         live, ended = select_drafts(options, request, settings)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
         streams = regroup(live, streams)
     best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:])
+    return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:], begun=begun)
 
 
 def _step_streams(

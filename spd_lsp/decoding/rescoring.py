@@ -63,6 +63,7 @@ def rescore(
         spare=ranked[k:],
         passes=written.passes + 1 + resets,
         rows=written.rows + rescored,
+        begun=[],  # these are not rescored
     )
 
 

@@ -10,8 +10,8 @@ Sections of the paper are cited where they are computed. In its notation, for dr
     p_theta  softmax(f(x~) / tau), its top r tokens   shared by all drafts     (section 3.1)
     p_f      p_theta^(1-alpha) p_ngram^alpha          of each draft            (section 3.2, `candidates.py`)
 
-By default p_f is not the paper's, but a linear mixture (`_mix_candidates`). Without n-grams, the drafts of a model
-with a draft adapter have a p_theta each after the same pass.
+By default p_f is not the paper's, but a linear mixture (`_mix_candidates`), and the drafts of a model with a draft
+adapter have a p_theta each after the same pass.
 
 Knows ids and probabilities only: no text, no tokenizer, no tensor library but NumPy.
 
@@ -86,8 +86,13 @@ class AdaptedModel(Model, Protocol):
 
     tells_drafts_apart: bool
 
-    def step_drafts(self, ids: Sequence[int], before: Sequence[int], weights: Floats) -> Floats:
-        """As `step`, but return the logits after each of the drafts that end in `before` and `ids`. -> [K, V]"""
+    def step_drafts(
+        self, ids: Sequence[int], before: Sequence[int], weights: Floats, parents: Sequence[int]
+    ) -> Floats:
+        """As `step`, but return the logits after each of the drafts, which end in `before` and `ids`. -> [K, V]
+
+        Draft i continues draft parents[i] of the call before; after a prefill all drafts continue draft 0.
+        """
 
 
 class SelectingModel(Model, Protocol):
@@ -137,6 +142,7 @@ class DecodingResult:
     longest: int  # tokens of the longest draft, whether or not it is among the best
     rows: int = 0  # positions read after the prompt: one per pass, or one per row of a batch
     spare: list[Draft] = field(default_factory=list)  # finished beyond k, in case some of the best look the same
+    begun: list[Draft] = field(default_factory=list)  # that were live on the way: what drafts begin with
 
     def scored(self, ranking: str) -> list[tuple[tuple[int, ...], float]]:
         """Return ids and ranking score of each draft: the best, then the spare ones."""
@@ -159,21 +165,25 @@ def superpose(
     logits = model.prefill(request.prompt, check)  # [V]
     live, ended = select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
-    passes = 1
+    begun: list[Draft] = []
+    passes, read = 1, [Draft((), 0.0)]
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
             logits = model.prefill([*request.prompt, *live[0].ids], check)
             options = expand(logits, live, request, settings)
+        elif settings.interpolation == "linear" and getattr(model, "tells_drafts_apart", False):
+            options = _tell_apart(cast(AdaptedModel, model), live, read, request, settings)
         else:
             options = _superposed_step(model, live, request, settings)
-        passes += 1
+        passes, read = passes + 1, live
+        begun += live
         live, ended = select_drafts(options, request, settings, width)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
     best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:])
+    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:], begun=begun)
 
 
 def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:
@@ -197,11 +207,6 @@ def _superposed_step(
 ) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, after one forward pass over x~ = sum_i gamma_i z_i."""
     last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
-    if request.interpolation is None and len(live) > 1 and getattr(model, "tells_drafts_apart", False):
-        before = [(request.prompt[-1], *draft.ids)[-2] for draft in live]
-        logits = cast(AdaptedModel, model).step_drafts(last_ids, before, gamma)  # [K, V]
-        options = [expand(each, [draft], request, settings) for each, draft in zip(logits, live, strict=True)]
-        return heapq.merge(*options, key=lambda draft: -draft.score)
     if not getattr(model, "selects_on_device", False):
         return expand(model.step(last_ids, gamma), live, request, settings)
     histories = ngram_histories(request, live)
@@ -210,6 +215,23 @@ def _superposed_step(
     top_k = selecting.step_top_k(last_ids, gamma, settings.candidates, extra_ids, settings.temperature)
     ids, log_p_f = score_selected(top_k, extra_ids, histories, request.interpolation, settings)  # [C], [K, C]
     return best_expansions(live, ids, log_p_f)
+
+
+def _tell_apart(
+    model: AdaptedModel,
+    live: Sequence[Draft],
+    read: Sequence[Draft],
+    request: DecodingRequest,
+    settings: Settings,
+) -> Iterator[Draft]:
+    """As `_superposed_step`, but each draft, one of those read last and a token more, has its own distribution."""
+    last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
+    before = [(request.prompt[-1], *draft.ids)[-2] for draft in live]
+    rows = {draft.ids: row for row, draft in enumerate(read)}
+    parents = [rows[draft.ids[:-1]] for draft in live]
+    logits = model.step_drafts(last_ids, before, gamma, parents)  # [K, V]
+    options = [expand(each, [draft], request, settings) for each, draft in zip(logits, live, strict=True)]
+    return heapq.merge(*options, key=lambda draft: -draft.score)
 
 
 def superposition_weights(live: Sequence[Draft]) -> Floats:

@@ -80,7 +80,7 @@ class Engine(ABC):
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
-        self.draft_cache: Any = None  # the cache of the last `step_rows`
+        self.draft_cache: Any = None  # the cache of the last `step_rows` or `step_drafts`
         self.on_step: Callable[[float], None] = lambda seconds: None  # called with the time each step took
 
     @abstractmethod
@@ -130,10 +130,16 @@ class Engine(ABC):
         self.on_step(time.perf_counter() - started)
         return logits
 
-    def step_drafts(self, ids: Sequence[int], before: Sequence[int], weights: Floats) -> Floats:
-        """As `step`, but return the logits after each of the drafts that end in `before` and `ids`. [K, V]."""
+    def step_drafts(
+        self, ids: Sequence[int], before: Sequence[int], weights: Floats, parents: Sequence[int]
+    ) -> Floats:
+        """As `step`, but return the logits after each of K drafts, which end in `before` and `ids`. [K, V].
+
+        Draft i continues draft `parents[i]` of the last call. Before the first call there is one, number 0: the
+        prompt.
+        """
         started = time.perf_counter()
-        drafts = ForwardInput(self._prompt_cache(), [(ids, weights)], before=before)
+        drafts = ForwardInput(self._select_drafts(parents), [(ids, weights)], before=before)
         logits: Floats = self.forward_batch([drafts])[0]
         self.on_step(time.perf_counter() - started)
         return logits
@@ -149,7 +155,7 @@ class Engine(ABC):
         return unpack_top_k(row, k, len(extra_ids))
 
     def _prompt_cache(self) -> Any:
-        assert self.draft_cache is None, "rows have been read since the last prefill: continue with `step_rows`"
+        assert self.draft_cache is None, "rows have been read since the last prefill: continue with those"
         return self.prompts[-1].cache
 
     def step_rows(self, rows: Sequence[WeightedTokens], parents: Sequence[int]) -> Floats:
@@ -174,10 +180,16 @@ class Engine(ABC):
         return [unpack_top_k(row, k, len(extra)) for row, extra in zip(found, extra_ids, strict=True)]
 
     def _select_rows(self, parents: Sequence[int]) -> Any:
-        assert self.draft_cache is not None or not any(parents), "before the first call there is only row 0"
-        before = self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
-        self.draft_cache = before.select_rows(parents)
+        self.draft_cache = self._before_drafts(parents).select_rows(parents)
         return self.draft_cache
+
+    def _select_drafts(self, parents: Sequence[int]) -> Any:
+        self.draft_cache = self._before_drafts(parents).select_drafts(parents)
+        return self.draft_cache
+
+    def _before_drafts(self, parents: Sequence[int]) -> Any:
+        assert self.draft_cache is not None or not any(parents), "before the first call there is only number 0"
+        return self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
 
     def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
         """log p of each token of each draft after the last prefill's prompt, all drafts in one forward pass.

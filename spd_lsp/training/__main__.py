@@ -258,11 +258,14 @@ def export(
 @common_options
 @model_folder_option
 @click.option("--steps", default=recipe.ADAPTER_STEPS, show_default=True, help="Steps of two rows.")
-def adapter(work: Path, seed: int, out: Path, steps: int = recipe.ADAPTER_STEPS) -> None:
+@click.option("--further", is_flag=True, help="Start from the adapter that is there.")
+def adapter(work: Path, seed: int, out: Path, steps: int = recipe.ADAPTER_STEPS, further: bool = False) -> None:
     """Train the draft adapter of the exported model, whose weights stay as they are."""
     torch.set_num_threads(1)
+    workers.join()
     with show_progress("adapter") as report:
-        facts = recipe.make_adapter(Recipe(work=work, seed=seed), out, steps, report, stop_on_signal())
+        make, stop = Recipe(work=work, seed=seed), stop_on_signal()
+        facts = recipe.make_adapter(make, out, steps, report, stop, further=further)
     for loss in facts["adapter"]["losses"] if facts else ():
         alone, mixed, apart = (f"{name} {loss[name]:.3f}" for name in ("alone", "mixed", "apart"))
         console().print(f"gamma {loss['gamma']:.2f}, nats a token: {alone}, {mixed}, {apart}")

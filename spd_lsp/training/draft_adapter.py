@@ -4,8 +4,9 @@ In: an exported model and rows of token ids. Out: the weights of `spd_lsp.models
 
 A row of code is cut into stretches of 1 to 15 tokens. In each, the code is one of some drafts that begin there:
 its tokens are mixed with others that the model found likely at the same place, by weights that are drawn once a
-stretch. Of the text before it, a stretch sees the tokens, and of itself the mixtures, as while decoding. The
-adapter is told the code's own tokens, and what it should predict is the code's next token.
+stretch. Of the text before it, a stretch sees the tokens, and of itself the mixtures, or in the last layer the
+draft that is the code, as while decoding. The adapter is told the code's own tokens, and what it should predict is
+the code's next token.
 
 Legend: L positions, S those that are learnt from, D width, F inner width, V vocabulary; H query heads, G key
 heads, C width of a head; K drafts.
@@ -21,14 +22,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import AdamW, Muon, Optimizer
 from transformers import LlamaForCausalLM
 
 from ngram_builders.arrays import U16
-from spd_lsp.training import checkpoint
+from spd_lsp.training import checkpoint, workers
 from spd_lsp.training.train import Progress
 
 _INNER = 512  # F
@@ -66,6 +67,12 @@ class AdapterNetwork(nn.Module):
             added = self.down(functional.silu(gate) * up).float()
         drafts: Tensor = x + (1 - gamma)[:, None] * added
         return drafts
+
+    def load(self, path: Path) -> None:
+        """Take the weights of a stored adapter of the same shape."""
+        stored = load_file(path)
+        for name, parameter in self.named_parameters():
+            parameter.data.copy_(stored[name.removesuffix(".weight")])
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights as they are stored."""
@@ -146,27 +153,26 @@ class FrozenModel:
             x = self._finish(layer, x, _attend(queries, *own, is_causal=True))
         return self.logits(x), read
 
-    def read_mixtures(self, mixtures: Mixtures, text: list[KeysValues]) -> tuple[Tensor, KeysValues]:
-        """Read mixtures, all layers but the last. -> what that one reads [L, D], its keys and values."""
-        x, positions = mixtures.embeddings, torch.arange(len(mixtures.starts))
-        mask = torch.cat(_visible(positions, mixtures.starts, own=True), dim=1)  # [L, 2 L]
-        for layer, (keys, values) in zip(self.layers[:-1], text[:-1], strict=True):
-            queries, k, v = self._project(layer, x, positions)
-            x = self._finish(
-                layer, x, _attend(queries, torch.cat([keys, k], 1), torch.cat([values, v], 1), mask=mask)
-            )
-        _, keys, values = self._project(self.layers[-1], x, positions)
-        return x, (keys, values)
+    def read_mixtures(self, mixtures: Mixtures, text: list[KeysValues]) -> Tensor:
+        """Read mixtures, all layers but the last. -> what that one reads [L, D]"""
+        x = mixtures.embeddings
+        for layer, read in zip(self.layers[:-1], text[:-1], strict=True):
+            x = self._read_after_text(layer, x, torch.arange(len(x)), mixtures.starts, read)
+        return x
 
-    def read_drafts(
-        self, drafts: Tensor, positions: Tensor, starts: Tensor, text: KeysValues, mixed: KeysValues
+    def read_drafts(self, drafts: Tensor, positions: Tensor, starts: Tensor, text: list[KeysValues]) -> Tensor:
+        """Read the drafts that are the code [L, D] in the last layer. -> logits after some positions [S, V]"""
+        return self.logits(self._read_after_text(self.layers[-1], drafts, positions, starts, text[-1]))
+
+    def _read_after_text(
+        self, layer: Any, x: Tensor, positions: Tensor, starts: Tensor, text: KeysValues
     ) -> Tensor:
-        """Read drafts [S, D] at some positions in the last layer, after their stretches. -> logits [S, V]"""
-        queries, k, v = self._project(self.layers[-1], drafts, positions)
-        before, stretch = (seen[positions] for seen in _visible(torch.arange(len(starts)), starts, own=False))
-        mask = torch.cat([before, stretch, torch.eye(len(positions), dtype=torch.bool)], dim=1)  # [S, 2 L + S]
-        keys, values = torch.cat([text[0], mixed[0], k], dim=1), torch.cat([text[1], mixed[1], v], dim=1)
-        return self.logits(self._finish(self.layers[-1], drafts, _attend(queries, keys, values, mask=mask)))
+        """Read [L, D] in a layer, each position after its stretch so far and the text before. -> some [S, D]"""
+        everywhere = torch.arange(len(x))
+        queries, keys, values = self._project(layer, x, everywhere)
+        mask = torch.cat(_visible(everywhere, starts), dim=1)[positions]  # [S, 2 L]
+        keys, values = torch.cat([text[0], keys], dim=1), torch.cat([text[1], values], dim=1)
+        return self._finish(layer, x[positions], _attend(queries[:, positions], keys, values, mask=mask))
 
     def logits(self, x: Tensor) -> Tensor:
         """The head: [S, D] -> [S, V]."""
@@ -193,10 +199,10 @@ class FrozenModel:
         return finished
 
 
-def _visible(positions: Tensor, starts: Tensor, *, own: bool) -> tuple[Tensor, Tensor]:
-    """Which tokens before its stretch, and which mixtures in it, a position sees; itself if `own`. [L, L]"""
+def _visible(positions: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """Which tokens before its stretch, and which positions of it, a position sees. [L, L] both"""
     here, there = positions[:, None], positions[None]
-    return there < starts[:, None], (there >= starts[:, None]) & ((there <= here) if own else (there < here))
+    return there < starts[:, None], (there >= starts[:, None]) & (there <= here)
 
 
 def _attend(
@@ -232,11 +238,10 @@ def measure(model: FrozenModel, network: AdapterNetwork, row: Tensor, seed: int)
     with torch.no_grad():
         logits, text = model.read_text(row)
         mixtures = draw_mixtures(row, logits, model.embedding, seed)
-        x, mixed = model.read_mixtures(mixtures, text)
-        positions = torch.arange(len(row) - 1)
+        x = model.read_mixtures(mixtures, text)
         shared, apart = (
-            model.read_drafts(drafts, positions, mixtures.starts, text[-1], mixed)
-            for drafts in (x[:-1], _adapted(model, network, row, x, mixtures, positions))
+            model.read_drafts(drafts, torch.arange(len(row) - 1), mixtures.starts, text)
+            for drafts in (x, _adapted(model, network, row, x, mixtures))
         )
     losses = (functional.cross_entropy(one, row[1:], reduction="none") for one in (logits[:-1], shared, apart))
     return DraftLosses(mixtures.gamma[:-1], *losses)
@@ -258,12 +263,10 @@ def measure_by_gamma(model: FrozenModel, network: AdapterNetwork, rows: U16, see
     return [{name: round(float(found[chosen].mean()), 3) for name, found in kinds.items()} for chosen in within]
 
 
-def _adapted(
-    model: FrozenModel, network: AdapterNetwork, row: Tensor, x: Tensor, mixtures: Mixtures, positions: Tensor
-) -> Tensor:
-    """What the last layer reads of the drafts that are the code. [S, D]"""
-    last, before = row[positions], row[(positions - 1).clamp_min(0)]
-    return network(x[positions], model.embedding[last], model.embedding[before], mixtures.gamma[positions])  # type: ignore[no-any-return]
+def _adapted(model: FrozenModel, network: AdapterNetwork, row: Tensor, x: Tensor, mixtures: Mixtures) -> Tensor:
+    """What the last layer reads of the drafts that are the code. [L, D]"""
+    before = torch.cat([row[:1], row[:-1]])
+    return network(x, model.embedding[row], model.embedding[before], mixtures.gamma)  # type: ignore[no-any-return]
 
 
 def _row_loss(model: FrozenModel, network: AdapterNetwork, row: Tensor, seed: int) -> Tensor:
@@ -271,10 +274,10 @@ def _row_loss(model: FrozenModel, network: AdapterNetwork, row: Tensor, seed: in
     with torch.no_grad():
         logits, text = model.read_text(row)
         mixtures = draw_mixtures(row, logits, model.embedding, seed)
-        x, mixed = model.read_mixtures(mixtures, text)
+        x = model.read_mixtures(mixtures, text)
     positions = torch.nonzero(mixtures.gamma[:-1] < _ALONE)[:, 0]  # [S]
-    drafts = _adapted(model, network, row, x, mixtures, positions)
-    found = model.read_drafts(drafts, positions, mixtures.starts, text[-1], mixed)
+    drafts = _adapted(model, network, row, x, mixtures)
+    found = model.read_drafts(drafts, positions, mixtures.starts, text)
     return functional.cross_entropy(found, row[positions + 1])
 
 
@@ -291,30 +294,42 @@ def train_adapter(
     seed: int = 0,
     report: Callable[[Progress, float], None] = lambda progress, loss: None,
     stop: Callable[[Progress], bool] = lambda progress: False,
+    *,
+    start: Path | None = None,
+    past: int = 0,
 ) -> AdapterNetwork:
-    """Train for so many steps of _ROWS_A_STEP rows, resuming from the checkpoint in `folder` if there is one."""
+    """Train for so many steps of _ROWS_A_STEP rows, resuming from the checkpoint in `folder` if there is one.
+
+    Otherwise start from the adapter in `start`, which has had `past` steps, or from one that adds nothing. Each of
+    several processes takes a share of the rows.
+    """
+    workers.require_rows(_ROWS_A_STEP)
     torch.manual_seed(seed)
     frozen = FrozenModel(model, rows.shape[1])
     network = AdapterNetwork(frozen.width)
+    if start:
+        network.load(start)
     optimisers: dict[str, Optimizer] = {
         "muon": Muon([network.gate_up.weight, network.down.weight], lr=_RATE, weight_decay=0.0),
         "adamw": AdamW([network.of_log_gamma], lr=_RATE / 4, weight_decay=0.0),
     }
     bases = {kind: optimiser.param_groups[0]["lr"] for kind, optimiser in optimisers.items()}
     progress = Progress(**checkpoint.load(folder, network, optimisers))
-    started, saved = time.process_time() - progress.seconds, time.monotonic()
-    while progress.step < steps and not stop(progress):
+    started, saved = time.process_time() - progress.seconds / workers.count(), time.monotonic()
+    while progress.step < steps and not workers.any_process(stop(progress)):
         for kind, optimiser in optimisers.items():
             optimiser.param_groups[0]["lr"] = bases[kind] * rate(progress.step, steps)
-        loss = _take_step(frozen, network, optimisers, rows, progress.step, seed)
+        loss = _take_step(frozen, network, optimisers, rows, past + progress.step, seed)
         progress.step += 1
         progress.tokens += _ROWS_A_STEP * rows.shape[1]
-        progress.seconds = time.process_time() - started
+        progress.seconds = (time.process_time() - started) * workers.count()
         report(progress, loss)
-        if time.monotonic() - saved > _CHECKPOINT_SECONDS:
+        if workers.rank() == 0 and time.monotonic() - saved > _CHECKPOINT_SECONDS:
             checkpoint.save(folder, network, optimisers, progress)
             saved = time.monotonic()
-    checkpoint.save(folder, network, optimisers, progress)
+    if workers.rank() == 0:
+        checkpoint.save(folder, network, optimisers, progress)
+    workers.wait()
     return network
 
 
@@ -327,16 +342,17 @@ def _take_step(
     seed: int,
 ) -> float:
     """Update the adapter once; return the mean loss of the rows."""
-    total = 0.0
-    for number in range(step * _ROWS_A_STEP, (step + 1) * _ROWS_A_STEP):
+    total = torch.zeros(())
+    for number in range(step * _ROWS_A_STEP, (step + 1) * _ROWS_A_STEP)[workers.rank() :: workers.count()]:
         row = torch.from_numpy(rows[number % len(rows)].astype(np.int64))
         loss = _row_loss(model, network, row, seed * 1_000_003 + number) / _ROWS_A_STEP
         loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
+        total += loss.detach()
+    workers.sum_over_processes([total, *(p.grad for p in network.parameters() if p.grad is not None)])
     for optimiser in optimisers.values():
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-    return total
+    return float(total)
 
 
 def write_adapter(network: AdapterNetwork, path: Path) -> None:

@@ -318,36 +318,46 @@ def make_starter(
 
 
 def make_adapter(
-    recipe: Recipe, out: Path, steps: int, report: ReportStep, stop: Stop = never
+    recipe: Recipe, out: Path, steps: int, report: ReportStep, stop: Stop = never, *, further: bool = False
 ) -> dict[str, Any] | None:
     """Train the draft adapter of an exported model, write it beside the weights, and its losses on the card.
 
-    Return the facts of the model; None if it was stopped before its end.
+    It starts from nothing, or with `further` from the adapter that is there.
+
+    Return the facts of the model; None if it was stopped before its end, and in all processes but the first.
     """
     learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
     facts, model, folder = _recorded(out), load_exported(out), recipe.work / "draft_adapter"
-    _record_adapter_plan(folder, steps, out)
-    network = train_adapter(model, learnt, steps, folder, recipe.seed, report, stop)
+    past = facts.get("adapter", {}) if further else {}
+    start = out / DRAFT_ADAPTER if further else None
+    if start and not (past and start.exists()):
+        raise UserError(f"{out} has no draft adapter that could be trained further; leave out --further")
+    with workers.first_alone():
+        _record_adapter_plan(folder, steps, out, start)
+    network = train_adapter(
+        model, learnt, steps, folder, recipe.seed, report, stop, start=start, past=past.get("steps", 0)
+    )
     progress = checkpoint.read_progress(folder)
-    if progress["step"] < steps:
+    if progress["step"] < steps or workers.rank() > 0:
         return None
     write_adapter(network, out / DRAFT_ADAPTER)
     held_out = np.load(recipe.work / "rows" / "held_out" / "python" / "plain.ids.npy")[:_ADAPTER_ROWS]
     losses = measure_by_gamma(FrozenModel(model, recipe.length), network, held_out, recipe.seed)
-    facts["adapter"] = {"steps": steps, "losses": losses} | {
-        name: progress[name] for name in ("tokens", "seconds")
-    }
+    spent = {name: progress[name] + past.get(name, 0) for name in ("tokens", "seconds")}
+    facts["adapter"] = {"steps": steps + past.get("steps", 0), "losses": losses} | spent
     write_card(out, facts)
     return facts
 
 
-def _record_adapter_plan(folder: Path, steps: int, model: Path) -> None:
+def _record_adapter_plan(folder: Path, steps: int, model: Path, start: Path | None) -> None:
     """Store what an adapter is trained for; one in progress must be for the same model and as many steps."""
-    weights = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
-    plan, path = {"steps": steps, "weights": weights}, folder / "plan.json"
+    files = {"weights": model / "model.safetensors"} | ({"start": start} if start else {})
+    hashes = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    plan, path = {"steps": steps, **hashes}, folder / "plan.json"
     if path.exists() and json.loads(path.read_text(encoding="utf-8")) != plan:
         raise UserError(
-            f"the adapter in {folder} was trained for other weights or another number of steps; remove that folder"
+            f"the adapter in {folder} was trained for other weights, from another start or for another number of "
+            "steps; remove that folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan), encoding="utf-8")

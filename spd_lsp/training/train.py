@@ -18,7 +18,6 @@ from torch.optim import AdamW, Muon, Optimizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ngram_builders.arrays import U16
-from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, workers
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
@@ -198,10 +197,7 @@ def train(
     Otherwise start from the exported model in `start`, or from random weights. `report` is called after every step
     with its loss. If `stop` is true after a step, a checkpoint is saved and the run can be resumed later.
     """
-    if plan.rows_a_step < workers.count():
-        raise UserError(
-            f"{workers.count()} processes share {plan.rows_a_step} rows a step; start at most {plan.rows_a_step}"
-        )
+    workers.require_rows(plan.rows_a_step)
     model = load_exported(start) if start else create_model(config, plan.seed)
     optimisers = create_optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimisers))

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, distributed
 
+from ngram_builders.errors import UserError
+
 
 def join() -> None:
     """Join the other processes if torchrun started this one; on one machine, over its loopback interface."""
@@ -32,6 +34,12 @@ def rank() -> int:
 def count() -> int:
     """Return the number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def require_rows(rows: int) -> None:
+    """Refuse to go on with more processes than a step has rows."""
+    if rows < count():
+        raise UserError(f"{count()} processes share {rows} rows a step; start at most {rows}")
 
 
 def sum_over_processes(tensors: Iterable[Tensor]) -> None:

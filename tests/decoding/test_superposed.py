@@ -376,8 +376,8 @@ class MarkovModel:
     def step(self, ids, weights):
         return np.asarray(weights) @ self.table[list(ids)]
 
-    def step_drafts(self, ids, before, weights):
-        self.asked.append((list(before), list(ids)))
+    def step_drafts(self, ids, before, weights, parents):
+        self.asked.append((list(before), list(ids), list(parents)))
         return self.table[list(ids)]
 
     def step_rows(self, rows, parents):
@@ -398,21 +398,38 @@ def test_drafts_that_a_model_tells_apart_go_on_as_in_beam_search():
     assert alike[False] == 0 < 20 < alike[True]
 
 
-def test_beside_ngrams_all_drafts_share_a_distribution():
-    """More lines would be found, and fewer keystrokes saved: see the evaluation's README."""
+@pytest.mark.parametrize(("interpolation", "is_asked"), [("linear", True), ("paper", False)])
+def test_with_the_papers_formula_all_drafts_share_a_distribution(interpolation, is_asked):
     request = DecodingRequest([3, 5], at_stop, history=[3, 5], interpolation=Counts(3))
+    settings = Settings(max_tokens=6, interpolation=interpolation)
     adapted, shared = (MarkovModel(1, apart) for apart in (True, False))
-    found, expected = (superpose(model, request, Settings(max_tokens=6)) for model in (adapted, shared))
-    assert found == expected
-    assert adapted.asked == []
+    found, expected = (superpose(model, request, settings) for model in (adapted, shared))
+    assert bool(adapted.asked) == (found != expected) == is_asked
 
 
-def test_the_model_is_told_the_last_two_tokens_of_each_draft():
+def test_what_drafts_begin_with_is_known():
+    """Every beginning of a draft was live when it was read, with the probability that it had."""
+    found = superpose(TinyModel(4), DecodingRequest([1, 2], at_stop), Settings(max_tokens=6))
+    scores = {draft.ids: draft.score for draft in found.begun}
+    for draft in found.best:
+        path = [scores[draft.ids[:length]] for length in range(1, len(draft.ids))]
+        assert path == sorted(path, reverse=True)
+        assert all(draft.score - draft.merged_score <= score for score in path)
+
+
+@pytest.mark.parametrize("reset_every", [0, 3])
+def test_the_model_is_told_the_last_two_tokens_of_each_draft_and_which_it_continues(reset_every):
     model = MarkovModel(1, True)
-    superpose(model, DecodingRequest([3, 5], never), Settings(max_tokens=4, drafts=3))
-    (first_before, first), (second_before, _), *_ = model.asked
-    assert first_before == [5, 5, 5]
-    assert set(second_before) <= set(first)
+    superpose(model, DecodingRequest([3, 5], never), Settings(max_tokens=8, drafts=3, reset_every=reset_every))
+    assert len(model.asked) == (5 if reset_every else 7)
+    before, first, parents = model.asked[0]
+    assert (before, parents) == ([5, 5, 5], [0, 0, 0])
+    before, _, parents = model.asked[1]
+    assert before == [first[parent] for parent in parents]
+    if reset_every:
+        before, _, parents = model.asked[2]  # the first after the best draft was read alone
+        assert before[1:] == before[:-1]
+        assert parents == [0, 0, 0]
 
 
 def test_more_live_drafts_than_shown_find_more_that_finish():

@@ -69,10 +69,9 @@ def read_in_training(model: LlamaForCausalLM, network: AdapterNetwork, own: list
     mixtures = Mixtures(torch.cat([embedding[PROMPT], mixed]), gamma, starts)
     with torch.no_grad():
         _, keys_values = frozen.read_text(text)
-        x, read = frozen.read_mixtures(mixtures, keys_values)
-        positions = torch.arange(at, len(text))
-        drafts = training._adapted(frozen, network, text, x, mixtures, positions)
-        return frozen.read_drafts(drafts, positions, starts, keys_values[-1], read)
+        x = frozen.read_mixtures(mixtures, keys_values)
+        drafts = training._adapted(frozen, network, text, x, mixtures)
+        return frozen.read_drafts(drafts, torch.arange(at, len(text)), starts, keys_values)
 
 
 def test_the_engine_computes_what_was_trained(
@@ -84,9 +83,9 @@ def test_the_engine_computes_what_was_trained(
     adapter = draft_adapter(load_file(tmp_path / DRAFT_ADAPTER), model.config.hidden_size)
     engine = NumpyEngine(replace(convert(model), adapter=adapter))
     engine.prefill(PROMPT)
-    for step in range(3):
+    for step, parents in enumerate([[0, 0, 0], [0, 1, 2], [0, 1, 2]]):
         before = [(PROMPT[-1], *draft)[step] for draft in DRAFTS]
-        found = engine.step_drafts([draft[step] for draft in DRAFTS], before, GAMMA)
+        found = engine.step_drafts([draft[step] for draft in DRAFTS], before, GAMMA, parents)
         for row, logits in zip(found, expected, strict=True):
             np.testing.assert_allclose(row, logits[step], atol=2e-2 * np.abs(logits).max())
 

@@ -134,7 +134,13 @@ def test_an_adapter_is_continued_for_the_same_model_only(encoded: Path) -> None:
     assert steps == [1, 2, 3]
     with pytest.raises(UserError, match="another number of steps; remove that folder"):
         make_adapter(make, out, 4, ignore)
+    shutil.rmtree(encoded / "draft_adapter")
+    facts = make_adapter(make, out, 2, ignore, further=True)
+    assert facts and (facts["adapter"]["steps"], facts["adapter"]["tokens"]) == (5, 5 * 2 * make.length)
     make_starter(make, out, "run")
+    shutil.rmtree(encoded / "draft_adapter")
+    with pytest.raises(UserError, match="no draft adapter that could be trained further"):
+        make_adapter(make, out, 2, ignore, further=True)
     assert not (out / "draft_adapter.safetensors").exists(), "an adapter of other weights would stay"
 
 
@@ -266,7 +272,7 @@ def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("corpus", "tokenizer", "rows", "weights", "decay"):
         monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name, **named: done.append(name))
     monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
-    monkeypatch.setattr(recipe, "make_adapter", lambda *given: done.append("adapter"))
+    monkeypatch.setattr(recipe, "make_adapter", lambda *given, **named: done.append("adapter"))
     monkeypatch.setattr(recipe, "make_ngrams", lambda *given: done.append("ngrams"))
     result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0

@@ -26,7 +26,6 @@ from spd_lsp.models.numpy.kv_cache import (
     AttentionCache,
     JoinedCache,
     KVCache,
-    LayerCache,
     MixtureCache,
 )
 from spd_lsp.models.numpy.model_kernel import (
@@ -229,7 +228,7 @@ class Decoder:
         cache.advance(len(x))
         return self.norm(x)
 
-    def read_drafts(self, last: Floats, before: Floats, gamma: Floats, cache: KVCache) -> Floats:
+    def read_drafts(self, last: Floats, before: Floats, gamma: Floats, cache: MixtureCache) -> Floats:
         """One pass over the mixture of K drafts, added to the cache; its last layer reads each draft.
 
         last, before: embeddings of each draft's last token and of the one before it, [K, D] -> [K, D], normalised.
@@ -239,16 +238,15 @@ class Decoder:
         x: Floats = np.asarray(gamma, np.float32)[None] @ last  # x~ = sum_i gamma_i z_i  [1, D]
         for number in range(top):
             x = self._read_layer(number, x, cache, position)
-        rows = np.concatenate([x, self.adapter(x, last, before, gamma)])  # [1 + K, D]
-        drafts = self._read_layer(top, rows, MixtureCache(cache), position)  # [K, D]
+        x = self.adapter(x, last, before, gamma) if len(last) > 1 else x  # [K, D]
+        x = self._read_layer(top, x, cache, position)
         cache.advance(1)
-        return self.norm(drafts)
+        return self.norm(x)
 
-    def _read_layer(self, number: int, x: Floats, cache: LayerCache, position: tuple[Floats, Floats]) -> Floats:
-        """One block: [M, D] -> [M, D], or the last of them if the cache attends with these only.
-
-        position: cosines and sines, [M, 1, 2, C / 2] twice.
-        """
+    def _read_layer(
+        self, number: int, x: Floats, cache: AttentionCache, position: tuple[Floats, Floats]
+    ) -> Floats:
+        """One block: [M, D] -> [M, D]. position: cosines and sines, [M or 1, 1, 2, C / 2] twice."""
         layer, window = self.layers[number], self.config.windows_of(len(self.layers))[number]
         count, heads, width = len(x), self.config.query_heads, self.config.head_width
         rotated = heads + self.config.key_heads
@@ -258,8 +256,8 @@ class Decoder:
             qkv[:, heads:rotated] = layer.key_norm(qkv[:, heads:rotated])
         qk = _rotate(qkv[:, :rotated], *position)
         qk[:, :heads] *= width**-0.5
-        mixed = cache.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, rotated:], window)  # [M or fewer, H C]
-        x = x[-len(mixed) :] + layer.attention_out(mixed)
+        mixed = cache.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, rotated:], window)  # [M, H C]
+        x = x + layer.attention_out(mixed)
         x += layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
         return x
 

@@ -1,9 +1,9 @@
 """KV caches in NumPy: the keys and values of the positions read before, and attention over them.
 
 A `KVCache` holds one row of positions and grows at its end. A `SharedPrefixCache` holds several rows that continue
-one prefix, each in its own way; the prefix is stored and read once. A `MixtureCache` lets the last layer read the
-drafts of a mixture, a `JoinedCache` lets one pass read positions of several caches. None of them knows about
-weights.
+one prefix, each in its own way; the prefix is stored and read once. In a `MixtureCache` mixtures of drafts
+continue a prompt, and in the last layer each draft. A `JoinedCache` lets one pass read positions of several
+caches. None of them knows about weights.
 
 Legend: M new positions, L positions before them, N rows, T new positions of each row (M = N T), S positions of a
 row after the prefix; G key heads, Q query heads for each of them, C width of a head. Where a window hides the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from copy import copy
 from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Protocol
@@ -28,21 +29,17 @@ NO_WINDOW = sys.maxsize  # longer than any text
 _MAX_SINGLE_ROWS = 3  # up to so many rows are faster one by one, which spares packing the matrix
 
 
-class LayerCache(Protocol):
-    """Where one layer puts keys and values of new positions, and looks up earlier ones."""
+class AttentionCache(Protocol):
+    """Where the layers of a pass put keys and values of new positions, and look up earlier ones."""
+
+    def reserve(self, count: int) -> I64:
+        """Allocate M positions and return which ones they are [M]."""
 
     def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = NO_WINDOW) -> Floats:
         """Store keys and values [M, G, C] and attend with scaled queries [M, G Q, C].
 
         Each position sees itself and those before it, `window` positions at most. -> [M, G Q C].
         """
-
-
-class AttentionCache(LayerCache, Protocol):
-    """The same for a whole pass."""
-
-    def reserve(self, count: int) -> I64:
-        """Allocate M positions and return which ones they are [M]."""
 
     def advance(self, count: int) -> None:
         """End the pass: its M positions count from now on. An interrupted one leaves no trace."""
@@ -66,7 +63,8 @@ class KVCache:
     def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = NO_WINDOW) -> Floats:
         """As in `AttentionCache`."""
         count, end = len(queries), self.length + len(queries)
-        self.store(layer, keys, values)
+        self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
+        self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
         first = max(0, self.length + 1 - window)  # what the first new position sees, and so all of them
         q = _by_key_head(queries, self.keys.shape[1])  # [G, M Q, C]
         scores = _matmul(q, self.keys[layer, :, first:end].swapaxes(1, 2))  # [G, M Q, L + M]
@@ -78,12 +76,6 @@ class KVCache:
         mixed = _matmul(scores, self.values[layer, :, first:end])  # [G, M Q, C]
         mixed /= scores.sum(axis=-1, keepdims=True)
         return _by_position(mixed, count)
-
-    def store(self, layer: int, keys: Floats, values: Floats) -> None:
-        """Put keys and values of new positions into a layer. [M, G, C] twice."""
-        end = self.length + len(keys)
-        self.keys[layer, :, self.length : end] = keys.swapaxes(0, 1)
-        self.values[layer, :, self.length : end] = values.swapaxes(0, 1)
 
     def advance(self, count: int) -> None:
         """As in `AttentionCache`."""
@@ -102,9 +94,19 @@ class KVCache:
         forked.length = length
         return forked
 
+    def of_layer(self, number: int) -> KVCache:
+        """The positions of one layer, not copied; those that are added later are not in it."""
+        one = copy(self)
+        one.keys, one.values = self.keys[number, None], self.values[number, None]
+        return one
+
     def select_rows(self, parents: Sequence[int]) -> SharedPrefixCache:
         """As many rows as there are parents, all of which continue this one."""
         return SharedPrefixCache(self, len(parents))
+
+    def select_drafts(self, parents: Sequence[int]) -> MixtureCache:
+        """As many drafts as there are parents, all of which continue this prompt."""
+        return MixtureCache(self, len(parents))
 
 
 class SharedPrefixCache:
@@ -168,19 +170,33 @@ class SharedPrefixCache:
 
 
 class MixtureCache:
-    """Where the last layer reads a mixture and each of its K drafts; only the mixture is stored."""
+    """Keys and values of mixtures of K drafts after a prompt, and in the last layer those of each draft."""
 
-    def __init__(self, cache: KVCache) -> None:
-        self.cache = cache
+    def __init__(self, prompt: KVCache, drafts: int) -> None:
+        self.prompt = prompt
+        self.last_layer = len(prompt.keys) - 1
+        self.drafts = SharedPrefixCache(prompt.of_layer(self.last_layer), drafts)
+
+    def select_drafts(self, parents: Sequence[int]) -> MixtureCache:
+        """Draft i continues what draft `parents[i]` is now; there may be more or fewer."""
+        self.drafts = self.drafts.select_rows(parents)
+        return self
+
+    def reserve(self, count: int) -> I64:
+        """As in `AttentionCache`; a mixture and its drafts are at one position."""
+        self.drafts.reserve(self.drafts.keys.shape[1])
+        return self.prompt.reserve(count)
 
     def attend(self, layer: int, queries: Floats, keys: Floats, values: Floats, window: int = NO_WINDOW) -> Floats:
-        """Attend from each draft to itself and to all positions before; the first row is the mixture's.
+        """As in `AttentionCache`: M = 1 mixture, or in the last layer M = K drafts."""
+        if layer < self.last_layer:
+            return self.prompt.attend(layer, queries, keys, values, window)
+        return self.drafts.attend(0, queries, keys, values, window)
 
-        Queries [1 + K, G Q, C], keys and values [1 + K, G, C] -> [K, G Q C].
-        """
-        self.cache.store(layer, keys[:1], values[:1])
-        drafts = self.cache.select_rows(range(len(queries) - 1))
-        return drafts.attend(layer, queries[1:], keys[1:], values[1:], window)
+    def advance(self, count: int) -> None:
+        """As in `AttentionCache`."""
+        self.drafts.advance(self.drafts.keys.shape[1])
+        self.prompt.advance(count)
 
 
 class JoinedCache:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
 from spd_lsp.models.numpy.decoder import NumpyEngine
+from spd_lsp.models.numpy.kv_cache import INITIAL_TAIL
 from spd_lsp.models.numpy.recorded import DRAFT_ADAPTER, RECORD, open_recorded
 from spd_lsp.models.open_checkpoint import open_model
 from spd_lsp.models.recording import record
@@ -137,20 +139,30 @@ def test_a_draft_adapter_beside_the_weights_is_used_and_prompts_are_read_as_with
     assert not without.tells_drafts_apart
     np.testing.assert_array_equal(engine.prefill([4, 5, 6]), without.prefill([4, 5, 6]))
     ids, gamma = [7, 8], np.array([0.75, 0.25])
-    shared, apart = without.step(ids, gamma), engine.step_drafts(ids, [6, 6], gamma)
+    shared, apart = without.step(ids, gamma), engine.step_drafts(ids, [6, 6], gamma, [0, 0])
     assert apart.shape == (2, len(shared))
     assert all(np.abs(logits - shared).max() > 0.1 for logits in apart)
 
 
-def test_what_follows_told_apart_drafts_sees_their_mixture(with_adapter):
+def test_a_draft_that_stays_alone_is_read_like_text_from_there_on(with_adapter):
     engine = open_recorded(with_adapter, lambda text: None)
-    ids, gamma = [7, 8], np.array([0.75, 0.25])
-    engine.prefill([4, 5, 6])
-    engine.step(ids, gamma)
-    expected = engine.step([9], np.ones(1))
-    engine.prefill([4, 5, 6])
-    engine.step_drafts(ids, [6, 6], gamma)
-    np.testing.assert_allclose(engine.step([9], np.ones(1)), expected, rtol=1e-5, atol=1e-5)
+    tokens = [4, 5, 6, *range(7, 7 + INITIAL_TAIL + 1)]
+    engine.prefill(tokens[:3])
+    for before, last in pairwise(tokens[2:]):
+        found = engine.step_drafts([last], [before], np.ones(1), [0])
+    np.testing.assert_allclose(found[0], engine.prefill(tokens), rtol=1e-4, atol=1e-4)
+
+
+def test_a_draft_continues_its_parent(with_adapter):
+    """Two drafts go on from one, the other one ends; those that go on are read after the tokens of that one."""
+    engine, gamma = open_recorded(with_adapter, lambda text: None), np.array([0.75, 0.25])
+    found = []
+    for parents in ([0, 0], [1, 1], [0, 1]):
+        engine.prefill([4, 5, 6])
+        engine.step_drafts([7, 8], [6, 6], gamma, [0, 0])
+        found.append(engine.step_drafts([10, 11], [8, 8], gamma, parents))
+    np.testing.assert_array_equal(found[2], np.stack([found[0][0], found[1][1]]))
+    assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("bad", BAD_ADAPTERS)
@@ -184,8 +196,8 @@ def test_the_starter_answers_as_in_transformers_by_its_record_and_without():
     assert recorded, "record the starter again: python -m spd_lsp.models.recording spd_lsp/starter"
     opened = open_model(STARTER, "cpu", lambda text: None)
     assert isinstance(opened, NumpyEngine)
-    ids = list(range(100, 180))
-    np.testing.assert_array_equal(recorded.prefill(ids), opened.prefill(ids))
+    ids = list(range(100, 180))  # torch's powers, for the frequencies of positions, differ by processor in one bit
+    np.testing.assert_allclose(recorded.prefill(ids), opened.prefill(ids), rtol=1e-4, atol=1e-4)
 
 
 def test_the_starter_is_opened_without_torch():

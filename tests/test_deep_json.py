@@ -14,10 +14,10 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import read_record
 from ngram_builders.table.format import FILE_PREFIX, MAGIC, VERSION
 from ngram_builders.table.reader import Table
-from spd_lsp.completion.tuned_settings import read_tuned
 from spd_lsp.models.checkpoint.hub import vocabulary
 from spd_lsp.models.checkpoint.weight_files import tensor_sizes
 from spd_lsp.models.numpy.recorded import open_recorded
+from spd_lsp.ngrams.tuned_settings import read_tuned
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process

@@ -170,6 +170,8 @@ def _as_table(answer: CompletionResult) -> str:
         first, *others = completion.text.split("\n")
         if completion.is_copy and completion.match:
             first += f"  (copied from {format_count(completion.match.files, 'file')})"
+        elif not completion.ends:
+            first += " …"
         rows += [f"{number:3} {completion.probability:6.1%}  {first}", *(f"{'':12}{line}" for line in others)]
     drafts, tokens = format_count(len(answer.completions), "draft"), format_count(answer.tokens, "token")
     rows.append(

@@ -29,11 +29,11 @@ from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
 from spd_lsp.models.checkpoint.weight_cache import cached_files
 from spd_lsp.models.numpy import model_kernel
+from spd_lsp.ngrams.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 

@@ -121,7 +121,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 @click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--arms",
-    default="superposed@repository+file,superposed@none",
+    default="uncopied@repository+file,uncopied@none",
     show_default=True,
     metavar="A,B,...",
     help="Arms whose drafts to calibrate.",
@@ -129,7 +129,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 def confidence(results: Path, arms: str) -> None:
     """Calibrate the probabilities of drafts.
 
-    From the RESULTS of `eval quality`. Prints weights for completion/postprocess.py, cross-validated by package.
+    From the RESULTS of `eval quality`. Prints weights for completion/calibration.py, cross-validated by package.
     """
     from spd_lsp.evaluation.calibration import describe_fit, shown_drafts
     from spd_lsp.evaluation.quality.store import read_results

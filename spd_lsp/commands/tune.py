@@ -76,7 +76,7 @@ def tune(settings: Settings, /, names: tuple[str, ...], model: str, undo: bool, 
 def _undo(registry: Registry, domains: Sequence[Domain], model: str) -> Iterator[str]:
     """Forget the weights of domains, or the tuned settings of the model where no domain is named."""
     from ngram_builders.registry.fitted_weights import delete_fitted_weights
-    from spd_lsp.completion.tuned_settings import write_tuned
+    from spd_lsp.ngrams.tuned_settings import write_tuned
 
     for domain in domains:
         outcome = (
@@ -157,10 +157,10 @@ def _tune_settings(
     registry: Registry, repos: Sequence[Path], options: dict[str, Any], report: ReportProgress
 ) -> str:
     """Search, keep what is best, write the report and summarise it. Leaks do not matter here."""
-    from spd_lsp.completion.tuned_settings import write_tuned
     from spd_lsp.evaluation.quality.examples import DEFAULT_FILES
     from spd_lsp.evaluation.report_writer import write
     from spd_lsp.evaluation.tuning import tune_settings
+    from spd_lsp.ngrams.tuned_settings import write_tuned
 
     files = max(DEFAULT_FILES, options["examples"] // len(repos))
     run = open_quality_run(repos, {**options, "files": files}, report, lambda text: None, refuse_leaks=False)

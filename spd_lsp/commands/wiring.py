@@ -55,12 +55,12 @@ def load_completer(
     from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.parsing import PARSER_POOL
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.completion.tuned_settings import apply_tuned, read_order_weights
     from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, known_languages, locate, vocabulary
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
     from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
     from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains
     from spd_lsp.ngrams.live_index import LiveIndex
+    from spd_lsp.ngrams.tuned_settings import apply_tuned, read_order_weights
 
     folder = locate(settings.model, report)
     tokens = ModelTokenizer(folder, settings.fill_format)  # checked before torch is imported

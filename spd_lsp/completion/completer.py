@@ -14,18 +14,16 @@ from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import (
-    MODEL_ALONE,
-    WITH_NGRAMS,
     Completion,
     DraftText,
-    are_probabilities,
     calibrated,
     can_be_code,
+    choose_completions,
     rank_completions,
     with_copies,
-    with_names,
 )
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
@@ -62,7 +60,7 @@ class CompletionModel(Model, Protocol):
 
     @property
     def tells_drafts_apart(self) -> bool:
-        """Whether each draft has a distribution of its own where there are no n-grams."""
+        """Whether each draft of a mixture has a distribution of its own."""
 
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
@@ -202,16 +200,18 @@ class Completer:
         elsewhere = texts.continuations(places if scored else [])
 
         ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
-        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts)
+        calibration = (WITH_NGRAMS if mixture else MODEL_ALONE)[self.model.tells_drafts_apart]
+        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts, calibration)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]
         possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
         names = self._matching_names(document, cursor) if scored else {}
         left = context.before.rpartition("\n")[2]
-        calibration = WITH_NGRAMS if mixture else MODEL_ALONE[self.model.tells_drafts_apart]
         known = calibrated(possible, self.settings, calibration)
-        offered = with_names(known, names, left, safe)[: self.settings.drafts]
         floor = 0.0 if forced or not are_probabilities(self.settings) else self.settings.min_probability
+        begins = are_probabilities(self.settings) and known and known[0].probability >= floor
+        begun = texts.beginnings(drafts.begun, known, calibration) if begins else {}
+        offered = choose_completions(known, begun, names, left, self.settings.drafts, safe)
         completions = [one for one in offered if one.probability >= floor]
 
         self.offer = self.last_offer = document, cursor, [completion.text for completion in completions]

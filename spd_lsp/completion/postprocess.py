@@ -1,11 +1,7 @@
-"""Drafts to completions: where a draft ends, which drafts, copies and names are offered, how probable each is.
+"""Drafts to completions: where a draft ends, and which drafts, beginnings of drafts, copies and names are offered.
 
 In: token ids of drafts and their scores, places where the text before the cursor stands in the user's code, and
 names. Out: completions, best first. Knows no LSP.
-
-A draft's score is the probability of exactly this text among all that go on from what stands there, as model and
-n-grams see it. Where n-grams know the code the two are less sure than they should be, and of a second draft surer
-than of a first. Beta calibration puts it right: Kull, Silva Filho and Flach, "Beyond sigmoids", 2017.
 """
 
 from __future__ import annotations
@@ -19,40 +15,37 @@ from itertools import islice
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.suffix_array import Place
+from spd_lsp.completion.calibration import (
+    Calibration,
+    Match,
+    are_probabilities,
+    calibrate,
+    calibrate_drafts,
+    probabilities_behind,
+)
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.overlap import find_repeat, remove_overlap, splits_word
 from spd_lsp.completion.parsing import request_could_follow
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
+from spd_lsp.decoding.superposed import Draft
 from spd_lsp.ngrams.open_documents import likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
 from spd_lsp.settings import Settings
 
+_WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
 _ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
-# What it is worth that a word is among those offered, where it is right, against the whole line. More words cost
-# lines from here on.
-_WORD_WORTH = 0.5
 _MAX_NAMES = 16  # no more are ever offered
+# Keystrokes that it is worth that the whole line is among those offered, beyond what it saves; and inside words,
+# where it has mostly been offered before and passed by; and that a word is, where names go on with it.
+_LINE_WORTH, _PASSED_LINE_WORTH, _WORD_WORTH = 100, 20, 30
 _MAX_COPIES = 6
 _MAX_COMPARED = 64  # places whose texts may become copies
-# From here on a copy is more often right than the best draft. Chosen on five packages; on five others, 284 places
-# and 45 typed lines: EM@1 16.5 -> 20.4 %, EM@3 21.8 -> 25.0 %, keystrokes saved 56.0 -> 58.9 %. A second copy in
-# any draft's place costs 4 points of keystrokes, in that of a less likely last one none.
-_MIN_LENGTH, _MIN_AGREEMENT = 6, 0.5
-# c, a, b of logit = c + a ln p - b ln(1 - p), for the first draft and for later ones, by `spd-lsp eval confidence`
-# at some 1,260 places in ten unseen packages. By weights from the other nine, the gap to what is right falls.
-Calibration = tuple[tuple[float, float, float], tuple[float, float, float]]
-WITH_NGRAMS: Calibration = ((0.23, 0.85, 1.46), (-1.23, 0.55, 1.46))  # 2.4 to 0.6 points
-MODEL_ALONE: dict[bool, Calibration] = {  # by whether it tells drafts apart
-    False: ((0.35, 1.54, 0.72), (-1.41, 0.82, 0.72)),  # 3.0 to 0.4
-    True: ((-0.34, 1.11, 1.06), (0.46, 1.20, 1.06)),  # 1.6 to 0.4
-}
 # Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
 # .25 for 146 in five others.
 _LATER_COPY = 0.3
-MIN_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +90,25 @@ class DraftText:
             return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
 
         return healed + _INDENTED_LINE.sub(moved, lines[first.end() :])
+
+    def beginnings(
+        self, begun: Sequence[Draft], drafts: Sequence[Completion], by: Calibration
+    ) -> dict[str, float]:
+        """Return what drafts begin with, up to the end of a word, and how probable each beginning is.
+
+        It is at least as probable as the first draft, if that begins so, and at most as probable as that leaves.
+        """
+        ends = [(one.text, mark.end()) for one in drafts for mark in _WORD_OR_SIGN.finditer(one.text)]
+        possible = {text[:end] for text, end in ends if end < len(text)}
+        found: dict[str, float] = {}
+        for draft in begun:
+            text = self.text(draft.ids).rstrip()
+            if text in possible and _can_be_offered(text, self.context):
+                first = drafts[0].probability
+                begins_first = drafts[0].text.startswith(text)
+                p = calibrate(math.exp(min(draft.score, 0.0)), by, first=begins_first)
+                found[text] = max(found.get(text, 0.0), max(p, first) if begins_first else min(p, 1 - first))
+        return found
 
     def is_empty(self, ids: Sequence[int]) -> bool:
         """Whether a draft says that nothing belongs here."""
@@ -186,30 +198,6 @@ def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """Where the user's own code has a draft: behind a run of tokens that also stands before the cursor."""
-
-    length: int  # tokens of the longest such run
-    count: int  # places with so long a run, or a longer one, and this draft behind it
-    places: int  # with so long a run, whatever is behind it
-    files: int  # in which the draft stands there
-
-    @property
-    def probability(self) -> float:
-        """Of copies with such a match, the share that is what was written: a logistic model, fitted on 842 copies.
-
-        Example: eight tokens that stand in two more places, with this text behind both -> .40; behind one -> .15.
-        """
-        agreement = math.log((self.count + 0.5) / (self.places - self.count + 0.5))
-        return 1 / (1 + math.exp(3.64 - 0.93 * math.log(self.length) - 0.8 * agreement))
-
-    @property
-    def is_reliable(self) -> bool:
-        """Whether a copy is more often right than the best draft."""
-        return self.length >= _MIN_LENGTH and self.count >= _MIN_AGREEMENT * self.places
-
-
-@dataclass(frozen=True, slots=True)
 class Completion:
     """A text to insert at the cursor; `probability` is its ranking score, or calibrated."""
 
@@ -290,7 +278,11 @@ def _says_a_word_again(text: str, left: str) -> bool:
 
 
 def with_copies(
-    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, most: int
+    drafts: Sequence[Completion],
+    found: Sequence[tuple[Place, str]],
+    context: Context,
+    most: int,
+    by: Calibration,
 ) -> list[Completion]:
     """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
 
@@ -310,38 +302,71 @@ def with_copies(
     shown = {one.text for one in kept}
     others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
     is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > calibrate(later[0].probability, WITH_NGRAMS, first=False)
+    is_likely = is_free and others[0].probability > calibrate(later[0].probability, by, first=False)
     by_text: dict[str, Completion] = {}
     for completion in (*kept, *others[:is_likely], *later, *others):
         by_text.setdefault(completion.text, completion)
     return list(by_text.values())
 
 
-def with_names(
-    drafts: Sequence[Completion], names: Mapping[str, float], left: str, said: Sequence[Completion] = ()
-) -> list[Completion]:
-    """Return drafts and names, best first; the word at the end of `left` begins each of the names.
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What it is worth to offer a completion, in keystrokes."""
 
-    Each place goes to what adds most: the probability of being the line, and half of that of its word, if no
-    better one begins with it. `said`: all drafts, which say how likely each word is, if these are not all.
-    Example: `co` with drafts `mpute(x)`, `mpute(y)` and the name `count` -> `mpute(x)`, `unt`, `mpute(y)`.
+    begun: str  # the word at the cursor, as far as it is written
+    likely: Mapping[str, float]  # how likely each word is, where names go on with it
+    lines: Mapping[str, float]  # how likely each text is all that is missing of its line
+
+    def added(self, one: Completion, better: Sequence[Completion]) -> float:
+        """What a completion adds to better ones, in the mean; a step down the list takes one keystroke."""
+        accepted = max((len(other.text) for other in better if one.text.startswith(other.text)), default=0)
+        saved = max(0, len(one.text) - max(accepted, 1) - len(better))
+        continued = sum(other.probability for other in better if other.text.startswith(one.text))
+        line, word = self.lines.get(one.text, 0.0), _next_word(self.begun, one)
+        is_new = word not in (_next_word(self.begun, other) for other in better)
+        worth = line * (_PASSED_LINE_WORTH if self.begun else _LINE_WORTH)
+        worth += is_new * self.likely.get(word, 0.0) * _WORD_WORTH
+        return max(line, one.probability - continued) * saved + worth
+
+
+def _next_word(begun: str, one: Completion) -> str:
+    """The word that a completion goes on with."""
+    return begun + re.split(r"\W", one.text, maxsplit=1)[0]
+
+
+def choose_completions(
+    drafts: Sequence[Completion],
+    beginnings: Mapping[str, float],
+    names: Mapping[str, float],
+    left: str,
+    most: int,
+    said: Sequence[Completion] = (),
+) -> list[Completion]:
+    """Return `most` of drafts, beginnings of drafts and names, best first; a draft or name is first.
+
+    Each place goes to what adds most: the keystrokes that it saves if it is right, and what a line and a word are
+    worth. What a better one begins with is accepted already. The word at the end of `left` begins each name.
+    `said`: all drafts, if these are not all.
+    Example: `co` with drafts `mpute(x)` .4, `mpute(y)` .04, the beginning `mpute(` .8 and the name `count` .6
+    -> `mpute(x)`, `unt`, `mpute(`.
     """
-    if not names:
-        return list(drafts)
+    if not beginnings and not names:
+        return list(drafts[:most])
     begun = re.split(r"\W", left)[-1]
-    word_of = {one: begun + re.split(r"\W", one.text, maxsplit=1)[0] for one in (*drafts, *said)}
-    likely = likely_words(names, [(word_of[one], one.probability) for one in said or drafts])
-    begins = {word_of[draft] for draft in drafts}
-    bare = islice((word for word in likely if word in names and word not in begins), _MAX_NAMES)
-    rest = [(draft, word_of[draft], draft.probability) for draft in drafts]
-    rest += [(Completion(word[len(begun) :], likely[word], ends=False, is_name=True), word, 0.0) for word in bare]
+    said_words = [(_next_word(begun, one), one.probability) for one in said or drafts]
+    likely = likely_words(names, said_words) if names else {}
+    worth = _Worth(begun, likely, {one.text: one.probability for one in drafts if one.ends})
+    words = islice((word for word in likely if word in names), _MAX_NAMES)
+    bare = [Completion(word[len(begun) :], likely[word], ends=False, is_name=True) for word in words]
+    rest = {one.text: one for one in drafts}
+    for text, p in beginnings.items():
+        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, ends=False)
+    rest = {one.text: one for one in bare} | rest | {one.text: one for one in drafts[:1]}
     best: list[Completion] = []
-    words: set[str] = set()  # that these begin with
-    while rest:
-        gains = [p + _WORD_WORTH * likely.get(word, 0.0) * (word not in words) for _, word, p in rest]
-        completion, word, _ = rest.pop(gains.index(max(gains)))
-        best.append(completion)
-        words.add(word)
+    while rest and len(best) < most:
+        possible = rest.values() if best else [one for one in rest.values() if one.is_name or one in drafts[:1]]
+        best.append(max(possible, key=lambda one: worth.added(one, best)))
+        del rest[best[-1].text]
     return best
 
 
@@ -363,36 +388,9 @@ def calibrated(completions: Sequence[Completion], settings: Settings, by: Calibr
     drafts = [one.probability for one in completions if not one.is_copy]
     probabilities = calibrate_drafts(drafts, by) if drafts else []
     if completions and completions[0].is_copy:
-        probabilities = _behind(completions[0].probability, probabilities)
+        probabilities = probabilities_behind(completions[0].probability, probabilities)
     others = iter(probabilities)
     return [
         replace(one, probability=one.probability * (_LATER_COPY if place else 1) if one.is_copy else next(others))
         for place, one in enumerate(completions)
     ]
-
-
-def are_probabilities(settings: Settings) -> bool:
-    """Whether scores are: not those of other rankings and of the paper's formula."""
-    return (settings.ranking, settings.interpolation) == ("probability", "linear")
-
-
-def _behind(first: float, later: Sequence[float]) -> list[float]:
-    """Probabilities behind a first one: together they do not exceed 1, and none exceeds it."""
-    fits = min(1.0, (1 - first) / max(sum(later), MIN_PROBABILITY))
-    return [min(one * fits, first) for one in later]
-
-
-def calibrate_drafts(probabilities: Sequence[float], by: Calibration) -> list[float]:
-    """The same for the drafts of one place, best first: at most one of them is right, so they do not exceed 1.
-
-    Example: what would be .93, .05 and .05 is .93, .035 and .035: what is said of the first is more certain.
-    """
-    first, *later = (calibrate(p, by, first=not place) for place, p in enumerate(probabilities))
-    return [first, *_behind(first, later)]
-
-
-def calibrate(p: float, by: Calibration, *, first: bool) -> float:
-    """Of drafts with this probability, the share that is what was written."""
-    c, a, b = by[0 if first else 1]
-    p = min(max(p, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
-    return 1 / (1 + math.exp(b * math.log(1 - p) - a * math.log(p) - c))

@@ -1,4 +1,4 @@
-"""Fit the weights of `spd_lsp.completion.postprocess`: how often drafts of some probability are an exact match.
+"""Fit the weights of `spd_lsp.completion.calibration`: how often drafts of some probability are an exact match.
 
 Beta calibration by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
 weights fitted to the others.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
-from spd_lsp.completion.postprocess import MIN_PROBABILITY
+from spd_lsp.completion.calibration import MIN_PROBABILITY
 from spd_lsp.evaluation.quality.store import Record
 
 _BINS = 10  # of the calibration error

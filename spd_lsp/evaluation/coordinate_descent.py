@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned, Value
+from spd_lsp.ngrams.tuned_settings import WEIGHTS_KEY, Tuned, Value
 
 _ROUNDS = 3  # mostly nothing changes in the second
 # The paper's decoder, except for what is tuned of it.

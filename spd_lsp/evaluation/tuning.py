@@ -18,8 +18,6 @@ from ngram_builders.ngrams import ORDERS
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.order_weights import OrderWeights
-from spd_lsp.completion.postprocess import WITH_NGRAMS, calibrate
-from spd_lsp.completion.tuned_settings import WEIGHTS_KEY, Tuned
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.coordinate_descent import Search, descend
 from spd_lsp.evaluation.quality.arms import FULL, Arm
@@ -29,6 +27,7 @@ from spd_lsp.evaluation.quality.run import QualityRun
 from spd_lsp.evaluation.quality.store import Record
 from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable, plain_points
 from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, ORDER_WEIGHTS
+from spd_lsp.ngrams.tuned_settings import WEIGHTS_KEY, Tuned
 from spd_lsp.ngrams.weight_fitting import MAX_FIT_TOKENS, Observed, ScoringModel, fit_weights, observe_documents
 from spd_lsp.settings import Settings
 
@@ -167,11 +166,9 @@ def _gain(records: Sequence[Record], settings: Tuned, k: int) -> Interval:
 def _drafts_of(records: Sequence[Record], settings: Tuned, k: int) -> Drafts:
     label = arm_of(settings).label
     rows = [
-        (calibrate(p, WITH_NGRAMS, first=not rank), float(text == one["example"]["target"]), float(len(text)))
+        (p, float(text == one["example"]["target"]), float(len(text)))
         for one in records
-        for rank, (text, p) in enumerate(
-            zip(one["arms"][label]["drafts"][:k], one["arms"][label]["probabilities"], strict=False)
-        )
+        for text, p in zip(one["arms"][label]["drafts"][:k], one["arms"][label]["probabilities"], strict=False)
     ]
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
     return Drafts(table[:, 0], table[:, 1], table[:, 2], len(records))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.postprocess import with_names
+from spd_lsp.completion.postprocess import choose_completions
 from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.open_documents import OpenDocument
@@ -179,7 +179,8 @@ def _with_names(
     }
     stood = next(one for one in result.completions if one.text.startswith(typed[:-1]))  # before the last key
     first = rest.completions[: rest.keeps_first and not stood.is_name]
-    offered = with_names(rest.completions, {**names, **document.matching_names(request.cursor)}, left)
+    names |= document.matching_names(request.cursor)
+    offered = choose_completions(rest.completions, {}, names, left, result.limit + len(first))
     others = [one for one in offered if one not in first]
     return dataclasses.replace(rest, completions=[*first, *others][: result.limit])
 

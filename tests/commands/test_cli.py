@@ -112,6 +112,22 @@ def test_complete_prints_drafts_their_probability_and_the_passes(invoke, program
     )
 
 
+def test_complete_marks_what_only_begins_a_line(invoke, tmp_path):
+    (tmp_path / "demo.py").write_text("import argparse\n\nparser = argparse.")
+    place = f"{tmp_path}/demo.py:3:19"
+    completions = json.loads(invoke("complete", place, "--json").stdout)["completions"]
+    shown = invoke("complete", place).stdout.splitlines()
+    marked = [line.endswith(" …") for line in shown[: len(completions)]]
+    assert marked == [not one["ends"] for one in completions]
+    assert len({one["text"] for one in completions}) == len(completions)
+    assert any(marked)
+    first, *later = (one["probability"] for one in completions)
+    floor = (first + max(later)) / 2
+    assert first < floor < max(later), "a beginning is likelier than the first draft"
+    said = invoke("complete", place, "--json", "--min-probability", floor).stdout
+    assert json.loads(said)["completions"] == [], "a beginning never comes first"
+
+
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
     answer = json.loads(

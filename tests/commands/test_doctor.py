@@ -20,10 +20,10 @@ from spd_lsp.cli import main
 from spd_lsp.commands.diagnosis import check_kernels, check_model, check_packages, check_tables, tuned_settings
 from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.completion.tuned_settings import write_tuned
 from spd_lsp.extras import install_command
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from spd_lsp.models.numpy import model_kernel
+from spd_lsp.ngrams.tuned_settings import write_tuned
 from spd_lsp.settings import Settings
 from tests.ngram_builders.small_tables import writer
 

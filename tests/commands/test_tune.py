@@ -16,10 +16,10 @@ from ngram_builders.table.order_weights import expand_order_weights
 from spd_lsp.cli import main
 from spd_lsp.commands.tune import MIN_EXAMPLES
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.completion.tuned_settings import read_order_weights, read_tuned, write_tuned
 from spd_lsp.evaluation.coordinate_descent import COORDINATES, Coordinate, setting_coordinate
 from spd_lsp.evaluation.tuning import arm_of
 from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains
+from spd_lsp.ngrams.tuned_settings import read_order_weights, read_tuned, write_tuned
 from tests.conftest import STARTER
 
 SOURCES = Path(__file__).parents[2] / "ngram_builders"

@@ -7,8 +7,9 @@ import pytest
 from tokenizers import AddedToken
 
 from ngram_builders.table.suffix_array import Place, SearchedTexts, build_suffix_array, find_places
+from spd_lsp.completion.calibration import WITH_NGRAMS, Match
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import WITH_NGRAMS, Completion, DraftText, Match, calibrated, with_copies
+from spd_lsp.completion.postprocess import Completion, DraftText, calibrated, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.settings import Settings
 from tests.completion.vocabularies import save_tokenizer
@@ -32,7 +33,7 @@ def ask(tokens):
         healed = texts.prompt.healed.decode() if healed is None else healed
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
-        return with_copies(said, texts.continuations(places), context, most)
+        return with_copies(said, texts.continuations(places), context, most, WITH_NGRAMS[False])
 
     return ask
 
@@ -160,7 +161,7 @@ def test_what_is_said_of_a_copy():
     assert long.probability > short.probability > Match(3, 1, 9, 1).probability > 0
     assert Match(8, 2, 2, 1).probability == pytest.approx(0.40, abs=0.01)
     copy = Completion("a", 0.7, is_copy=True, match=long)
-    shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), WITH_NGRAMS)
+    shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), WITH_NGRAMS[False])
     assert shown[0].probability == 0.7
     assert sum(one.probability for one in shown) <= 1 + 1e-9
     assert all(one.probability <= 0.7 for one in shown[1:])
@@ -168,5 +169,5 @@ def test_what_is_said_of_a_copy():
 
 def test_a_copy_behind_a_draft_is_said_to_be_right_less_often():
     drafts = [Completion("a", 0.5), Completion("b", 0.2, is_copy=True), Completion("c", 0.01, is_copy=True)]
-    shown = calibrated(drafts, Settings(), WITH_NGRAMS)
+    shown = calibrated(drafts, Settings(), WITH_NGRAMS[False])
     assert [one.probability for one in shown[1:]] == [pytest.approx(0.06), pytest.approx(0.003)]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from spd_lsp.completion.calibration import WITH_NGRAMS
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.postprocess import (
     Completion,
+    DraftText,
     can_be_code,
+    choose_completions,
     find_end,
     rank_completions,
     trim_draft,
-    with_names,
 )
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import Draft
+from tests.conftest import STARTER
 
 
 def context_at(shape, indent, after, left=""):
@@ -20,6 +27,11 @@ def context_at(shape, indent, after, left=""):
 
 
 LINE = context_at("line", "    ", "")
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return ModelTokenizer(STARTER)
 
 
 def block(indent):
@@ -137,27 +149,111 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
     ("drafts", "names", "expected"),
     [
         ({"mpute(x)": 0.4, "mpute(y)": 0.05}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "unt", "mpute(y)"]),
-        ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.2, "count": 0.6}, ["mpute(x)", "mpute(y)", "unt"]),
+        ({"mpute(x)": 0.4, "mpute(y)": 0.2}, {"compute": 0.5, "count": 0.1}, ["mpute(x)", "mpute(y)", "mpute"]),
         ({"mpute": 0.4, "lour": 0.2}, {"compute": 0.2, "count": 0.6}, ["mpute", "lour", "unt"]),
         ({"mpute": 0.4, "lour": 0.005}, {"compute": 0.2, "count": 0.6}, ["mpute", "unt", "lour"]),
         ({"lour": 0.05}, {"count": 0.2}, ["lour", "unt"]),
         ({"lour": 0.05}, {"count": 0.9}, ["unt", "lour"]),
         ({"lour": 0.5}, {"count": 0.9}, ["lour", "unt"]),
-        ({"unt(x)": 0.01}, {"count": 0.9}, ["unt(x)"]),
+        ({"unt(x)": 0.01}, {"count": 0.9}, ["unt", "unt(x)"]),
+        ({"unt(x)": 0.5}, {"count": 0.9}, ["unt(x)", "unt"]),
         ({}, {"count": 0.9}, ["unt"]),
         ({"lour": 0.5, "lumn": 0.1}, {}, ["lour", "lumn"]),
     ],
 )
 def test_each_place_goes_to_what_adds_most_to_the_line_and_to_its_word(drafts, names, expected):
     completions = [Completion(text, probability) for text, probability in drafts.items()]
-    assert [one.text for one in with_names(completions, names, "x = co")] == expected
+    assert [one.text for one in choose_completions(completions, {}, names, "x = co", 3)] == expected
 
 
 def test_a_name_that_drafts_say_is_likelier_whether_or_not_they_are_shown():
-    drafts = [Completion("mpute(x)", 0.4), Completion("lour(x)", 0.01)]
-    names = {"count": 0.3, "colour": 0.3}
-    for said, expected in (((), ["mpute(x)", "unt", "lour"]), (drafts, ["mpute(x)", "lour", "unt"])):
-        assert [one.text for one in with_names(drafts[:1], names, "x = co", said)] == expected
+    drafts = [Completion("mpute(x)", 0.4), Completion("py(x)", 0.01)]
+    names = {"cost": 0.3, "copy": 0.3}
+    for said, expected in (((), ["mpute(x)", "st", "py"]), (drafts, ["mpute(x)", "py", "st"])):
+        assert [one.text for one in choose_completions(drafts[:1], {}, names, "x = co", 3, said)] == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "drafts", "beginnings", "expected"),
+    [
+        ("", {"rows(a)": 0.4, "rows(b)": 0.01}, {"rows(": 0.8}, ["rows(a)", "rows(", "rows(b)"]),
+        ("", {"rows(a)": 0.4, "rows(b)": 0.04}, {"rows(": 0.8}, ["rows(a)", "rows(b)", "rows("]),
+        ("x_", {"rows(a)": 0.4, "rows(b)": 0.04}, {"rows(": 0.8}, ["rows(a)", "rows(", "rows(b)"]),
+        ("x_", {"rows(a)": 0.8, "g": 0.05}, {"rows(": 0.85}, ["rows(a)", "g", "rows("]),
+        (
+            "x_",
+            {"all_rows(a)": 0.4, "g": 0.001},
+            {"all_rows(": 0.8, "all_rows": 0.9},
+            ["all_rows(a)", "all_rows", "g"],
+        ),
+        ("x_", {"rows(a)": 0.4, "rows": 0.05, "g": 0.06}, {"rows": 0.8}, ["rows(a)", "rows", "g"]),
+        ("", {"rows": 0.4, "rows(a)": 0.2}, {"rows": 0.8}, ["rows", "rows(a)"]),
+        ("", {"f(a, b)": 0.4, "g": 0.01}, {}, ["f(a, b)", "g"]),
+        ("", {}, {}, []),
+    ],
+)
+def test_each_place_behind_the_first_goes_to_the_draft_or_beginning_that_adds_most(
+    left, drafts, beginnings, expected
+):
+    """Inside a word a line is worth less: mostly it was offered before, and passed by."""
+    completions = [Completion(text, probability) for text, probability in drafts.items()]
+    found = choose_completions(completions, beginnings, {}, left, 3)
+    assert [one.text for one in found] == expected
+    assert [one.text for one in found[1:] if not one.ends] == [text for text in expected[1:] if text in beginnings]
+
+
+def test_beginnings_of_drafts_and_names_compete_for_the_places_inside_words():
+    """Where a name went on with the word, no beginning was offered."""
+    drafts = [Completion("mpute(x, y)", 0.4), Completion("mpute(x)", 0.002)]
+    for count, expected in ((0.05, ["mpute(x, y)", "mpute(x", "unt"]), (0.3, ["mpute(x, y)", "unt", "mpute(x"])):
+        found = choose_completions(drafts, {"mpute(x": 0.8}, {"count": count, "compute": 0.3}, "x = co", 3)
+        assert [one.text for one in found] == expected
+
+
+def test_the_example_of_the_choice():
+    drafts = [Completion("mpute(x)", 0.4), Completion("mpute(y)", 0.04)]
+    found = choose_completions(drafts, {"mpute(": 0.8}, {"count": 0.6}, "x = co", 3)
+    assert [one.text for one in found] == ["mpute(x)", "unt", "mpute("]
+
+
+def test_a_beginning_that_is_a_name_as_well_stays_while_it_is_typed():
+    found = choose_completions([Completion("unt(x)", 0.5)], {"unt": 0.8}, {"count": 0.9}, "x = co", 3)
+    assert [(one.text, one.is_name) for one in found] == [("unt(x)", False), ("unt", False)]
+
+
+def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_what_the_first_leaves(tokens):
+    context = context_at("line", "", "\n", left="x = ")
+    texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
+    healed, unchanged = texts.prompt.healed.decode(), ((0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
+    begun = [Draft(tuple(tokens.encode(healed + text)), math.log(0.5)) for text in ("error", "errors as")]
+    drafts = [Completion("error.code", 0.8), Completion("errors as found", 0.04)]
+    found = texts.beginnings(begun, drafts, unchanged)
+    assert found == {"error": 0.8, "errors as": pytest.approx(0.2)}
+
+
+def test_a_draft_is_not_lost_where_there_is_nothing_to_say_about_how_it_begins():
+    drafts = [Completion("a", 0.5), Completion("b", 0.1), Completion("c", 0.01), Completion("d", 0.001)]
+    assert choose_completions(drafts, {}, {}, "x = ", 3) == drafts[:3]
+
+
+def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(tokens):
+    context = context_at("line", "", "\n", left="x = ")
+    texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
+    said = {"tot": 0.9, "total": 0.8, "total(": 0.5, "total( ": 0.4, "total(row": 0.3, "other": 0.2, "else": 0.1}
+    healed = texts.prompt.healed.decode()
+    begun = [Draft(tuple(tokens.encode(healed + text)), math.log(p)) for text, p in said.items()]
+    drafts = [Completion("total(rows)", 0.2), Completion("otherwise", 0.1)]
+    unchanged = (0.0, 1.0, 1.0), (0.0, 1.0, 1.0)
+    found = texts.beginnings(begun, drafts, unchanged)
+    assert {text: round(p, 3) for text, p in found.items()} == {"total": 0.8, "total(": 0.5}
+
+
+def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
+    context = context_at("line", "", "\nreturn\n")
+    texts = DraftText(tokens, tokens.prompt("x = 1\n", "\nreturn\n"), context)
+    healed, drafts = texts.prompt.healed.decode(), [Completion("return x", 0.2), Completion("raise x", 0.2)]
+    begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
+    assert set(texts.beginnings(begun, drafts, WITH_NGRAMS[False])) == {"raise"}
 
 
 def test_a_draft_without_a_line_end_was_cut_off():

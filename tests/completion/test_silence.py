@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from spd_lsp.completion.completer import Completer
@@ -139,12 +141,13 @@ def test_behind_the_dot_of_an_expression_the_best_draft_cannot_be_empty(complete
 def test_below_the_floor_is_only_for_those_who_ask(completer):
     source = STATEMENTS + "    for name in os."
     every = answers(completer, source)[1].completions
-    least = sorted(completion.probability for completion in every)[1]
-    completer.apply_settings(Settings(min_probability=least))
+    first = every[0].probability
+    completer.apply_settings(Settings(min_probability=first))
     typed, asked = answers(completer, source)
-    assert typed.completions == [completion for completion in every if completion.probability >= least]
+    assert typed.completions == [completion for completion in every if completion.probability >= first]
     assert asked.completions == every
-    completer.apply_settings(Settings(min_probability=1.0))
+    assert max(completion.probability for completion in every) > first  # a beginning
+    completer.apply_settings(Settings(min_probability=math.nextafter(first, 1)))
     assert answers(completer, source)[0].reason == "nothing is likely enough here"
 
 

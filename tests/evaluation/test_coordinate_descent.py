@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spd_lsp.completion.tuned_settings import TUNABLE, WEIGHTS_KEY
 from spd_lsp.evaluation.coordinate_descent import COORDINATES, descend, setting_coordinate
+from spd_lsp.ngrams.tuned_settings import TUNABLE, WEIGHTS_KEY
 from spd_lsp.settings import Settings
 
 

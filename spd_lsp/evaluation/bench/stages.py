@@ -46,7 +46,7 @@ STAGES = {
     "can_be_code": "postprocessing",
     "secret_check": "postprocessing",
     "_matching_names": "names",
-    "with_names": "names",
+    "choose_completions": "postprocessing",
     "calibrated": "postprocessing",
 }
 _PROMPT, STEPS, QUERIES = "model: the prompt's new tokens", "model: steps", "n-gram queries"

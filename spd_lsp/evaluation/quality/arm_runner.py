@@ -14,12 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import Floats
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, are_probabilities
 from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import (
     Completion,
     DraftText,
+    calibrated,
     can_be_code,
+    choose_completions,
     rank_completions,
     with_copies,
 )
@@ -118,7 +121,7 @@ class ArmResult:
     """The drafts of an arm, best first, and what they cost beyond reading the prompt."""
 
     drafts: list[str]
-    probabilities: list[float]  # of each draft, as the product shows it
+    probabilities: list[float]  # of each draft, calibrated where the arm answers as the product does
     passes: int  # the prompt's counted as one
     rows: int  # positions read after the prompt
     tokens: int  # of the longest draft
@@ -160,6 +163,7 @@ class ArmRunner:
         """
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
+        calibration = self._calibration(arm, mixture)
         if ARM_KINDS[arm.kind].is_text:
             drafts, ranked = DecodingResult([], passes=0, longest=0), _find_texts(arm, request, around, settings)
         else:
@@ -168,10 +172,16 @@ class ArmRunner:
             texts, context = request.texts, request.texts.context
             said = [(texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
             ranked = rank_completions(said, context)[: 2 * settings.drafts]
-            if mixture and ARM_KINDS[arm.kind].copies:
+            if mixture and ARM_KINDS[arm.kind].as_product:
                 places = mixture.places(start.history, settings.max_tokens, request.prompt.levels)
-                ranked = with_copies(ranked, texts.continuations(places), context, settings.drafts)
+                found = texts.continuations(places)
+                ranked = with_copies(ranked, found, context, settings.drafts, calibration)
         completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)
+        if ARM_KINDS[arm.kind].as_product and are_probabilities(settings):
+            known = calibrated(completions, settings, calibration)
+            begun = request.texts.beginnings(drafts.begun, known, calibration)
+            left = request.source[: request.cursor].rpartition("\n")[2]
+            completions = choose_completions(known, begun, {}, left, settings.drafts)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
             [completion.text for completion in completions],
@@ -182,6 +192,11 @@ class ArmRunner:
             wall_ms=wall * 1000,
             cpu_ms=cpu * 1000,
         )
+
+    def _calibration(self, arm: Arm, mixture: Mixture | None) -> Calibration:
+        """The weights that the product would calibrate the arm's drafts with."""
+        told_apart = self.model.tells_drafts_apart and not ARM_KINDS[arm.kind].unadapted
+        return (WITH_NGRAMS if mixture else MODEL_ALONE)[told_apart]
 
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings

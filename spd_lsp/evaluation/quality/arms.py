@@ -43,14 +43,14 @@ class ArmKind:
     unadapted: bool = False  # all drafts share one distribution, also of a model with a draft adapter
     unmixed: bool = False  # of several last tokens only the best draft's is read
     is_text: bool = False  # one of TEXT_BASELINES, which know neither model nor n-grams
-    copies: bool = False  # whether lines of the repository are drafts too, as in the product
+    as_product: bool = False  # whether lines of the repository and beginnings of drafts are offered too
 
 
 ARM_KINDS: dict[str, ArmKind] = {
     **{name: ArmKind(name) for name in DECODERS},
-    "superposed": ArmKind("superposed", copies=True),
+    "superposed": ArmKind("superposed", as_product=True),
     "uncopied": ArmKind("superposed"),
-    "unadapted": ArmKind("superposed", copies=True, unadapted=True),
+    "unadapted": ArmKind("superposed", as_product=True, unadapted=True),
     "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
     # The paper's decoder with its numbers for Llama-2-7B.
     "paper": ArmKind(

@@ -143,7 +143,7 @@ def test_unmixed_reads_the_heaviest_token_alone(heaviest, model):
 @pytest.mark.parametrize("kind", ["unadapted", "unmixed", "paper"])
 def test_ablations_do_not_tell_drafts_apart(kind, tokens):
     class AdaptedModel(TinyModel):
-        def step_drafts(self, ids, before, weights):
+        def step_drafts(self, ids, before, weights, parents):
             raise AssertionError("told apart")
 
     model = AdaptedModel(vocabulary=tokens.vocab_size)

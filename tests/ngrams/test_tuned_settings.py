@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from spd_lsp.completion.tuned_settings import TUNED_FILE, apply_tuned, read_order_weights, read_tuned, write_tuned
+from spd_lsp.ngrams.tuned_settings import TUNED_FILE, apply_tuned, read_order_weights, read_tuned, write_tuned
 from spd_lsp.settings import Settings
 
 

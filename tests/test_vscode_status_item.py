@@ -30,7 +30,7 @@ const status = new StatusItem(session);
   session.status = async () => ({ kind: "normal" });
   await status.refresh();
   console.log(status.item.text);
-  status.dispose();
+  process.exit(); // without the timers
 })();
 """
 

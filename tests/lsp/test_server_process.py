@@ -41,7 +41,7 @@ class Endless:
         return False
 
     def complete(self, *question, name, forced, check):
-        print("code on stdout")
+        print("code on stdout", flush=True)
         os.write(2, b"decoding" + bytes([10]))
         while True:
             check()

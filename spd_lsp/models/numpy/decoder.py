@@ -29,11 +29,12 @@ from spd_lsp.models.numpy.kv_cache import (
     MixtureCache,
 )
 from spd_lsp.models.numpy.model_kernel import (
+    COARSE,
     FEWEST_OUTPUTS,
-    SCRATCH,
+    finest,
     load_kernel,
     multiply_in_numpy,
-    split_in_numpy,
+    scratch_size,
     weights_structure,
 )
 
@@ -97,6 +98,7 @@ class Int8:
     def __init__(self, values: I8, scales: F32, bias: F32 | None = None) -> None:
         self.values, self.scales, self.bias = values, scales, bias  # [O, I], [O], [O]
         self.size = values.size
+        self.largest = COARSE  # value of a quantized row
         self.kernel = load_kernel() if len(values) >= FEWEST_OUTPUTS else None
         self.weights = weights_structure(values, scales, bias)
         self.address = ctypes.addressof(self.weights)
@@ -104,32 +106,20 @@ class Int8:
     def __call__(self, x: Floats) -> Floats:
         """[M, I] -> [M, O]."""
         if self.kernel is None:
-            return multiply_in_numpy(x, self.values, self.scales, self.bias)
+            return multiply_in_numpy(x, self.values, self.scales, self.bias, self.largest)
         x = np.ascontiguousarray(x, np.float32)
-        rows, (outputs, inputs) = len(x), self.values.shape
-        y, scratch = np.empty((rows, outputs), np.float32), np.empty(rows * (inputs + SCRATCH), np.uint8)
-        addresses = self.address, x.ctypes.data, rows, y.ctypes.data, scratch.ctypes.data
+        y, scratch = np.empty((len(x), len(self.values)), np.float32), np.empty(scratch_size(x), np.uint8)
+        addresses = self.address, x.ctypes.data, len(x), self.largest, y.ctypes.data, scratch.ctypes.data
         self.kernel.library.multiply(self.kernel.instruction_set, *addresses)
         return y
 
 
 class FineInt8(Int8):
-    """The same with x in 16 bits: what 8 of them leave of a row is a second row. For the head."""
+    """The same with x in 15 bits, or as many as its length allows. For the head."""
 
-    def __call__(self, x: Floats) -> Floats:
-        """[M, I] -> [M, O]."""
-        y = super().__call__(self._split(np.ascontiguousarray(x)))
-        coarse, rest = y[: len(x)], y[len(x) :]
-        return np.asarray(coarse + (rest if self.bias is None else rest - self.bias))
-
-    def _split(self, x: Floats) -> Floats:
-        """Rows and, after them, what 8 bits leave of each: [M, I] -> [2 M, I]."""
-        if self.kernel is None:
-            return split_in_numpy(x)
-        count, inputs = x.shape
-        rows, scratch = np.empty((2 * count, inputs), np.float32), np.empty(inputs, np.int8)
-        self.kernel.library.split_rows(x.ctypes.data, count, inputs, rows.ctypes.data, scratch.ctypes.data)
-        return rows
+    def __init__(self, values: I8, scales: F32, bias: F32 | None = None) -> None:
+        super().__init__(values, scales, bias)
+        self.largest = finest(values.shape[1])
 
 
 def _padded(x: Floats) -> Floats:

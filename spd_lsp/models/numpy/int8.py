@@ -31,7 +31,7 @@ def engine_in_8_bits(exact: NumpyEngine, report: Callable[[str], None]) -> Numpy
 
 
 def in_8_bits(decoder: Decoder) -> Decoder:
-    """The decoder with all its products in 8 bits, the head's inputs in 16."""
+    """The decoder with all its products in 8 bits, the head's inputs in 15."""
     replacements = {
         id(linear): to_int8(linear, FineInt8 if linear is decoder.head else Int8)
         for linear in decoder.linears

@@ -1,14 +1,14 @@
 /* Products with 8-bit weights: y = x W + b, by the vector instructions that this processor has.
 
-   In: rows of floats and weights of one byte. The rows are quantised to 8 bits as well, products are added in 32 bits
-   and therefore exact, and each step of the scaling is rounded once: the numbers are the same on every processor, and
-   those of int8.py. Needs neither Python nor a C library and keeps nothing between calls: any number of threads may
-   call it at once.
+   In: rows of floats and weights of one byte. The rows are quantised, too, to 8 bits or up to 15; products are added in
+   32 bits and therefore exact, and each step of the scaling is rounded once: the numbers are the same on every
+   processor, and those of model_kernel.py. Needs neither Python nor a C library and keeps nothing between calls: any
+   number of threads may call it at once.
 
    A pass over few positions waits for the weights. They are read once, in the order in which they lie in memory, for
    all rows.
 
-   M rows, I inputs, O outputs. */
+   M rows, I inputs, O outputs; P parts of a row. */
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3", "no-tree-loop-distribute-patterns") /* that would call memset: there is no C library */
@@ -28,7 +28,7 @@
 #define SOURCE_DIGEST 0
 #endif
 
-enum { NONE, AVX2, AVX512_VNNI, NEON_DOT }; /* instruction sets, as int8.py names them */
+enum { NONE, AVX2, AVX512_VNNI, NEON_DOT }; /* instruction sets, as model_kernel.py names them */
 
 typedef struct {
     const int8_t *values; /* [O, I] */
@@ -36,12 +36,6 @@ typedef struct {
     const float *bias;    /* [O], or 0 */
     int64_t inputs, outputs;
 } Weights;
-
-typedef struct {
-    const int8_t *values; /* [M, I] */
-    const float *scales;  /* [M] */
-    const int32_t *sums;  /* [M], of the values */
-} Rows;
 
 enum {
     FOUR = 4,  /* outputs that are computed together: as many results as the smallest vectors hold */
@@ -60,30 +54,20 @@ typedef union {
     int32_t bits;
 } Float;
 
-/* Quantise a row: the nearest multiples of its scale, of which the largest value is 127; of two the even one. */
-INLINE int32_t quantize(const float *restrict x, int64_t I, int8_t *restrict values, float *restrict scale) {
+/* The largest absolute value of a row. */
+INLINE float find_largest(const float *x, int64_t I) {
     Float largest = {.bits = 0}; /* floats from 0 on compare like their bits, and NaN is above all */
     for (int64_t i = 0; i < I; i++) {
         int32_t bits = ((Float){.number = x[i]}).bits & INT32_MAX;
         largest.bits = bits > largest.bits ? bits : largest.bits;
     }
-    const float inverse = largest.bits ? 127.0f / largest.number : 0.0f, rounder = 12582912.0f; /* 1.5 * 2^23 */
-    int32_t sum = 0;
-    for (int64_t i = 0; i < I; i++) {
-        values[i] = (int8_t)((Float){.number = x[i] * inverse + rounder}).bits; /* its lowest bits are the integer */
-        sum += values[i];
-    }
-    *scale = largest.number / 127.0f;
-    return sum;
+    return largest.number;
 }
 
-/* Quantise M rows; scratch [M * (I + 8)] bytes. */
-INLINE Rows quantize_rows(const float *x, int64_t M, int64_t I, void *scratch) {
-    float *scales = scratch;
-    int32_t *sums = (int32_t *)(scales + M);
-    int8_t *values = (int8_t *)(sums + M);
-    for (int64_t m = 0; m < M; m++) sums[m] = quantize(x + m * I, I, values + m * I, scales + m);
-    return (Rows){values, scales, sums};
+/* The nearest integer, of two the even one. */
+INLINE int32_t nearest(float x) {
+    const Float rounder = {.number = 12582912.0f}; /* 1.5 * 2^23: the lowest bits of the sum are the integer */
+    return (int16_t)(((Float){.number = x + rounder.number}).bits - rounder.bits);
 }
 
 #if defined(__x86_64__)
@@ -97,16 +81,18 @@ INLINE __attribute__((target("avx2"))) Ints add_across(__m256i a, __m256i b, __m
     return (Ints)_mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
 }
 
-/* Few registers: 16-bit products of what is widened when it is loaded, as 8-bit ones would overflow. */
+/* Few registers, and products of 8 bits would overflow: weights are widened to 16 bits when they are loaded, and rows
+   have 16 from the start, however fine they are. */
 #define TARGET __attribute__((target("avx2")))
 #define PRODUCT product_avx2
 #define VECTOR __m256i
 #define BYTES __m256i
+#define ROW int16_t
 #define WIDTH 16
 #define TILE 2
 #define ZERO _mm256_setzero_si256()
 #define LOAD_WEIGHTS(from) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(from)))
-#define LOAD_ROW(from) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(from)))
+#define LOAD_ROW(from) _mm256_loadu_si256((const __m256i *)(from))
 #define MULTIPLY_ADD(sum, w, x) _mm256_add_epi32(sum, _mm256_madd_epi16(w, x))
 #define ADD_ACROSS(a, b, c, d) add_across(a, b, c, d)
 #define EXCESS 0
@@ -121,6 +107,7 @@ INLINE __attribute__((target("avx512f"))) __m256i halve(__m512i sums) {
 #define PRODUCT product_avx512_vnni
 #define VECTOR __m512i
 #define BYTES __m512i
+#define ROW int8_t
 #define WIDTH 64
 #define TILE 4
 #define ZERO _mm512_setzero_si512()
@@ -154,11 +141,12 @@ EXPORT int64_t instruction_set(void) {
 #if defined(__clang__)
 #define TARGET __attribute__((target("dotprod")))
 #else
-#define TARGET __attribute__((target("+dotprod")))
+#define TARGET __attribute__((target("arch=armv8.2-a+dotprod")))
 #endif
 #define PRODUCT product_neon_dot
 #define VECTOR int32x4_t
 #define BYTES int8x16_t
+#define ROW int8_t
 #define WIDTH 16
 #define TILE 4
 #define ZERO vdupq_n_s32(0)
@@ -187,25 +175,16 @@ EXPORT int64_t instruction_set(void) { return NONE; }
 
 #endif
 
-/* y [M, O] = x [M, I] W + b, by an instruction set that this processor has; scratch [M * (I + 8)] bytes. */
-EXPORT void multiply(int64_t set, const Weights *w, const float *x, int64_t M, float *y, void *scratch) {
+/* y [M, O] = x [M, I] W + b, by an instruction set that this processor has. The largest value of a quantised row is
+   `largest`, at most 127 * 128, and 128 * I * largest less than 2^31; scratch [M * (2 I + 12)] bytes. */
+EXPORT void multiply(int64_t set, const Weights *w, const float *x, int64_t M, int64_t largest, float *y,
+                     void *scratch) {
 #if defined(__x86_64__)
-    if (set == AVX512_VNNI) product_avx512_vnni(w, x, M, y, scratch);
-    if (set == AVX2) product_avx2(w, x, M, y, scratch);
+    if (set == AVX512_VNNI) product_avx512_vnni(w, x, M, largest, y, scratch);
+    if (set == AVX2) product_avx2(w, x, M, largest, y, scratch);
 #elif defined(__aarch64__)
-    if (set == NEON_DOT) product_neon_dot(w, x, M, y, scratch);
+    if (set == NEON_DOT) product_neon_dot(w, x, M, largest, y, scratch);
 #endif
-}
-
-/* Rows and, after them, what quantisation leaves of each: x [M, I] -> rows [2 * M, I]; scratch [I] bytes. */
-EXPORT void split_rows(const float *x, int64_t M, int64_t I, float *rows, int8_t *scratch) {
-    for (int64_t m = 0; m < M; m++) {
-        const float *row = x + m * I;
-        float scale, *rest = rows + (M + m) * I;
-        quantize(row, I, scratch, &scale);
-        for (int64_t i = 0; i < I; i++) rows[m * I + i] = row[i];
-        for (int64_t i = 0; i < I; i++) rest[i] = row[i] - (float)scratch[i] * scale;
-    }
 }
 
 /* Identifies the sources; set when they are compiled. A library compiled from others is not used. */

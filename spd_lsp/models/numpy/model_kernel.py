@@ -27,13 +27,11 @@ _SOURCES = tuple(_FOLDER / name for name in ("model_kernel.c", "int8_product.h")
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, Signature] = {
     "instruction_set": (_INTEGER, ()),
-    "multiply": (None, (_INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER)),
-    "split_rows": (None, (_POINTER, _INTEGER, _INTEGER, _POINTER, _POINTER)),
+    "multiply": (None, (_INTEGER, _POINTER, _POINTER, _INTEGER, _INTEGER, _POINTER, _POINTER)),
 }
 INSTRUCTION_SETS = ("none", "AVX2", "AVX-512 VNNI", "NEON dot products")  # as model_kernel.c numbers them
-SCRATCH = 8  # bytes of each row that the kernel needs beside the quantized row
 FEWEST_OUTPUTS = 4  # that the kernel computes
-_LARGEST = np.float32(127)
+COARSE = 127  # the largest value of a row that is quantized to 8 bits
 
 
 class _Weights(ctypes.Structure):
@@ -93,33 +91,47 @@ def weights_structure(values: I8, scales: F32, bias: F32 | None) -> ctypes.Struc
 
 
 def _check(kernel: ModelKernel) -> None:
-    """Raise ValueError if a small product differs from NumPy's."""
+    """Raise ValueError if small products differ from NumPy's."""
     x = np.sin(np.arange(7 * 200, dtype=np.float32)).reshape(7, 200)
     values, scales = quantize_rows(np.cos(np.arange(6 * 200, dtype=np.float32)).reshape(6, 200))
-    bias, y, scratch = np.arange(6, dtype=np.float32), np.empty((7, 6), np.float32), np.empty(7 * 208, np.uint8)
+    bias, y, scratch = (
+        np.arange(6, dtype=np.float32),
+        np.empty((7, 6), np.float32),
+        np.empty(scratch_size(x), np.uint8),
+    )
     weights = weights_structure(values, scales, bias)
-    arrays = (array.ctypes.data for array in (x, y, scratch))
-    kernel.library.multiply(kernel.instruction_set, ctypes.addressof(weights), next(arrays), 7, *arrays)
-    if not np.array_equal(y, multiply_in_numpy(x, values, scales, bias)):
-        raise ValueError("the library gives wrong results; install the package again")
+    for largest in (COARSE, finest(200)):
+        addresses = ctypes.addressof(weights), x.ctypes.data, 7, largest, y.ctypes.data, scratch.ctypes.data
+        kernel.library.multiply(kernel.instruction_set, *addresses)
+        if not np.array_equal(y, multiply_in_numpy(x, values, scales, bias, largest)):
+            raise ValueError("the library gives wrong results; install the package again")
+
+
+def finest(inputs: int) -> int:
+    """The largest value of a row that is quantized to 15 bits, or as many as sums of products in 32 bits allow."""
+    return max(COARSE, min(128 * COARSE, (2**31 - 1) // (128 * inputs)))
+
+
+def scratch_size(x: Floats) -> int:
+    """How many bytes the kernel needs beside rows [M, I]."""
+    return 2 * x.size + 12 * len(x)
 
 
 def quantize_rows(x: Floats) -> tuple[I8, F32]:
     """Each row in 8 bits, and its scale: the largest of a row becomes 127 or -127. [M, I] -> [M, I], [M]."""
-    largest = np.abs(x).max(axis=1, initial=0)
-    inverse = np.divide(_LARGEST, largest, out=np.zeros_like(largest), where=largest != 0)
-    return np.rint(x * inverse[:, None]).astype(np.int8), largest / _LARGEST
+    values, scales = _quantize(x, COARSE)
+    return values.astype(np.int8), scales
 
 
-def split_in_numpy(x: Floats) -> F32:
-    """Rows and, after them, what quantization leaves of each. [M, I] -> [2 M, I]."""
-    values, scales = quantize_rows(x)
-    return np.concatenate([x, x - values * scales[:, None]])
+def _quantize(x: Floats, largest: int) -> tuple[F32, F32]:
+    most = np.abs(x).max(axis=1, initial=0)
+    inverse = np.divide(np.float32(largest), most, out=np.zeros_like(most), where=most != 0)
+    return np.rint(x * inverse[:, None]), most / np.float32(largest)
 
 
-def multiply_in_numpy(x: F32, values: I8, scales: F32, bias: F32 | None) -> F32:
+def multiply_in_numpy(x: F32, values: I8, scales: F32, bias: F32 | None, largest: int = COARSE) -> F32:
     """x W + b, slowly: sums of integers are exact in 64 bits. [M, I] -> [M, O]."""
-    rows, row_scales = quantize_rows(x)
+    rows, row_scales = _quantize(x, largest)
     sums = rows.astype(np.float64) @ values.T.astype(np.float64)
     y: F32 = sums.astype(np.float32) * (row_scales[:, None] * scales)
     return y if bias is None else y + bias

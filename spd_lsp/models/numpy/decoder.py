@@ -31,10 +31,10 @@ from spd_lsp.models.numpy.kv_cache import (
 from spd_lsp.models.numpy.model_kernel import (
     COARSE,
     FEWEST_OUTPUTS,
+    SCRATCH,
     finest,
     load_kernel,
     multiply_in_numpy,
-    scratch_size,
     weights_structure,
 )
 
@@ -108,7 +108,8 @@ class Int8:
         if self.kernel is None:
             return multiply_in_numpy(x, self.values, self.scales, self.bias, self.largest)
         x = np.ascontiguousarray(x, np.float32)
-        y, scratch = np.empty((len(x), len(self.values)), np.float32), np.empty(scratch_size(x), np.uint8)
+        y = np.empty((len(x), len(self.values)), np.float32)
+        scratch = np.empty(2 * x.size + SCRATCH * len(x), np.uint8)
         addresses = self.address, x.ctypes.data, len(x), self.largest, y.ctypes.data, scratch.ctypes.data
         self.kernel.library.multiply(self.kernel.instruction_set, *addresses)
         return y

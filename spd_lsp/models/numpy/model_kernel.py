@@ -30,6 +30,7 @@ _SIGNATURES: dict[str, Signature] = {
     "multiply": (None, (_INTEGER, _POINTER, _POINTER, _INTEGER, _INTEGER, _POINTER, _POINTER)),
 }
 INSTRUCTION_SETS = ("none", "AVX2", "AVX-512 VNNI", "NEON dot products")  # as model_kernel.c numbers them
+SCRATCH = 12  # bytes of each row that the kernel needs beside two for each value
 FEWEST_OUTPUTS = 4  # that the kernel computes
 COARSE = 127  # the largest value of a row that is quantized to 8 bits
 
@@ -94,11 +95,8 @@ def _check(kernel: ModelKernel) -> None:
     """Raise ValueError if small products differ from NumPy's."""
     x = np.sin(np.arange(7 * 200, dtype=np.float32)).reshape(7, 200)
     values, scales = quantize_rows(np.cos(np.arange(6 * 200, dtype=np.float32)).reshape(6, 200))
-    bias, y, scratch = (
-        np.arange(6, dtype=np.float32),
-        np.empty((7, 6), np.float32),
-        np.empty(scratch_size(x), np.uint8),
-    )
+    scratch = np.empty(2 * x.size + SCRATCH * len(x), np.uint8)
+    bias, y = np.arange(6, dtype=np.float32), np.empty((7, 6), np.float32)
     weights = weights_structure(values, scales, bias)
     for largest in (COARSE, finest(200)):
         addresses = ctypes.addressof(weights), x.ctypes.data, 7, largest, y.ctypes.data, scratch.ctypes.data
@@ -110,11 +108,6 @@ def _check(kernel: ModelKernel) -> None:
 def finest(inputs: int) -> int:
     """The largest value of a row that is quantized to 15 bits, or as many as sums of products in 32 bits allow."""
     return max(COARSE, min(128 * COARSE, (2**31 - 1) // (128 * inputs)))
-
-
-def scratch_size(x: Floats) -> int:
-    """How many bytes the kernel needs beside rows [M, I]."""
-    return 2 * x.size + 12 * len(x)
 
 
 def quantize_rows(x: Floats) -> tuple[I8, F32]:

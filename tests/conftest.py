@@ -42,11 +42,12 @@ class TinyModel:
         self.max_positions = 512
         self.second_row_is_free = False
         self.tells_drafts_apart = False
+        self.forks_are_free = False
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()
         self.passes += 1
-        self.prompt = list(ids)
+        self.prompt, self.drafts_read = list(ids), {()}
         logits = self.logits_after(ids)
         self.states = [self.state]
         return logits
@@ -71,6 +72,13 @@ class TinyModel:
             states.append(self.state)
         self.states = states
         return np.stack(logits)
+
+    def read_draft(self, draft: tuple[int, ...]) -> np.ndarray:
+        assert draft[:-1] in self.drafts_read
+        self.drafts_read.add(draft)
+        self.passes += 1
+        self.rows += 1
+        return self.logits_after([*self.prompt, *draft])
 
     def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
         self.passes += 1

@@ -59,6 +59,10 @@ class CompletionModel(Model, Protocol):
         """Whether a pass of two rows takes about the time of one."""
 
     @property
+    def forks_are_free(self) -> bool:
+        """Whether it can go on from any draft that it has read."""
+
+    @property
     def tells_drafts_apart(self) -> bool:
         """Whether each draft of a mixture has a distribution of its own."""
 
@@ -147,7 +151,7 @@ class Completer:
         tuned = self.tuned(settings)
         automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
         self.settings = replace(tuned, streams=tuned.streams or automatic)
-        self._decode = choose_decoder(self.settings)
+        self._decode = choose_decoder(self.settings, forks_are_free=self.model.forks_are_free)
 
     def complete(
         self,

@@ -22,6 +22,8 @@ from spd_lsp.models.topk import WeightedTokens
 class LlamaEngine(Engine):
     """A GGUF model in llama.cpp."""
 
+    forks_are_free = True
+
     def __init__(self, model: LlamaModel, embeddings: TokenEmbeddings, device: str) -> None:
         self.context = LlamaContext(model)
         self.embeddings = embeddings

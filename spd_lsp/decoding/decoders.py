@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.multi_stream import superpose_streams
@@ -12,13 +13,22 @@ from spd_lsp.settings import Settings
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def choose_decoder(settings: Settings, *, forks_are_free: bool = False) -> DecodingFunction:
-    """Return the decoder that the settings name; `auto` is best-first where a model can go on from any draft.
+def settings_for(settings: Settings, *, second_row_is_free: bool, forks_are_free: bool) -> Settings:
+    """Return the settings with a decoder and a number of streams that suit the model, where they leave it open.
 
-    But for what only superposed drafts have: the paper's formula and ranking, streams and resets.
+    Only superposed drafts have streams, resets, and the paper's formula and ranking.
     """
+    automatic = 2 if second_row_is_free and settings.drafts > 1 else 1
+    settings = replace(settings, streams=settings.streams or automatic)
+    if settings.decoder != "auto":
+        return settings
     is_plain = (settings.interpolation, settings.ranking) == ("linear", "probability")
-    is_plain = is_plain and settings.streams <= 1 and not settings.reset_every
-    if settings.decoder == "best-first" or (settings.decoder == "auto" and forks_are_free and is_plain):
+    is_best_first = forks_are_free and is_plain and settings.streams == 1 and not settings.reset_every
+    return replace(settings, decoder="best-first" if is_best_first else "superposed")
+
+
+def choose_decoder(settings: Settings) -> DecodingFunction:
+    """Return the decoder that the settings name: superposed drafts share `streams` rows, one if that is 0."""
+    if settings.decoder == "best-first":
         return best_first
     return superpose if settings.streams <= 1 else superpose_streams

@@ -77,7 +77,7 @@ def test_the_best_draft_is_no_worse_than_a_beams_and_costs_no_more_rows(seed, k,
     request = DecodingRequest(PROMPT, stop, PROMPT, Counts(seed) if asks else None)
     expected = beam(TinyModel(seed), request, chosen, nothing)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_ROWS_PER_TOKEN", math.inf)
+        patch.setattr(module, "_MAX_READ", math.inf)
         found = best_first(TinyModel(seed), request, chosen)
     assert found.best[0].score >= expected.best[0].score - 1e-6
     assert found.rows <= expected.rows
@@ -96,11 +96,18 @@ def test_the_score_of_the_best_draft_is_what_model_and_ngrams_say_of_it_alone(se
 
 
 def test_drafts_far_behind_borrow_and_cost_nothing():
-    model = Scripted({(): {5: 0.8, 6: 0.1, 7: 0.05}}, {END: 0.9, 8: 0.1})
+    model = Scripted({(): {5: 0.8, 6: 0.1, 7: 0.05}}, {END: 0.99, 8: 0.01})
     found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=3, max_tokens=6))
     assert [draft.ids for draft in found.best] == [(5, END), (6, END), (7, END)]
     assert model.seen == [(), (5,)]
     assert (found.passes, found.rows) == (model.passes, model.rows) == (2, 1)
+
+
+def test_what_is_longer_than_all_that_was_read_is_read():
+    rows = {(): {5: 0.99, 6: 0.01}, (5,): {END: 0.9, 8: 0.1}, (5, 8): {9: 0.9}, (5, 8, 9): {END: 0.9}}
+    model = Scripted(rows, {OTHER: 1.0})
+    found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=2, max_tokens=6))
+    assert [draft.ids for draft in found.best] == [(5, END), (5, 8, 9, END)]
 
 
 def test_a_draft_that_may_become_the_best_is_read():
@@ -138,12 +145,12 @@ def test_what_is_borrowed_is_mixed_with_the_ngrams_of_the_drafts_own_history():
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
-def test_where_nothing_is_certain_a_token_costs_two_rows_at_most(k):
+def test_where_nothing_is_certain_it_costs_three_rows_a_token_at_most(k):
     model = TinyModel(4)
     found = best_first(model, DecodingRequest(PROMPT, never), Settings(drafts=k, temperature=10, max_tokens=12))
     assert len(found.best) == k
     assert all(len(draft.ids) == 12 for draft in found.best)
-    assert found.rows == model.rows <= 2 * 11 + 1
+    assert found.rows == model.rows <= min(k, 3) * 11
 
 
 @pytest.mark.parametrize("step", range(6))

@@ -80,16 +80,6 @@ class TinyModel:
         self.rows += 1
         return self.logits_after([*self.prompt, *draft])
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        self.passes += 1
-        self.rows += sum(len(draft) - 1 for draft in drafts)
-        found = []
-        for draft in drafts:
-            rows = [self.logits_after([*self.prompt, *draft[:at]]) for at in range(len(draft))]
-            logs = [row - np.log(np.exp(row).sum()) for row in rows]
-            found.append(np.array([row[i] for row, i in zip(logs, draft, strict=True)]))
-        return found
-
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)
         return self.embedding @ self.state

@@ -120,8 +120,9 @@ class _Search:
     def result(self) -> DecodingResult:
         """The best k drafts and their cost."""
         k, rows = self.settings.drafts, len(self.read)
-        longest = max(len(draft.ids) for draft in self.finished)
-        return DecodingResult(self.finished[:k], 1 + rows, longest, rows, self.finished[k:], self.begun)
+        drafts = self.finished or self.begun[-1:]  # nothing may be able to follow
+        longest = max(len(draft.ids) for draft in drafts)
+        return DecodingResult(drafts[:k], 1 + rows, longest, rows, drafts[k:], self.begun)
 
 
 def _as_long(draft: Draft, others: Iterable[Draft]) -> list[Draft]:

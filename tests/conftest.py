@@ -87,6 +87,16 @@ class TinyModel:
         return self.embedding @ self.state
 
 
+def first_of(*ids: int) -> Callable[[tuple[int, ...]], np.ndarray | None]:
+    """What a draft may go on with that begins with one of these ids, or with any if there are none."""
+    return lambda written: None if written or not ids else np.array(ids)
+
+
+def spelled(written: tuple[int, ...]) -> np.ndarray | None:
+    """What a draft may go on with that begins with 11, or with 12 and then 13 or 14."""
+    return {(): np.array([11, 12]), (12,): np.array([13, 14])}.get(written)
+
+
 @pytest.fixture
 def tiny_model() -> TinyModel:
     return TinyModel()

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
+from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import (
@@ -189,8 +190,7 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
-        follow = self.settings.max_tokens
-        places = mixture.places(request.history, follow, prompt.levels) if mixture else []
+        places = copied_places(prompt, mixture, self.tokens.end_of_text, self.settings.max_tokens)
         drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
         scored = drafts.scored(self.settings.ranking)
@@ -357,6 +357,12 @@ def decoding_request(
         stop=texts.is_finished,
         history=[end_of_text, *prompt.history][-_MAX_HISTORY:],
         interpolation=mixture,
-        allowed=prompt.allowed,
+        allowed=prompt.spelling.allowed,
         text_of=texts.visible,
     )
+
+
+def copied_places(prompt: Prompt, mixture: Mixture | None, end_of_text: int, follow: int) -> list[Place]:
+    """Where what stands before the cursor stands in the user's code, with the `follow` tokens behind it there."""
+    history = [end_of_text, *prompt.copied_behind][-_MAX_HISTORY:]
+    return mixture.places(history, follow, prompt.levels) if mixture else []

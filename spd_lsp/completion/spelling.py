@@ -5,7 +5,7 @@ there may be ` print` or ` pri` and `vy`, and eight blanks are seven and ` retur
 drafts spell their bytes again. Byte-pair encoding cuts the beginning of a text as it cuts the whole (Berglund and van
 der Merwe, "Formalizing BPE Tokenization", 2023). So if the token that holds the cursor begins at byte j, those before
 it are the tokens of the text up to j. A path is such a list of tokens, for each j where some token goes on like the
-text. What all paths begin with is certain, whatever follows.
+text, and for the cursor itself. What all paths begin with is certain, whatever follows.
 
 In: a vocabulary and the ids of the text before the cursor. Out: the ids that are certain, the bytes behind them, and the
 ids that may continue a draft. Knows no model.
@@ -13,10 +13,11 @@ ids that may continue a draft. Knows no model.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, takewhile
+import string
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -25,12 +26,26 @@ from ngram_builders.arrays import Ids
 Path = tuple[int, ...]
 Encode = Callable[[str], list[int]]
 
-_LONGEST = 64  # bytes that a token which holds the cursor has before it
-_REACH = 256  # bytes further back from which the text is cut again
-_TRIED = 256  # tokens that are tried behind another before it is believed that one can follow
-# One text of each kind that tokenizers tell apart: what follows may change where the text before it is cut.
-_FOLLOWING = ("x", "X", "1", "_", "(", '"', "'s", "=", "/", "é", "中", " x", " (", "\n", "\nx", "\n\n", "  x", "\tx", "")
-_BLANKS = (b" ", b"\t", b"\n", b"\r")
+_LONGEST = 64  # bytes before the cursor of a token that holds it
+_ALIKE = 4  # tokens with the same letter behind the cursor that are tried behind another token
+_MAX_TRIED = 256
+_MAX_REMEMBERED = 50_000
+# What may follow, by its first byte, with texts of each kind that tokenizers tell apart: behind a blank it decides how
+# that is cut. Some look two characters ahead.
+_KINDS: tuple[tuple[bytes, tuple[str, ...]], ...] = (
+    (string.ascii_lowercase.encode(), ("x",)),
+    (string.ascii_uppercase.encode(), ("X",)),
+    (string.digits.encode(), ("1",)),
+    (b"_", ("_",)),
+    (b"\"'`", ('"', "'s")),
+    (bytes(set(string.punctuation.encode()) - set(b"_\"'`")), ("(", "=", "/x", "#")),
+    (bytes(range(0x80, 0xFF)), ("é", "中", "…")),
+    (b"\n\r", ("\n", "\nx", "\n\n")),
+    (b" ", (" x", "  x", " (", " \n")),
+    (b"\t", ("\tx", "\t\n")),
+)
+ANY = bytes(range(0xFF))  # no UTF-8 text holds 0xff
+BUT_BLANKS = bytes(sorted(set(ANY) - set(b" \t\n\r")))
 
 
 class Pieces:
@@ -41,11 +56,27 @@ class Pieces:
         self.of = pieces
         self.encode = encode
         order = sorted((i for i, piece in enumerate(pieces) if piece), key=pieces.__getitem__)
+        # A byte may have a token beside that of its letter, which the tokenizer never gives.
+        same = {i for pair in pairwise(order) if pieces[pair[0]] == pieces[pair[1]] for i in pair}
+        order = [i for i in order if i not in same or not self._is_other(i)]
         self._sorted, self._ids = [pieces[i] for i in order], np.array(order, dtype=np.int64)
         self._marks = np.array([i for i, piece in enumerate(pieces) if not piece], dtype=np.int64)
-        self._known: dict[tuple[int, bytes], bool] = {}
+        self._beginning: dict[bytes, Ids] = {}
+        self._neighbours: dict[tuple[Path, bytes], bool] = {}
 
-    def spelled(self, ids: Sequence[int]) -> bytes:
+    def _is_other(self, i: int) -> bool:
+        """Whether another token has the same bytes, and is the one that the tokenizer gives."""
+        ids = self._encoded(self.of[i])
+        return ids is not None and len(ids) == 1 and ids != [i]
+
+    def _encoded(self, text: bytes) -> list[int] | None:
+        """The ids of bytes; None if they are no whole characters."""
+        try:
+            return self.encode(text.decode())
+        except UnicodeDecodeError:
+            return None
+
+    def spelled(self, ids: Iterable[int]) -> bytes:
         """The bytes of ids."""
         return b"".join(self.of[i] for i in ids if i < len(self.of))
 
@@ -54,47 +85,59 @@ class Pieces:
         ends = [0, *accumulate(len(self.of[i]) for i in ids)]
         return tuple(ids[: ends.index(end)]) if end in ends else None
 
-    def beginning_with(self, start: bytes, *, but_blanks: bool = False) -> Ids:
-        """Return the ids whose bytes begin with these; but those that go on with a blank."""
+    def going_on(self, start: bytes, following: bytes = ANY) -> Ids:
+        """Return the ids whose bytes begin with these and go on with one of `following`."""
         low, high = self._range(start)
-        if not but_blanks:
+        low = bisect_right(self._sorted, start, lo=low, hi=high)
+        if following == ANY:
             return self._ids[low:high]
-        blanks = sorted(self._range(start + blank) for blank in _BLANKS)
-        bounds = [low, *(bound for pair in blanks for bound in pair), high]
+        gaps = [bound for byte in sorted(set(ANY) - set(following)) for bound in self._range(start + bytes([byte]))]
+        bounds = [low, *gaps, high]
         return np.concatenate([self._ids[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True)])
 
-    def but_blanks(self) -> Ids:
-        """Return all ids but those that begin with a blank."""
-        return np.concatenate((self._marks, self.beginning_with(b"", but_blanks=True)))
+    def beginning_with(self, following: bytes) -> Ids:
+        """Return the ids whose bytes begin with one of these, and those that end a text."""
+        if following not in self._beginning:
+            self._beginning[following] = np.concatenate((self._marks, self.going_on(b"", following)))
+        return self._beginning[following]
 
     def _range(self, start: bytes) -> tuple[int, int]:
         low = bisect_left(self._sorted, start)
-        return low, bisect_left(self._sorted, start + b"\xff" * 8, lo=low)  # no UTF-8 text holds 0xff
+        return low, bisect_left(self._sorted, start + b"\xff" * 8, lo=low)
 
-    def begins(self, start: bytes) -> bool:
-        """Whether a token begins with these bytes."""
-        low = bisect_left(self._sorted, start)
-        return low < len(self._sorted) and self._sorted[low].startswith(start)
+    def go_on(self, start: bytes) -> bool:
+        """Whether the bytes of a token begin with these and go on."""
+        at = bisect_right(self._sorted, start)
+        return at < len(self._sorted) and self._sorted[at].startswith(start)
 
-    def can_precede(self, last: int, start: bytes) -> bool:
-        """Whether the tokenizer ever puts a token that begins with these bytes behind another; if unsure, yes."""
+    def can_precede(self, last: Path, start: bytes) -> bool:
+        """Whether the tokenizer puts a token that begins with these bytes and goes on behind others.
+
+        The last two are looked at: in ` {"_stat` the quote decides whether the underscore begins a word.
+        """
+        return any(self._is_neighbour(before, start) for before in dict.fromkeys((last[-1:], last[-2:])))
+
+    def _is_neighbour(self, last: Path, start: bytes) -> bool:
         key = last, start
-        if key not in self._known:
-            self._known[key] = self._find_neighbour(last, start)
-        return self._known[key]
+        if key not in self._neighbours:
+            if len(self._neighbours) >= _MAX_REMEMBERED:
+                self._neighbours.clear()
+            before = self.spelled(last)
+            texts = ((i, self._encoded(before + self.of[i])) for i in self._samples(start))
+            self._neighbours[key] = any(ids == [*last, i] for i, ids in texts)
+        return self._neighbours[key]
 
-    def _find_neighbour(self, last: int, start: bytes) -> bool:
-        low, high = self._range(start)
-        is_tried = False
-        for i in self._ids[low : min(high, low + _TRIED)].tolist():
-            try:
-                text = (self.of[last] + self.of[i]).decode()
-            except UnicodeDecodeError:
-                continue
-            if self.encode(text) == [last, i]:
-                return True
-            is_tried = True
-        return high - low > _TRIED or not is_tried
+    def _samples(self, start: bytes) -> Iterator[int]:
+        """Yield the tokens that go on behind these bytes, or if there are many, some of each byte that follows."""
+        at, end = self._range(start)
+        at = bisect_right(self._sorted, start, lo=at, hi=end)
+        if end - at <= _MAX_TRIED:
+            yield from self._ids[at:end].tolist()
+            return
+        while at < end:
+            after = self._range(self._sorted[at][: len(start) + 1])[1]
+            yield from self._ids[at : after : max(1, (after - at) // _ALIKE)].tolist()
+            at = after
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,58 +146,54 @@ class Spelling:
 
     pieces: Pieces
     healed: bytes  # every draft begins with these bytes
-    but_blanks: bool = False  # whether no blank and no line end follows them
-    paths: dict[Path, set[int]] = field(default_factory=lambda: {(): set()})  # the tokens that follow on each
-    ends: frozenset[Path] = frozenset()  # behind these the token that holds the cursor may stand
+    nodes: Mapping[Path, frozenset[int]]  # the beginnings of paths, and the tokens with which paths go on from there
+    ends: Mapping[Path, bytes]  # paths, and the first byte of what may follow the cursor behind them
 
     def allowed(self, ids: Path) -> Ids | None:
         """Return the ids that may follow those of a draft; None: any."""
-        written = self.pieces.spelled(ids) if len(ids) <= len(self.healed) + 1 else self.healed + b"."
-        left = self.healed[len(written) :]
-        if len(written) > len(self.healed) or not (left or self.but_blanks):
+        if ids not in self.nodes:
             return None
+        left, following = self.healed[len(self.pieces.spelled(ids)) :], self.ends.get(ids, b"")
         if not left:
-            return self.pieces.but_blanks()
-        following = np.array(sorted(self.paths.get(ids, ())), dtype=np.int64)
-        if ids not in self.ends:
-            return following
-        return np.union1d(following, self.pieces.beginning_with(left, but_blanks=self.but_blanks))
+            return None if following == ANY else self.pieces.beginning_with(following)
+        next_ids = np.array(sorted(self.nodes[ids]), dtype=np.int64)
+        return np.concatenate((next_ids, self.pieces.going_on(left, following))) if following else next_ids
 
-    def without_certain(self) -> tuple[Path, Spelling]:
-        """Return the tokens that every draft begins with, and how the rest may be spelled."""
+    def split(self) -> tuple[Path, Spelling]:
+        """Return the tokens that every draft would begin with, and how the rest may be spelled."""
         certain: Path = ()
         while (following := self.allowed(certain)) is not None and len(following) == 1:
             certain = (*certain, int(following[0]))
         n = len(certain)
-        paths = {path[n:]: following for path, following in self.paths.items() if path[:n] == certain}
-        ends = frozenset(path[n:] for path in self.ends if path[:n] == certain)
-        healed = self.healed[len(self.pieces.spelled(certain)) :]
-        return certain, Spelling(self.pieces, healed, self.but_blanks, paths or {(): set()}, ends)
+        nodes = {path[n:]: ids for path, ids in self.nodes.items() if path[:n] == certain}
+        ends = {path[n:]: following for path, following in self.ends.items() if path[:n] == certain}
+        return certain, Spelling(self.pieces, self.healed[len(self.pieces.spelled(certain)) :], nodes, ends)
 
 
-def spell(pieces: Pieces, ids: Sequence[int], *, but_blanks: bool = False) -> tuple[list[int], Spelling]:
+def spell(pieces: Pieces, ids: Sequence[int], following: bytes = ANY) -> tuple[list[int], Spelling]:
     """Return the ids of a text that stay as they are whatever follows it, and how the rest may be spelled.
 
-    `but_blanks`: neither a blank nor a line end follows.
+    `following`: the bytes that what follows may begin with.
     """
     text = pieces.spelled(ids)
-    begins = [at for at in range(max(0, len(text) - _LONGEST), len(text)) if _is_whole(text[at:]) and pieces.begins(text[at:])]
+    begins = [at for at in range(max(0, len(text) - _LONGEST), len(text)) if _is_whole(text[at:])]
+    begins = [at for at in begins if pieces.go_on(text[at:])]
     kept = _find_restart(pieces, ids, text, min(begins, default=len(text)))
     start = len(pieces.spelled(ids[:kept]))
-    ends = set(_probed(pieces, text[start:], but_blanks=but_blanks))
+    ends = _whole_paths(pieces, ids[kept:], text[start:], following)
     for at in begins:
-        # What follows may cut the text up to there, too: it is known, but for a text that ends there.
+        # A text that ends there may be cut otherwise than one that goes on.
         for cut in (pieces.encode(text[start:at].decode()), ids[kept:]):
-            if (path := pieces.up_to(at - start, cut)) is None or path in ends:
-                continue
-            before = path[-1] if path else ids[kept - 1] if kept else None
-            if before is None or pieces.can_precede(before, text[at:]):
-                ends.add(path)
-    paths: dict[Path, set[int]] = {(): set()}
+            path = pieces.up_to(at - start, cut)
+            before = (*ids[max(0, kept - 1) : kept], *(path or ()))
+            if path is not None and (not before or pieces.can_precede(before, text[at:])):
+                ends[path] = following
+    nodes: dict[Path, set[int]] = {path: set() for path in ends}
     for path in ends:
         for n, i in enumerate(path):
-            paths.setdefault(path[:n], set()).add(i)
-    certain, spelling = Spelling(pieces, text[start:], but_blanks, paths, frozenset(ends)).without_certain()
+            nodes.setdefault(path[:n], set()).add(i)
+    frozen = {path: frozenset(next_ids) for path, next_ids in nodes.items()}
+    certain, spelling = Spelling(pieces, text[start:], frozen, ends).split()
     return [*ids[:kept], *certain], spelling
 
 
@@ -163,19 +202,25 @@ def _is_whole(text: bytes) -> bool:
     return text[0] & 0xC0 != 0x80
 
 
-def _probed(pieces: Pieces, text: bytes, *, but_blanks: bool) -> Iterator[Path]:
-    """Yield the whole tokens of a text as it is cut with one or another text behind it."""
-    for following in _FOLLOWING:
-        if but_blanks and not following[:1].strip():
-            continue
-        ids = pieces.encode(text.decode() + following)
-        whole = takewhile(lambda end: end <= len(text), accumulate(len(pieces.of[i]) for i in ids))
-        yield tuple(ids[: sum(1 for _ in whole)])
+def _whole_paths(pieces: Pieces, ids: Sequence[int], text: bytes, following: bytes) -> dict[Path, bytes]:
+    """The ways in which a text is cut if a token ends with it, and what may follow then.
+
+    Behind a word or a sign one way, behind a blank as many as what follows decides.
+    """
+    if text.strip() and not text[-1:].isspace():
+        return {tuple(ids): following}
+    found: dict[Path, bytes] = {}
+    for first, examples in _KINDS:
+        for example in examples:
+            path = pieces.up_to(len(text), pieces.encode(text.decode() + example))
+            if path is not None and (may_follow := bytes(set(first) & set(following))):
+                found[path] = bytes(sorted({*found.get(path, b""), *may_follow}))
+    return found
 
 
 def _find_restart(pieces: Pieces, ids: Sequence[int], text: bytes, before: int) -> int:
     """The number of first tokens behind which a text can be cut anew: a word or a line ends there."""
-    end, tried = len(text), 0
+    end = len(text)
     for n in range(len(ids), 0, -1):
         is_blank = not text[end : end + 1].strip() and text[end - 1 : end].strip()
         if end <= before and is_blank and pieces.encode(text[end:].decode()) == list(ids[n:]):

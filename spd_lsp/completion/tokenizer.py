@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer
 from ngram_builders.errors import UserError
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
-from spd_lsp.completion.spelling import Pieces, Spelling, spell
+from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class ModelTokenizer:
         history `x =`, and drafts spell ` pri`, ` print`, ` private` ...
         """
         whole = self.encode(before)
-        history, spelling = spell(self.spellings, whole, but_blanks=_is_indented(before))
+        history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)
         behind, begun = self._whole_lines(whole, before) or (history, spelling.healed)
         others = self._related_ids(related, room) if related and room else []
         name = self.fill_format.name if self.fill_format and after else ""
@@ -245,7 +245,7 @@ def _head(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: text.rfind("\n", 0, max(0, limit)) + 1]
 
 
-def _is_indented(before: str) -> bool:
+def is_indented(before: str) -> bool:
     """Whether the cursor stands where a line's text begins: behind blanks that a person or an editor put there.
 
     Not behind a line that opens a block or a bracket, if its indentation was only repeated.

@@ -143,7 +143,7 @@ def _code_cells(notebook: Any) -> list[str]:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """Join the halves of characters that JSON may hold, and replace those without another: no tokenizer reads them."""
+    """Join the halves of characters that JSON may hold; replace single ones, which no tokenizer reads."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

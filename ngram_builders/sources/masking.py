@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import AnyStr
 
 from ngram_builders.sources.secret_rules import (
@@ -146,8 +147,8 @@ def _find_private_keys(text: str) -> Iterator[Secret]:
     if _KEY_HEADER not in text:
         return
     begins = [begin.span() for begin in _KEY_BEGINS.finditer(text)]
-    limits = [*(start for start, _ in begins[1:]), len(text)]
-    for (start, end), limit in zip(begins, limits, strict=True):
+    limits = [start for start, _ in begins[1:]]
+    for (start, end), limit in zip_longest(begins, limits, fillvalue=len(text)):
         yield Secret(start, start + _find_key_end(text[start:limit], end - start), _PRIVATE_KEY)
 
 

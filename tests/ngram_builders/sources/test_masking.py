@@ -91,6 +91,11 @@ def test_text_that_only_mentions_a_private_key_masks_no_code() -> None:
     assert mask(text).endswith("\nreturn\n\ndef check(key):\n    return key.startswith(BEGIN)\n")
 
 
+def test_a_certificate_is_no_private_key() -> None:
+    text = f"{'-' * 5}BEGIN CERTIFICATE{'-' * 5}\nMIIB\n{'-' * 5}END CERTIFICATE{'-' * 5}\n"
+    assert mask(text) == text
+
+
 def test_a_text_without_secrets_is_the_same_object() -> None:
     text = "\n".join(ORDINARY)
     assert mask(text) is text

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
 from typing import AnyStr
 
 from ngram_builders.sources.secret_rules import (
@@ -146,18 +145,17 @@ def _find_private_keys(text: str) -> Iterator[Secret]:
     """
     if _KEY_HEADER not in text:
         return
-    begins = [begin.span() for begin in _KEY_BEGINS.finditer(text)]
-    limits = [start for start, _ in begins[1:]]
-    for (start, end), limit in zip_longest(begins, limits, fillvalue=len(text)):
-        yield Secret(start, start + _find_key_end(text[start:limit], end - start), _PRIVATE_KEY)
+    starts = [begin.start() for begin in _KEY_BEGINS.finditer(text)]
+    for start, limit in zip(starts, [*starts, len(text)][1:], strict=True):
+        yield Secret(start, start + _find_key_end(text[start:limit]), _PRIVATE_KEY)
 
 
-def _find_key_end(text: str, offset: int) -> int:
-    """Find where the key ends whose first line ends at or after `offset`."""
-    end = last_certain = text.find("\n", offset)
+def _find_key_end(text: str) -> int:
+    """Find where the key ends that a text begins with."""
+    end = last_certain = text.find("\n")
     if end < 0:
         return len(text)
-    if _KEY_ENDS.search(text, offset, end):
+    if _KEY_ENDS.search(text, 0, end):
         return end
     for _ in range(_MAX_KEY_LINES):
         start, end = end + 1, text.find("\n", end + 1)

@@ -21,6 +21,7 @@ from ngram_builders.sources.secret_rules import (
     MIN_DISTINCT_LETTERS,
     SECRET_PHRASES,
     SECRET_WORDS,
+    SHORT_WORDS,
     Secret,
     find_keys,
     find_named_values,
@@ -46,6 +47,8 @@ _MAX_KEY_LINES = 400  # the longest keys have about 100
 
 _MIN_FRAGMENT, _MAX_FRAGMENT = 4, 10  # characters that give a secret away: half of a short one
 _MIN_NEW_CHARACTERS = 3  # of a fragment that the draft itself must write: the rest was typed already
+_GOES_ON = ("=", ":", "(", "\\", "||", " or")  # the value stands on the next line
+_DEFAULTS = ("default", "fallback")  # of what the line above names
 _QUOTES = ("", '"', "'", "`")  # may close a draft that was cut off inside a literal
 _KEY_LAYOUT = re.compile(r"-----[A-Z ]{1,60}-----|\\[nr]|[\s\"'`]+")  # of a private key's text, no part of the key
 
@@ -85,8 +88,18 @@ def find_secrets(text: str) -> list[Secret]:
     )
     for offsets, find in searches:
         for start, end in _lines_at(text, offsets):
+            end = _end_of_value(text, start, end)
             secrets += [Secret(start + s.start, start + s.end, s.kind) for s in find(text[start:end])]
-    return sorted(secrets)
+    return sorted(set(secrets))
+
+
+def _end_of_value(text: str, start: int, end: int) -> int:
+    """The end of a line, or of the next one if that holds the value of what is named at the end of this one."""
+    line = text[start:end].rstrip()
+    next_end = text.find("\n", end + 1)
+    next_end = next_end if next_end >= 0 else len(text)
+    is_default = line.endswith(",") and text[end:next_end].lstrip().startswith(_DEFAULTS)
+    return next_end if is_default or line.endswith(_GOES_ON) else end
 
 
 def _find_key_candidates(flat: bytes, text: str) -> Iterator[int]:
@@ -99,6 +112,9 @@ def _find_secret_words(flat: bytes) -> Iterator[int]:
     lowered = flat.translate(_TO_LOWER)
     for word in (*SECRET_WORDS, *SECRET_PHRASES):
         yield from _find_all(lowered, word)
+    for word in SHORT_WORDS:
+        ends = ((offset, offset + len(word)) for offset in _find_all(lowered, word))
+        yield from (offset for offset, end in ends if not lowered[end : end + 1].isalnum())
     yield from (offset for offset in _find_all(lowered, b"key") if lowered.endswith(KEY_PREFIXES, 0, offset))
 
 

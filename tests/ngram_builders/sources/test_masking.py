@@ -157,3 +157,23 @@ def test_random_secrets_without_a_name_are_found() -> None:
     missed = sum(mask(f'f("{letters(BASE64, 40, seed)}")') != MARK for seed in range(200))
     assert missed < 30  # one of seven may have a run that looks like a word, or a slash too many
     assert mask(f'f("{letters(ALPHANUMERIC, 10)}")') != MARK
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "pass" + "word = (",
+        '"pass' + 'word":',
+        "pass" + "word: str =",
+        "PASS" + "WORD = \\",
+        "db_pw =",
+    ],
+)
+def test_a_value_on_the_next_line_is_masked(begin: str) -> None:
+    value = letters(ALPHANUMERIC, 11) + "7x!Q"
+    assert value not in mask(f'x = 1\n{begin}\n    "{value}",\n)\n')
+
+
+def test_a_default_on_the_line_below_the_name_is_masked() -> None:
+    value = letters(ALPHANUMERIC, 11) + "7x!Q"
+    assert value not in mask(f'@click.option(\n    "--pass{"word"}",\n    default="{value}",\n)\n')

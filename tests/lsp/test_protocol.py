@@ -126,8 +126,9 @@ async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method
         await editor.start()
         params = {"textDocument": {"uri": "file:///a.py", "text": "secret"}}
         editor.send({"jsonrpc": "2.0", "method": method, "params": params})
-        editor.send({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
-        assert (await editor.status())["kind"] == "normal"
+        reply = editor.expect("odd")
+        editor.send({"jsonrpc": "2.0", "id": "odd", "method": method, "params": params})
+        assert await code_of(reply) == -32600
         assert "secret" not in caplog.text and "Traceback" not in caplog.text
 
 

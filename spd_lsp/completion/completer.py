@@ -62,6 +62,9 @@ class CompletionModel(Model, Protocol):
     def tells_drafts_apart(self) -> bool:
         """Whether each draft of a mixture has a distribution of its own."""
 
+    def limit_threads(self, count: int) -> None:
+        """Compute with this many threads at most; 0: as many as measure best."""
+
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
 
@@ -148,6 +151,7 @@ class Completer:
         automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
         self.settings = replace(tuned, streams=tuned.streams or automatic)
         self._decode = choose_decoder(self.settings)
+        self.model.limit_threads(settings.threads)
 
     def complete(
         self,

@@ -116,9 +116,9 @@ def test_requests_that_wait_during_a_pass_share_the_next_one(network):
     engine.forward_batch = watched
     scheduler = BatchScheduler(engine)
     with ThreadPoolExecutor(7) as pool:
-        first = pool.submit(scheduler.new_engine().prefill, ids_of(9))
+        first = pool.submit(scheduler.new_engine().prefill, ids_of(8))
         assert begun.wait(20)
-        others = [pool.submit(scheduler.new_engine().prefill, ids_of(5 + number, number)) for number in range(6)]
+        others = [pool.submit(scheduler.new_engine().prefill, ids_of(2 + number, number)) for number in range(6)]
         while len(scheduler.queue) < 6:
             assert not wait(others, 0.001).done
         go_on.set()

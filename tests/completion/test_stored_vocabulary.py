@@ -1,4 +1,4 @@
-"""What is found out about a GGUF file's vocabulary is kept beside its check, and never believed where it cannot be."""
+"""What is found out about a GGUF file's vocabulary is kept beside its check, and found out again if in doubt."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from tests.models.llama.gguf_files import write_gguf
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory) -> Path:
+def checked(tmp_path_factory) -> Path:
+    """The folder of a file's check, after one use."""
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gguf")
-    return write_gguf(tmp_path_factory.mktemp("gguf") / "m.gguf")
+    file = write_gguf(tmp_path_factory.mktemp("gguf") / "m.gguf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        folder = locate(str(file))
+        ModelTokenizer(folder)
+    return folder
 
 
 @pytest.fixture
-def folder(file, monkeypatch, tmp_path) -> Path:
-    """The folder of the file's check, after one use."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = locate(str(file))
-    ModelTokenizer(found)
-    return found
+def folder(checked, monkeypatch, tmp_path) -> Path:
+    """A copy of it in a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return shutil.copytree(checked, tmp_path / "cache" / "spd-lsp" / "gguf" / checked.name)
 
 
 def assert_same(one: ModelTokenizer, other: ModelTokenizer) -> None:
@@ -59,9 +63,7 @@ def test_a_folder_of_the_users_is_neither_read_nor_written(folder, tmp_path):
 
 def test_another_tokenizer_is_found_out_about(folder):
     path = folder / "tokenizer.json"
-    path.write_text(
-        path.read_text(encoding="utf-8").replace('"<|fim_prefix|>"', '"<|fim_praefix|>"'), encoding="utf-8"
-    )
+    path.write_bytes(path.read_bytes().replace(b'"<|fim_prefix|>"', b'"<|fim_praefix|>"'))
     assert read_vocabulary(folder) is None
     assert ModelTokenizer(folder).is_special("<|fim_praefix|>")
     assert read_vocabulary(folder) is not None

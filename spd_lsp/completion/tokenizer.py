@@ -25,7 +25,7 @@ from tokenizers import AddedToken, Tokenizer
 from ngram_builders.errors import UserError
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
-from spd_lsp.completion.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
+from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:

@@ -18,12 +18,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.chunks import ChunkSizer
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.threads import ThreadCountTuner
 from spd_lsp.models.topk import TopK, TopKRequest, select_top_k, unpack_top_k
 from spd_lsp.models.topk import WeightedTokens as WeightedTokens
 
+CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
+MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
 SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
 
@@ -41,6 +42,26 @@ class Cache(Protocol):
 
     def select_rows(self, parents: Sequence[int]) -> Any:
         """A cache of N rows: row i continues row `parents[i]` of this one, which may have several itself."""
+
+
+class ChunkSizer:
+    """How many tokens of a prompt are read next, by the speed of the last ones: in a tenth of a second.
+
+    Sizes are powers of two: small differences of speed change nothing that is computed.
+    """
+
+    def __init__(self, seconds: float = CHUNK_SECONDS, first: int = MIN_CHUNK, largest: int = MAX_CHUNK) -> None:
+        self.seconds = seconds
+        self.size = first
+        self.largest = largest
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """Take account of how long a chunk took. Those of a few tokens, a key's, say little of longer ones."""
+        if tokens < MIN_CHUNK:
+            return
+        self.size = MIN_CHUNK
+        while self.size < self.largest and 2 * self.size * seconds <= tokens * self.seconds:
+            self.size *= 2
 
 
 @dataclass(eq=False)

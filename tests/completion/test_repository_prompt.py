@@ -94,6 +94,11 @@ class Reader:
     def __init__(self, size):
         self.size, self.read = size, []
 
+    positions_read = 0
+
+    def limit_threads(self, count):
+        """It has one."""
+
     def run_request(self, request):
         return request(self)
 

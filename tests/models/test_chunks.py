@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.models.chunks import CHUNK_SECONDS, MAX_CHUNK, MIN_CHUNK, ChunkSizer
+from spd_lsp.models.base import CHUNK_SECONDS, MAX_CHUNK, MIN_CHUNK, ChunkSizer
 from tests.models.test_base import Recorder, ids_of, logits_after
 
 

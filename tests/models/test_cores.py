@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from spd_lsp.models import cores
-from spd_lsp.models.cores import Neighbours, all_cores, usable_cores
+from spd_lsp.models import threads
+from spd_lsp.models.threads import Neighbours, all_cores, usable_cores
 
 
 @pytest.fixture
@@ -70,17 +70,17 @@ STAT = "cpu  1000 5000 300 9000 70 10 20 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
 def test_what_is_nice_takes_no_cores_from_others_that_are_not(tmp_path, monkeypatch, niceness, ticks):
     stat = tmp_path / "stat"
     stat.write_text(STAT)
-    monkeypatch.setattr(cores, "_TIMES", stat)
+    monkeypatch.setattr(threads, "_TIMES", stat)
     monkeypatch.setattr(os, "nice", lambda change: niceness, raising=False)
     monkeypatch.setattr(os, "sysconf", lambda name: 100, raising=False)
-    assert cores._busy_seconds() == ticks / 100
+    assert threads._busy_seconds() == ticks / 100
 
 
 def test_where_the_system_tells_nothing_neighbours_seem_idle(tmp_path, monkeypatch):
-    monkeypatch.setattr(cores, "_TIMES", tmp_path / "none")
+    monkeypatch.setattr(threads, "_TIMES", tmp_path / "none")
     assert Neighbours().busy_cores() == 0.0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, the system is not asked")
 def test_this_system_tells_how_busy_it_is():
-    assert cores._busy_seconds() > 0
+    assert threads._busy_seconds() > 0

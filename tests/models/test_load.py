@@ -21,11 +21,10 @@ from transformers import (
 )
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.cores import Neighbours
 from spd_lsp.models.load import load
 from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.open_checkpoint import set_thread_count
-from spd_lsp.models.threads import TRIAL_STEPS
+from spd_lsp.models.threads import TRIAL_STEPS, Neighbours
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
 from tests.models.networks import SMALL

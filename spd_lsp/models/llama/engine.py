@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.models.chunks import MIN_CHUNK, ChunkSizer
+from spd_lsp.models.base import MIN_CHUNK, ChunkSizer, Engine, ForwardInput
 from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot, Stopped
 from spd_lsp.models.llama.embeddings import TokenEmbeddings
 from spd_lsp.models.llama.kv_cache import SequenceCache

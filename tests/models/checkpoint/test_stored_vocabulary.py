@@ -9,10 +9,11 @@ import msgpack
 import numpy as np
 import pytest
 
-from spd_lsp.completion import stored_vocabulary, tokenizer
-from spd_lsp.completion.stored_vocabulary import read_vocabulary
+from spd_lsp.completion import tokenizer
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.checkpoint import stored_vocabulary
 from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.checkpoint.stored_vocabulary import read_vocabulary
 from tests.conftest import STARTER
 from tests.models.llama.gguf_files import write_gguf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 
 import numpy as np
 import pytest

@@ -147,8 +147,8 @@ class Engine(ABC):
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """Read a prompt, as far as it is not cached, and return the logits after its last token [V].
 
-        `check` is called before each chunk of the prompt, and by another thread while one is read that can be
-        stopped; if it raises, what was read so far stays valid.
+        `check` is called before each chunk of the prompt, and again and again by another thread while one is read
+        that can be stopped: it only looks. If it raises, what was read so far stays valid.
         """
         ids = list(ids)
         assert ids, "a prompt has at least one token"

@@ -159,7 +159,7 @@ class Neighbours:
 
 
 def _busy_seconds() -> float:
-    """For how long all processors have computed; what is nice leaves them to others, unless we are nice too."""
+    """For how long all processors have computed, but for what is nice: background work, unless we are nice too."""
     fields = _text(_TIMES).partition("\n")[0].split()[1:]
     if len(fields) < 8:
         return 0.0

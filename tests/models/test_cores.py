@@ -67,7 +67,7 @@ STAT = "cpu  1000 5000 300 9000 70 10 20 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
 
 
 @pytest.mark.parametrize(("niceness", "ticks"), [(0, 1360), (10, 6360)])
-def test_what_is_nice_takes_no_cores_from_others_that_are_not(tmp_path, monkeypatch, niceness, ticks):
+def test_what_is_nice_keeps_no_cores_from_others_that_are_not(tmp_path, monkeypatch, niceness, ticks):
     stat = tmp_path / "stat"
     stat.write_text(STAT)
     monkeypatch.setattr(threads, "_TIMES", stat)

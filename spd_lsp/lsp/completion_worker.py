@@ -271,24 +271,25 @@ class Prefetcher:
         self._requests = requests
         self._recent = recent
         self._task: asyncio.Task[None] | None = None
-        self._place: CompletionRequest | None = None  # that was last prepared for
+        self._place: CompletionRequest | None = None  # where the prompt was read last, or is about to be
 
     def read_prompt(self, request: CompletionRequest) -> None:
         """Have the model read the prompt where someone edits or looks, unless that is done or being answered."""
         if request not in (self._place, self._requests.running(request.uri)):
-            self._place = request
             self._schedule(PREFETCH_DELAY_SECONDS, partial(self._read_prompt, request))
+            self._place = request
 
     def complete_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
         """Answer the request that follows if the best draft is accepted."""
-        self._place = request
         if result.completions and result.seconds <= _MAX_AHEAD_SECONDS:
             self._schedule(AHEAD_DELAY_SECONDS, partial(self._complete, request, result))
+        self._place = request
 
     def stop(self, request: CompletionRequest | None = None) -> None:
         """Cancel what is scheduled or running, unless it answers this request."""
         if self._task is not None and not (request and self._requests.running(request.uri) == request):
             self._task.cancel()
+            self._place = None
 
     def _schedule(self, delay: float, work: Callable[[], Awaitable[None]]) -> None:
         self.stop()
@@ -298,6 +299,7 @@ class Prefetcher:
         """Failures are logged."""
         await asyncio.sleep(delay)
         if self._requests.busy:
+            self._place = None
             return
         try:
             await work()

@@ -227,6 +227,19 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
 
 
+async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():
+    completer = FakeCompleter("")
+    async with session(completer) as editor:
+        await opened(editor, "a = 1\nx = \n")
+        editor.send(cursor(1, 4))
+        _, reply = editor.send_request(COMPLETION, at(0, 5))
+        await result(reply)
+        assert not completer.prefetched
+        editor.send(cursor(1, 4))
+        await until(lambda: completer.prefetched)
+        assert completer.prefetched == [("a = 1\nx = \n", 10)]
+
+
 async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_for_it(at_once):
     completer = FakeCompleter()
     async with session(completer) as editor:

@@ -23,6 +23,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
 from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
+from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:
@@ -66,9 +67,17 @@ class ModelTokenizer:
         self.tokenizer = _read_tokenizer(folder)
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
-        self.fingerprint = fingerprint(self.tokenizer)
+        stored = read_vocabulary(folder)
+        self.fingerprint = stored.fingerprint if stored else fingerprint(self.tokenizer)
         self.specials = _separate_marks(self.tokenizer)
-        self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
+        if stored:
+            self.vocab_size, self.pieces = len(stored.pieces), stored.pieces
+            self.sorted_pieces = [self.pieces[i] for i in stored.order], stored.order
+        else:
+            self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
+            write_vocabulary(
+                folder, lambda: StoredVocabulary(self.fingerprint, self.pieces, self.sorted_pieces[1])
+            )
         config = read_config(folder)
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object

@@ -3,8 +3,8 @@
 Beam search reads k drafts of every length. But a draft's probability only falls as it grows: whoever reads the
 likeliest draft first, whatever its length, and stops once none can overtake the finished ones, finds the same
 drafts with fewer rows (Meister, Vieira and Cotterell, "Best-First Beam Search", TACL 2020). Here that goes for the
-best draft. Once one is finished, those far behind are not read any more: each borrows the distribution of a draft
-of its length that was read, as superposed drafts share one, and mixes it with the n-grams of its own history.
+best draft. Once one is finished, unlikely ones behind it are not read any more: each borrows the distribution of a
+draft of its length that was read, as superposed drafts share one, and mixes it with the n-grams of its own history.
 
 For models whose rows cost what they are, such as those of llama.cpp on a CPU.
 
@@ -33,7 +33,7 @@ from spd_lsp.decoding.superposed import (
 )
 from spd_lsp.settings import Settings
 
-_WORTH_READING = 0.5  # of the probability of the best finished draft; below, a draft borrows
+_WORTH_READING = 0.05  # the probability from which a draft is read even if it cannot become the best
 _MAX_READ = 3  # drafts of one length, however many are wanted
 
 
@@ -97,13 +97,13 @@ class _Search:
         return None
 
     def is_worth_reading(self, draft: Draft) -> bool:
-        """Whether a draft may be the best or nearly so, or nothing can lend to it; and the rest of it was read."""
+        """Whether a draft may be the best or is likely, or nothing can lend to it; and the rest of it was read."""
         read = [one.draft for one in self.read]
         if len(draft.ids) > 1 and not any(one.ids == draft.ids[:-1] for one in read):
             return False
         best = self.finished[0].score if self.finished else -math.inf
         others = _as_long(draft, read)
-        return not others or (len(others) < _MAX_READ and draft.score >= best + math.log(_WORTH_READING))
+        return not others or (len(others) < _MAX_READ and draft.score >= min(best, math.log(_WORTH_READING)))
 
     def lender(self, draft: Draft) -> Read | None:
         """What a draft goes on from: itself if it was read, or another of its length; None if there is none.

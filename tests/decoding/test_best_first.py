@@ -96,7 +96,7 @@ def test_the_score_of_the_best_draft_is_what_model_and_ngrams_say_of_it_alone(se
 
 
 def test_drafts_far_behind_borrow_and_cost_nothing():
-    model = Scripted({(): {5: 0.8, 6: 0.1, 7: 0.05}}, {END: 0.99, 8: 0.01})
+    model = Scripted({(): {5: 0.9, 6: 0.04, 7: 0.03}}, {END: 0.99, 8: 0.01})
     found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=3, max_tokens=6))
     assert [draft.ids for draft in found.best] == [(5, END), (6, END), (7, END)]
     assert model.seen == [(), (5,)]
@@ -120,9 +120,9 @@ def test_a_draft_that_may_become_the_best_is_read():
 
 def test_a_draft_borrows_from_one_that_ends_in_its_own_last_token():
     rows = {
-        (): {5: 0.5, 6: 0.4, 7: 0.1},
+        (): {5: 0.52, 6: 0.44, 7: 0.04},
         (5,): {8: 1.0}, (6,): {9: 1.0}, (7,): {8: 1.0},
-        (5, 8): {END: 0.9}, (6, 9): {END: 0.01, 4: 0.99}, (6, 9, 4): {END: 0.9},
+        (5, 8): {END: 0.99}, (6, 9): {END: 0.01, 4: 0.99}, (6, 9, 4): {END: 0.99},
     }  # fmt: skip
     model = Scripted(rows, {10: 1.0})
     found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=3, max_tokens=6))
@@ -134,11 +134,11 @@ def test_what_is_borrowed_is_mixed_with_the_ngrams_of_the_drafts_own_history():
     counts = Counts(0)
     counts.table[:] = 1 / VOCABULARY
     counts.table[6] = np.eye(VOCABULARY)[9]
-    model = Scripted({(): {5: 0.9, 6: 0.1}}, {END: 1.0})
+    model = Scripted({(): {5: 0.97, 6: 0.03}}, {END: 1.0})
     request = DecodingRequest(PROMPT, at_end, PROMPT, counts)
     found = best_first(model, request, Settings(drafts=2, max_tokens=6))
     assert model.seen == [(), (5,)]
-    first = {5: 0.45 + 0.5 / VOCABULARY, 6: 0.05 + 0.5 / VOCABULARY}
+    first = {5: 0.485 + 0.5 / VOCABULARY, 6: 0.015 + 0.5 / VOCABULARY}
     scores = {draft.ids: math.exp(draft.score) for draft in found.best}
     assert scores[5, END] == pytest.approx(first[5] * (0.5 + 0.5 / VOCABULARY), rel=1e-4)
     assert scores[6, END] == pytest.approx(first[6] * 0.5, rel=1e-4)  # the other half is token 9

@@ -78,7 +78,7 @@ def test_passes_and_positions_of_each():
     assert {name: (drafts.passes, drafts.rows) for name, drafts in found.items()} == {
         "superposed": (6, 5),
         "greedy": (6, 5),
-        "best-first": (6, 5),
+        "best-first": (12, 11),
         "nucleus": (6, 15),
         "beam": (6, 15),
         "branches": (6, 15),

@@ -24,7 +24,9 @@ from spd_lsp.models.topk import WeightedTokens as WeightedTokens
 
 PREFILL_CHUNK = 128  # prompt tokens between two calls of `check`
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
-_MAX_DROPPED = 64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
+_MAX_DROPPED = (
+    64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
+)
 
 Result = TypeVar("Result")
 

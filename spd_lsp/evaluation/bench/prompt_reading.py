@@ -83,7 +83,14 @@ class Reading:
         """A row of the report."""
         read = np.array(self.tokens)
         p95 = float(np.percentile(read, 95))
-        return [self.name, len(read), float(read.mean()), p95, f"{(read > MANY).mean():.1%}", float(np.mean(self.first))]
+        return [
+            self.name,
+            len(read),
+            float(read.mean()),
+            p95,
+            f"{(read > MANY).mean():.1%}",
+            float(np.mean(self.first)),
+        ]
 
 
 def counting_completer(tokens: ModelTokenizer, settings: Settings) -> Completer:
@@ -151,7 +158,9 @@ def reading_report(folder: Path, files: int, model: Path, settings: Settings, re
     facts = {"folder": f"{folder.name}, {len(chosen)} files", "tokenizer": model.name}
     columns = ["prompt", "keys", "tokens, mean", "95th percentile", f"more than {MANY}", "first key"]
     table = ReportTable(_CAPTION, columns, [reading.row() for reading in readings], 1)
-    return Report("reading", "What is read again at each key", facts, [table], {r.name: r.tokens for r in readings})
+    return Report(
+        "reading", "What is read again at each key", facts, [table], {r.name: r.tokens for r in readings}
+    )
 
 
 def show(completer: Completer, paths: Sequence[Path]) -> None:

@@ -3,8 +3,8 @@
 Beam search reads k drafts of every length. But a draft's probability only falls as it grows: whoever reads the
 likeliest draft first, whatever its length, and stops once none can overtake the finished ones, finds the same
 drafts with fewer rows (Meister, Vieira and Cotterell, "Best-First Beam Search", TACL 2020). Here that goes for the
-best draft. Once one is finished, unlikely ones behind it are not read any more: each borrows the distribution of a
-draft of its length that was read, as superposed drafts share one, and mixes it with the n-grams of its own history.
+best draft. Once one is finished, unlikely ones behind it are not read any more: each borrows the distribution of
+a draft of its length that was read, as superposed drafts share one, mixed with the n-grams of its own history.
 
 For models whose rows cost what they are, such as those of llama.cpp on a CPU.
 

@@ -53,7 +53,9 @@ class Prompt:
     ids: list[int]  # the whole prompt, marks included
     history: list[int]  # the text left of the drafts alone, as n-grams see it
     spelling: Spelling  # of what was taken back at the cursor
-    copied_behind: list[int]  # the text that copies follow: up to the line above where only an indentation is typed
+    copied_behind: list[
+        int
+    ]  # the text that copies follow: up to the line above where only an indentation is typed
     begun: bytes  # what is typed behind that
     fill_format: str = ""  # with which the text right of the cursor is in the prompt
     levels: Sequence[Rewriting] = ()  # other levels of indentation at which it may stand elsewhere

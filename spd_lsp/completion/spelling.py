@@ -30,8 +30,8 @@ _LONGEST = 64  # bytes before the cursor of a token that holds it
 _ALIKE = 4  # tokens with the same letter behind the cursor that are tried behind another token
 _MAX_TRIED = 256
 _MAX_REMEMBERED = 50_000
-# What may follow, by its first byte, with texts of each kind that tokenizers tell apart: behind blanks, it decides how
-# these are cut; some tokenizers look two characters ahead.
+# What may follow, by its first byte, with texts of each kind that tokenizers tell apart: behind blanks, it decides
+# how these are cut; some tokenizers look two characters ahead.
 _KINDS: tuple[tuple[bytes, tuple[str, ...]], ...] = (
     (string.ascii_letters.encode(), ("x", "X")),
     (string.digits.encode(), ("1",)),

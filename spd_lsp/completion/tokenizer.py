@@ -137,8 +137,8 @@ class ModelTokenizer:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
 
         Other files come first, as many of them as there is room for, in tokens. Of `before`, so many characters
-        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts spell
-        ` pri`, ` print`, ` private` ...
+        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts
+        spell ` pri`, ` print`, ` private` ...
         """
         whole = self.encode(before)
         history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)

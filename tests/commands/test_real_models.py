@@ -18,7 +18,6 @@ TEXT = """def read_rows(path):
         cells = line.split(",")
         rows.append(cells)
 
-    
 """
 
 
@@ -26,7 +25,7 @@ TEXT = """def read_rows(path):
 @pytest.mark.parametrize("model", REAL_MODELS)
 def test_code_begins_where_the_cursor_stands_behind_an_indentation(model, real_model_folder, tmp_path):
     """With no surplus blank, and the whole statement: an indentation is not cut where the cursor stands."""
-    (tmp_path / "rows.py").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "rows.py").write_text(TEXT + "    \n", encoding="utf-8")
     run = ["--data-dir", str(tmp_path), "complete", f"{tmp_path}/rows.py:9:5", "--json", "--no-ngrams"]
     answer = CliRunner().invoke(main, [*run, "--model", str(real_model_folder / model)])
     found = json.loads(answer.stdout)

@@ -84,7 +84,9 @@ def _row_options(
         asked = [start.interpolation(before[i : i + 1], ids)[0] for i, (ids, _) in enumerate(rows)]
         rows = [(ids, fuse(logp, p[None], settings.alpha)[0]) for (ids, logp), p in zip(rows, asked, strict=True)]
     most = max(len(ids) for ids, _ in rows)  # of a row with fewer the first are repeated, and cannot follow
-    padded = [(np.resize(ids, most), np.pad(logp, (0, most - len(ids)), constant_values=-np.inf)) for ids, logp in rows]
+    padded = [
+        (np.resize(ids, most), np.pad(logp, (0, most - len(ids)), constant_values=-np.inf)) for ids, logp in rows
+    ]
     return np.stack([ids for ids, _ in padded]), np.stack([logp for _, logp in padded])
 
 

@@ -29,7 +29,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder
 from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, RelatedFiles
+from spd_lsp.ngrams.open_documents import DocumentChange, FilesAsRead, ImportedModules, OpenDocument, RelatedFiles
 from spd_lsp.settings import Settings
 
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
@@ -138,7 +138,9 @@ class Completer:
         self.languages = languages
         self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
         self.last_offer: _ShownCompletions | None = None
-        self.related: RelatedFiles | None = None  # to the document of the last request
+        self.others = FilesAsRead()
+        self.document: OpenDocument | None = None  # of the last request
+        self.related: RelatedFiles | None = None  # to that document
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -176,7 +178,7 @@ class Completer:
             self._index_active(document, cursor)
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
-        self.related = self._related_files(document)
+        self.document, self.related = document, self._related_files(document)
         prompt = self._prompt(context)
 
         self._index_active(document, cursor)
@@ -236,6 +238,8 @@ class Completer:
         source, cursor = normalize_newlines(source, cursor)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
+            if self.related and self.document:
+                self.related = self._related_files(self.document, current=True)
             ids = self._prompt(context).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
 
@@ -288,8 +292,11 @@ class Completer:
         room = max(0, left // step * step)
         return self.tokens.prompt(context.before, context.after, self.related, room, settled=context.settled)
 
-    def _related_files(self, document: OpenDocument) -> RelatedFiles | None:
-        """What a document imports and what else is open, for models that were trained to read it."""
+    def _related_files(self, document: OpenDocument, *, current: bool = False) -> RelatedFiles | None:
+        """What a document imports and what else is open, for models that were trained to read it.
+
+        As it was when it was last read, unless `current`.
+        """
         live = self.domains.live
         if live is None or document.path is None or self.tokens.repository_format is None:
             return None
@@ -304,7 +311,7 @@ class Completer:
             if other.encoded is not None and other.opened.language == document.language
         ]
         roots = (root for domain in live.synced.values() for root in domain.domain.roots)
-        return RelatedFiles.of(place, roots, files)
+        return RelatedFiles.of(place, roots, self.others.of(files, current=current))
 
     def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:
         """Why there is nothing to complete, or an empty string."""

@@ -19,12 +19,12 @@ from spd_lsp.decoding.superposed import (
     DecodingResult,
     Draft,
     Model,
-    condition_on_allowed,
     ngram_histories,
     rank_drafts,
     ranking_score,
+    score_logits,
 )
-from spd_lsp.models.logits import log_z, top_allowed
+from spd_lsp.models.logits import log_z, top
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
@@ -73,7 +73,10 @@ def _row_options(
     before = ngram_histories(start, live)  # [N, REACH]
     allowed = None if live[0].ids else start.allowed
     if start.interpolation is not None and settings.interpolation == "linear":
-        ids, logp_f = mix_rows(logits, before, start.interpolation, settings, allowed)
+        if allowed is not None:  # the first token, of one row
+            ids, logp_f = score_logits(logits[0], before, start.interpolation, settings, allowed)
+        else:
+            ids, logp_f = mix_rows(logits, before, start.interpolation, settings)
         return np.broadcast_to(ids, logp_f.shape), logp_f
     rows = [top_candidates(row if allowed is None else _only(row, allowed), settings) for row in logits]
     if start.interpolation is not None and live[0].ids:  # the first token asks no n-grams (section 3.1)
@@ -83,23 +86,17 @@ def _row_options(
 
 
 def mix_rows(
-    logits: Floats, histories: Ids, interpolation: Interpolation, settings: Settings, allowed: Ids | None
+    logits: Floats, histories: Ids, interpolation: Interpolation, settings: Settings
 ) -> tuple[Ids, Floats]:
     """As in `superposed`, but of logits [N, V], a row for each history. -> ids [C], log p_f [N, C]."""
     tau = settings.temperature
     proposed = interpolation.successors(histories, settings.candidates)
     proposed = proposed[proposed < logits.shape[1]]  # a table may name tokens that the model does not have
-    if allowed is not None:
-        proposed = proposed[np.isin(proposed, allowed)]
-    top_rows = [top_allowed(row, settings.candidates, allowed) for row in logits]
+    top_rows = [top(row, settings.candidates) for row in logits]
     candidates = np.unique(np.concatenate([*top_rows, proposed]))
     z = np.array([[log_z(row, tau)] for row in logits])  # [N, 1], in double precision like all that follows
     p = np.exp(logits[:, candidates] / tau - z)  # [N, C]
-    p_f = interpolation.mix(histories, candidates, p)
-    if allowed is not None:
-        all_allowed = np.exp([[log_z(row[allowed], tau)] for row in logits] - z)  # [N, 1]
-        p_f = condition_on_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
-    return candidates, np.log(np.maximum(p_f, TINY))
+    return candidates, np.log(np.maximum(interpolation.mix(histories, candidates, p), TINY))
 
 
 def _only(logits: Floats, allowed: Ids) -> Floats:

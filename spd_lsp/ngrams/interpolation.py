@@ -41,14 +41,14 @@ PAPER_LAMBDAS = np.array(
     [0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0]
 )  # the paper's weights of orders 2 ... 6, appendix B
 # Weight of each n-gram order beside a model that is sure of nothing (`doubt` 1), one row for each longest matched
-# context. Fitted by expectation maximisation beside the starter, without `doubt`; their odds beside it were chosen
-# on windows and completed lines of ten packages with three models. `spd-lsp ngrams tune` fits others.
+# context. Fitted by expectation maximisation beside the starter, on packages that neither it nor any table had
+# seen, before there was doubt; `spd-lsp ngrams tune` fits others, and knows of it.
 ORDER_WEIGHTS = (
-    (0.163,),
-    (0.084, 0.158),
-    (0.049, 0.147, 0.167),
-    (0.030, 0.087, 0.185, 0.143),
-    (0.006, 0.043, 0.093, 0.152, 0.473),
+    (0.089,),
+    (0.048, 0.090),
+    (0.030, 0.090, 0.102),
+    (0.019, 0.056, 0.119, 0.092),
+    (0.005, 0.035, 0.075, 0.123, 0.383),
 )
 _TINY = 1e-300
 OPEN_FILES = "open files"  # the name under which their counts are listed beside the domains

@@ -286,16 +286,23 @@ def with_copies(
 ) -> list[Completion]:
     """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
 
-    Outside of words the last of `most` places is that of the likeliest other copy, if it is likelier than the
-    draft there. A draft that says the same gives way to a copy; other copies come last.
+    It gives way to a likelier draft unless its match is very long. Outside of words the last of `most` places is
+    that of the likeliest other copy, if it is likelier than the draft there. A draft that says the same gives way
+    to a copy, and what it says counts for that; other copies come last.
     """
     elsewhere = _Continuations(found)
     possible = ((text, match) for text, match in elsewhere.copies().items() if _can_be_offered(text, context))
+    written = {draft.text: draft.probability for draft in drafts}
     copies = [
-        Completion(text, match.probability, is_copy=True, match=match)
+        Completion(text, match.probability(written.get(text, 0.0)), is_copy=True, match=match)
         for text, match in islice(possible, _MAX_COPIES)
     ]
-    first = [copy for copy in copies[:1] if copy.match and copy.match.is_reliable]
+    best_draft = calibrate(drafts[0].probability, by, first=True) if drafts else 0.0
+    first = [
+        copy
+        for copy in copies[:1]
+        if copy.match and copy.match.is_reliable and (copy.match.is_long or copy.probability > best_draft)
+    ]
     matched = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
     best = [*first, *(draft for draft in matched if draft.text not in {copy.text for copy in first})]
     kept, later = best[: max(most - 1, 1)], best[max(most - 1, 1) :]

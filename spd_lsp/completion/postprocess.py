@@ -46,6 +46,8 @@ _MAX_COMPARED = 64  # places whose texts may become copies
 # Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
 # .25 for 146 in five others.
 _LATER_COPY = 0.3
+# The last place is a copy's that is this much as likely as the draft there: as before drafts had a say in that.
+_LAST_PLACE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,7 @@ def with_copies(
     """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
 
     It gives way to a likelier draft unless its match is very long. Outside of words the last of `most` places is
-    that of the likeliest other copy, if it is likelier than the draft there. A draft that says the same gives way
+    that of the likeliest other copy, unless the draft there is much likelier. A draft that says the same gives way
     to a copy, and what it says counts for that; other copies come last.
     """
     elsewhere = _Continuations(found)
@@ -310,7 +312,7 @@ def with_copies(
     shown = {one.text for one in kept}
     others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
     is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > calibrate(later[0].probability, by, first=False)
+    is_likely = is_free and others[0].probability > _LAST_PLACE * calibrate(later[0].probability, by, first=False)
     by_text: dict[str, Completion] = {}
     for completion in (*kept, *others[:is_likely], *later, *others):
         by_text.setdefault(completion.text, completion)

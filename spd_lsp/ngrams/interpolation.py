@@ -110,22 +110,21 @@ class Mixture:
         p_n, _ = self.by_order(histories, candidates)
         return np.asarray(np.einsum("n,knc->kc", PAPER_LAMBDAS, p_n))
 
-    def mix(self, histories: Histories, candidates: Ids, p: Floats, top: Floats | None = None) -> Floats:
+    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
 
         Candidates each once; p [C] or [K, C] -> [K, C]. Where pools have order weights of their own, w is the mean
-        of those that have seen m. The odds of w are multiplied by the model's `doubt`; `top` is what it gives its
-        likeliest token, one number or [K], if not the largest of p.
+        of those that have seen m. The odds of w are multiplied by the model's `doubt`, which the largest p says.
 
-        Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .136.
+        Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .133.
         """
         contexts, p = self.contexts(histories), np.asarray(p)
         if p.ndim == 1:
-            top = p.max(initial=0.0) if top is None else top
-            return self.query.mix(contexts, candidates, p, self._beside(top))
-        tops = p.max(axis=1, initial=0.0) if top is None else np.broadcast_to(top, len(p))
-        rows = zip(contexts[:, None], p, tops, strict=True)
-        mixed = [self.query.mix(one, candidates, each, self._beside(favourite)) for one, each, favourite in rows]
+            return self.query.mix(contexts, candidates, p, self._beside(p.max(initial=0.0)))
+        mixed = [
+            self.query.mix(context, candidates, row, self._beside(row.max(initial=0.0)))
+            for context, row in zip(contexts[:, None], p, strict=True)
+        ]
         return np.concatenate(mixed)
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:

@@ -156,8 +156,8 @@ class Mixture:
 def doubt(top: npt.ArrayLike) -> F64:
     """What the odds of n-grams beside a model are multiplied by, where its likeliest token has this probability.
 
-    So a model's strength is measured at every token: a good one is more often sure. Of three models, from 8 to 500
-    million parameters, this rule gives each a higher likelihood than the best constant for that model does.
+    So a model's strength is measured at every token: a good one is more often sure. With the starter, SmolLM2 and
+    Qwen2.5-Coder this one rule gives lines a higher likelihood than the best constant of each.
     Example: a row whose weights sum to 1/2, beside a token of .9 -> 1/11.
     """
     return np.asarray(np.maximum(1 - np.asarray(top, dtype=np.float64), 0.0))

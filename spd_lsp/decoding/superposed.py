@@ -285,8 +285,8 @@ def score_logits(
 ) -> tuple[Ids, Floats]:
     """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams.
 
-    The first token is given that what is typed follows. Later ones are not: a draft that spells it in an unlikely way
-    becomes unlikely.
+    The first token's probability is given that what is typed follows. Those of later ones are not: a draft that
+    spells it in an unlikely way becomes unlikely.
     """
     if interpolation is not None and settings.interpolation == "linear":
         return _mix_candidates(logits, histories, interpolation, settings, allowed, is_first=is_first)

@@ -167,7 +167,7 @@ def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
     source = f"def f():\n    while quagga:\n        {begun}"
     context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
     prompt = tokens.prompt(context.before, context.after)
-    found = find_places([texts], prompt.history, 99, prompt.levels)
+    found = find_places([texts], prompt.copied_behind, 99, prompt.levels)
     assert DraftText(tokens, prompt, context).continuations(found)[0][1] == copied
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.settings import Settings
-from tests.decoding.test_superposed import Counts
 from tests.conftest import TinyModel, first_of, spelled
+from tests.decoding.test_superposed import Counts
 
 every_decoder = pytest.mark.parametrize("name", sorted(DECODERS))
 

@@ -139,9 +139,10 @@ class Settings:
     )
 
     decoder: str = _setting(
-        "superposed",
-        "how drafts are written: `superposed`, or `rescored` (reads each draft once more before ranking them)",
-        choices=("superposed", "rescored"),
+        "auto",
+        "how drafts are written: `superposed` (they share the passes), `best-first` (a pass reads the likeliest), "
+        "or `auto`: best-first in llama.cpp, else superposed",
+        choices=("auto", "superposed", "best-first"),
         advanced=True,
     )
     streams: int = _setting(

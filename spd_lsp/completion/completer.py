@@ -27,7 +27,7 @@ from spd_lsp.completion.postprocess import (
     with_copies,
 )
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import choose_decoder
+from spd_lsp.decoding.decoders import choose_decoder, settings_for
 from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, FilesAsRead, ImportedModules, OpenDocument, RelatedFiles
@@ -58,6 +58,10 @@ class CompletionModel(Model, Protocol):
     @property
     def second_row_is_free(self) -> bool:
         """Whether a pass of two rows takes about the time of one."""
+
+    @property
+    def forks_are_free(self) -> bool:
+        """Whether it can go on from any draft that it has read."""
 
     @property
     def tells_drafts_apart(self) -> bool:
@@ -154,8 +158,9 @@ class Completer:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
         self._given, self._second_row_is_free = settings, self.model.second_row_is_free
         tuned = self.tuned(settings)
-        automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
-        self.settings = replace(tuned, streams=tuned.streams or automatic)
+        self.settings = settings_for(
+            tuned, second_row_is_free=self._second_row_is_free, forks_are_free=self.model.forks_are_free
+        )
         self._decode = choose_decoder(self.settings)
         self.model.limit_threads(settings.threads)
 

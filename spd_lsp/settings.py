@@ -174,7 +174,7 @@ class Settings:
     )
     ngram_weight: float = _setting(
         1.0,
-        "factor on the odds of the n-grams against the model; use less than 1 for a strong model",
+        "factor on the odds of the n-grams against the model, which are less the surer it is of a token",
         low=0.0,
         high=100.0,
         advanced=True,

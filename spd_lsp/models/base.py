@@ -278,18 +278,18 @@ class Engine(ABC):
         ]
 
     def token_probabilities(self, ids: Sequence[int]) -> Floats:
-        """The probability of each id but the first, given those before it; no prompt is cached. [T - 1]."""
-        if len(ids) < 2:
-            return np.empty(0)
+        """The probability of each id but the first, given those before it, and of the likeliest one there.
+
+        No prompt is cached. [2, T - 1].
+        """
         cache = self.new_cache()
-        log_probs = [
-            token_log_probs(
-                self.forward_ids([ids[start : start + SCORED_CHUNK]], cache)[0],
-                ids[start + 1 : start + SCORED_CHUNK + 1],
-            )
-            for start in range(0, len(ids) - 1, SCORED_CHUNK)
-        ]
-        return np.asarray(np.exp(np.concatenate(log_probs)))
+        parts = [np.empty((2, 0))]
+        for start in range(0, len(ids) - 1, SCORED_CHUNK):
+            log_p = log_softmax(self.forward_ids([ids[start : start + SCORED_CHUNK]], cache)[0])
+            following = ids[start + 1 : start + SCORED_CHUNK + 1]
+            log_p = log_p[: len(following)]
+            parts.append(np.stack([log_p[np.arange(len(following)), list(following)], log_p.max(axis=1)]))
+        return np.asarray(np.exp(np.concatenate(parts, axis=1)))
 
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""

@@ -146,6 +146,9 @@ def test_ablations_do_not_tell_drafts_apart(kind, tokens):
         def step_drafts(self, ids, before, weights, parents):
             raise AssertionError("told apart")
 
+        def limit_threads(self, count):
+            pass
+
     model = AdaptedModel(vocabulary=tokens.vocab_size)
     model.tells_drafts_apart = True
     runner = ArmRunner(model, tokens, Settings(max_tokens=8))

@@ -30,7 +30,7 @@ def ask(tokens):
     def ask(found, drafts=("read_bytes()", "name"), source=SOURCE, healed=None, probabilities=(0.2,) * 9, most=3):
         context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
         texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
-        healed = texts.prompt.healed.decode() if healed is None else healed
+        healed = texts.prompt.begun.decode() if healed is None else healed
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
         return with_copies(said, texts.continuations(places), context, most, WITH_NGRAMS[False])
@@ -147,7 +147,7 @@ def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
     source = f"def f():\n    while quagga:\n        {begun}"
     context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
     prompt = tokens.prompt(context.before, context.after)
-    found = find_places([texts], prompt.history, 99, prompt.levels)
+    found = find_places([texts], prompt.copied_behind, 99, prompt.levels)
     assert DraftText(tokens, prompt, context).continuations(found)[0][1] == copied
 
 

@@ -51,13 +51,12 @@ class _NoCache:
 
 
 class CountingEngine(Engine):
-    """Keeps prompts as every engine does, and counts what it reads; it predicts the end of the text."""
+    """Keeps prompts as every engine does, reads nothing, and predicts the end of the text."""
 
     max_positions, device = 1 << 20, "none"
 
     def __init__(self, vocab_size: int, end_of_text: int) -> None:
         super().__init__()
-        self.read = 0  # tokens so far
         self._logits = np.zeros((1, 1, vocab_size), np.float32)
         self._logits[..., end_of_text] = 1
 
@@ -67,7 +66,6 @@ class CountingEngine(Engine):
 
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`, for prompts."""
-        self.read += sum(len(each.ids[0]) for each in inputs)
         return [self._logits for _ in inputs]
 
 
@@ -105,9 +103,8 @@ class CountingTypist:
 
     def ask(self, path: Path, source: str, cursor: int) -> int | None:
         """The tokens that a completion reads; None where there is none."""
-        before = self.engine.read
         result = self.completer.complete(source, cursor, language_of(path), path, name=path.as_uri())
-        return self.engine.read - before if result.passes else None
+        return result.read_tokens if result.passes else None
 
     def type_lines(self, path: Path, reading: Reading, *, closes: bool = False) -> None:
         """Take lines out of a file's middle and type them again; `closes`: the editor closes brackets."""

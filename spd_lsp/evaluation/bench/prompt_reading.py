@@ -28,7 +28,7 @@ from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 
-MANY = 20  # tokens; reading more of them is felt on a CPU
+_MANY = 20  # tokens; reading more of them is felt on a CPU
 _LINES = 20  # typed in each file
 _OTHERS = 2  # further files that are open, where a model reads them
 _OTHERS_SHARE = 4  # times as much room where it does: else a file of usual length leaves none
@@ -81,7 +81,7 @@ class Reading:
     def row(self) -> list[Cell]:
         """A row of the report."""
         read = np.array(self.tokens)
-        p95, many = float(np.percentile(read, 95)), f"{(read > MANY).mean():.1%}"
+        p95, many = float(np.percentile(read, 95)), f"{(read > _MANY).mean():.1%}"
         return [self.name, len(read), float(read.mean()), p95, many, float(np.mean(self.first))]
 
 
@@ -157,7 +157,7 @@ def reading_report(folder: Path, files: int, model: Path, context_tokens: int, r
                 typist.type_lines(path, reading, closes=closes)
             readings.append(reading)
     facts = {"folder": f"{folder.name}, {len(chosen)} files", "context": f"{context_tokens:,} tokens"}
-    columns = ["prompt", "keys", "tokens, mean", "95th percentile", f"more than {MANY}", "first key"]
+    columns = ["prompt", "keys", "tokens, mean", "95th percentile", f"more than {_MANY}", "first key"]
     table = ReportTable(_CAPTION, columns, [reading.row for reading in readings], 1)
     data = {reading.name: reading.tokens for reading in readings}
     return Report("reading", "What a model reads of its prompt at each key", facts, [table], data)

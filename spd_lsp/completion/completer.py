@@ -300,7 +300,10 @@ class Completer:
         return max(0, min(self.settings.context_tokens, available))
 
     def _prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
-        """The prompt for a context; other files take what it leaves free, in steps: typing must not move them."""
+        """The prompt for a context; other files take what it leaves free, in steps: typing must not move them.
+
+        Other files are as they were when they were last read, unless `current`.
+        """
         related = self._related_files(document, current=current)
         if related is None or context.omitted:
             return self.tokens.prompt(context.before, context.after, settled=context.settled)
@@ -309,11 +312,8 @@ class Completer:
         room = max(0, left // step * step)
         return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
 
-    def _related_files(self, document: OpenDocument, *, current: bool = False) -> RelatedFiles | None:
-        """What a document imports and what else is open, for models that were trained to read it.
-
-        As it was when it was last read, unless `current`.
-        """
+    def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
+        """What a document imports and what else is open, for models that were trained to read it."""
         live = self.domains.live
         if live is None or document.path is None or self.tokens.repository_format is None:
             return None

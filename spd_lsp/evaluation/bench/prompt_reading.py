@@ -28,7 +28,7 @@ from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 
-MANY = 20  # tokens; reading more of them is felt on a CPU
+_MANY = 20  # tokens; reading more of them is felt on a CPU
 _LINES = 20  # typed in each file
 _OTHERS = 2  # further files that are open, where a model reads them
 _OTHERS_SHARE = 4  # times as much room where it does: else a file of usual length leaves none
@@ -51,13 +51,12 @@ class _NoCache:
 
 
 class CountingEngine(Engine):
-    """Keeps prompts as every engine does, and counts what it reads; it predicts the end of the text."""
+    """Keeps prompts as every engine does, reads nothing, and predicts the end of the text."""
 
     max_positions, device = 1 << 20, "none"
 
     def __init__(self, vocab_size: int, end_of_text: int) -> None:
         super().__init__()
-        self.read = 0  # tokens so far
         self._logits = np.zeros((1, 1, vocab_size), np.float32)
         self._logits[..., end_of_text] = 1
 
@@ -67,7 +66,6 @@ class CountingEngine(Engine):
 
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`, for prompts."""
-        self.read += sum(len(each.ids[0]) for each in inputs)
         return [self._logits for _ in inputs]
 
 
@@ -83,7 +81,7 @@ class Reading:
     def row(self) -> list[Cell]:
         """A row of the report."""
         read = np.array(self.tokens)
-        p95, many = float(np.percentile(read, 95)), f"{(read > MANY).mean():.1%}"
+        p95, many = float(np.percentile(read, 95)), f"{(read > _MANY).mean():.1%}"
         return [self.name, len(read), float(read.mean()), p95, many, float(np.mean(self.first))]
 
 
@@ -105,9 +103,8 @@ class CountingTypist:
 
     def ask(self, path: Path, source: str, cursor: int) -> int | None:
         """The tokens that a completion reads; None where there is none."""
-        before = self.engine.read
         result = self.completer.complete(source, cursor, language_of(path), path, name=path.as_uri())
-        return self.engine.read - before if result.passes else None
+        return result.read_tokens if result.passes else None
 
     def type_lines(self, path: Path, reading: Reading, *, closes: bool = False) -> None:
         """Take lines out of a file's middle and type them again; `closes`: the editor closes brackets."""
@@ -160,7 +157,7 @@ def reading_report(folder: Path, files: int, model: Path, context_tokens: int, r
                 typist.type_lines(path, reading, closes=closes)
             readings.append(reading)
     facts = {"folder": f"{folder.name}, {len(chosen)} files", "context": f"{context_tokens:,} tokens"}
-    columns = ["prompt", "keys", "tokens, mean", "95th percentile", f"more than {MANY}", "first key"]
+    columns = ["prompt", "keys", "tokens, mean", "95th percentile", f"more than {_MANY}", "first key"]
     table = ReportTable(_CAPTION, columns, [reading.row for reading in readings], 1)
     data = {reading.name: reading.tokens for reading in readings}
     return Report("reading", "What a model reads of its prompt at each key", facts, [table], data)

@@ -17,6 +17,7 @@ from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
+from spd_lsp.completion.drafts_so_far import DraftsSoFar
 from spd_lsp.completion.postprocess import (
     Completion,
     DraftText,
@@ -174,12 +175,14 @@ class Completer:
         name: str = "",
         forced: bool = False,
         check: Callable[[], None] = lambda: None,
+        check_typed: Callable[[Callable[[str], bool]], None] = lambda fits: None,
     ) -> CompletionResult:
         """Return up to k texts to insert at the cursor, an offset in code points, best first.
 
         `name` identifies an open document; without it the text is not indexed. `forced`, for a person who asks,
-        completes even where suggestions are rarely wanted or right. `check` is called before every forward pass
-        and may raise to cancel.
+        completes even where suggestions are rarely wanted or right. `check` and `check_typed` are called before
+        every forward pass and may raise to cancel: the second knows what was typed since, and is given what tells
+        whether a draft so far goes on with that.
         """
         started = time.perf_counter()
         if self._second_row_is_free != self.model.second_row_is_free:  # a GPU ran out of memory: the CPU goes on
@@ -204,8 +207,16 @@ class Completer:
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
         places = copied_places(prompt, mixture, self.tokens.end_of_text, self.settings.max_tokens)
+        so_far = DraftsSoFar(texts, places)
+
+        def check_step() -> None:
+            check()
+            check_typed(so_far.fit)
+            so_far.begin_step()
+
+        watched = replace(request, stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
+        drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
 
         scored = drafts.scored(self.settings.ranking)
         if not forced and not context.needs_name and texts.is_empty(scored[0][0]):

@@ -1,7 +1,8 @@
-"""What several tests need: a tiny model without weights, that counts its passes."""
+"""What several tests need: a tiny model without weights, that counts its passes, and models that people use."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 import spd_lsp
 from spd_lsp.commands.diagnosis import check_kernels
+from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
@@ -90,3 +92,24 @@ class TinyModel:
 @pytest.fixture
 def tiny_model() -> TinyModel:
     return TinyModel()
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct, 98 MB, for tests marked `slow`; CI has to have it."""
+    return _real_model(SMOLLM2, is_required=bool(os.environ.get("CI")))
+
+
+@pytest.fixture(scope="session")
+def qwen() -> Path:
+    """Qwen2.5-Coder-0.5B-Instruct, 491 MB, for tests marked `slow`, where somebody put its file."""
+    return _real_model(QWEN, is_required=False)
+
+
+def _real_model(model: RealModel, *, is_required: bool) -> Path:
+    """The path of a model's file; without it the test is skipped, or fails if it is required."""
+    pytest.importorskip("xllamacpp")
+    try:
+        return fetch(model)
+    except MissingModelError as error:
+        (pytest.fail if is_required else pytest.skip)(f"needs {model.file}: {error}")

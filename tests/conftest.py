@@ -106,6 +106,13 @@ def qwen() -> Path:
     return _real_model(QWEN, is_required=False)
 
 
+@pytest.fixture(params=["smollm2", "qwen"])
+def real_model(request: pytest.FixtureRequest) -> Path:
+    """Each of them in turn, for tests marked `slow`."""
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
 def _real_model(model: RealModel, *, is_required: bool) -> Path:
     """The path of a model's file; without it the test is skipped, or fails if it is required."""
     pytest.importorskip("xllamacpp")

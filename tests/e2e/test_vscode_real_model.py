@@ -21,8 +21,8 @@ class Settings:
         self.path = path
         self.values = {}
 """
-# What somebody types who pauses behind each part, where code goes on; the editor indents.
-PARTS = ("    def load(self):\n", "with open(", "self.path) as file:\n", "self.values = json.")
+# What somebody types who pauses behind each part, where the model knows more; the editor indents.
+PARTS = ("    def load(self):\nwith open(", "self.path) as file:\n", "self.values = json.")
 
 
 def test_ghost_text_shows_wherever_typing_pauses(browser: Any, extensions: Path, tmp_path: Path, smollm2: Path):

@@ -54,6 +54,7 @@ def test_what_never_ends_is_ended(program: str):
     assert not passes(program, SHORT)
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no limit of memory")
 def test_memory_is_bounded():
     assert not passes("x = bytearray(2 << 30)")
     assert passes("try:\n    x = bytearray(2 << 30)\nexcept MemoryError:\n    pass")
@@ -69,7 +70,7 @@ def test_nothing_of_the_environment_is_seen(monkeypatch: pytest.MonkeyPatch):
     assert passes("import os\nassert 'SECRET_KEY' not in os.environ\nassert os.listdir() == []")
 
 
-@pytest.mark.skipif(os.name == "nt" or (os.getuid() == 0 and not HAS_FILTER), reason="root is not bound")
+@pytest.mark.skipif(os.getuid() == 0 and not HAS_FILTER, reason="root is not bound")
 def test_no_process_is_started():
     bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        break"
     assert passes(bomb, SHORT)

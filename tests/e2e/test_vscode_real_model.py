@@ -22,6 +22,10 @@ class Settings:
         self.values = {}
 """
 # What somebody types who pauses behind each part, where the model knows more; the editor indents.
+TYPED = """\
+    def load(self):
+        with open(self.path) as file:
+            self.values = json."""
 PARTS = ("    def load(self):\nwith open(", "self.path) as file:\n", "self.values = json.")
 
 
@@ -30,11 +34,11 @@ def test_ghost_text_shows_wherever_typing_pauses(browser: Any, extensions: Path,
         window = open_window_with(ABOVE, {"spd-lsp.model": str(smollm2)})
         window.open_menu()  # waits for the model to load; ghost text does not
         window.press("Escape", "Enter")
-        ghosts = []
         for part in PARTS:
             for char in part:
                 window.type(char)
                 window.wait(KEY)
-            ghosts.append(window.until(f"ghost text is shown behind {part!r}", lambda: window.ghost))
-        window.press("Escape")
-        print(ghosts, window.saved())
+            ghost = window.until(f"ghost text is shown behind {part!r}", lambda: window.ghost)
+            assert ghost == ghost.lstrip()
+        window.accept("Tab")
+        assert window.saved() == f"{ABOVE}\n{TYPED}{ghost}"

@@ -14,7 +14,6 @@ import spd_lsp
 from spd_lsp.commands.diagnosis import check_kernels
 from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
-REAL_MODELS = ("smollm2-135m-instruct-q4_1.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
 
@@ -28,16 +27,6 @@ def pytest_configure() -> None:
     for finding in check_kernels():
         if finding.state == "error":
             raise pytest.UsageError(f"{finding.subject} {finding.text}: pip install --no-deps --editable .")
-
-
-@pytest.fixture(scope="session")
-def real_model_folder() -> Path:
-    """Where the files of models that people have lie."""
-    folder = os.environ.get("SPD_LSP_MODELS", "")
-    if not folder:
-        pytest.skip("SPD_LSP_MODELS names no folder of GGUF files")
-    pytest.importorskip("xllamacpp")
-    return Path(folder)
 
 
 class TinyModel:
@@ -127,7 +116,7 @@ def qwen() -> Path:
     return _real_model(QWEN, is_required=False)
 
 
-@pytest.fixture(params=["smollm2", "qwen"])
+@pytest.fixture(scope="session", params=["smollm2", "qwen"])
 def real_model(request: pytest.FixtureRequest) -> Path:
     """Each of them in turn, for tests marked `slow`."""
     path: Path = request.getfixturevalue(request.param)

@@ -296,11 +296,12 @@ class Completer:
     def _prompt(self, context: Context, document: OpenDocument) -> Prompt:
         """The prompt for a context; other files take what it leaves free, in steps: typing must not move them."""
         related = self._related_files(document)
-        if related is None:
-            return self.tokens.prompt(context.before, context.after)
+        if related is None or context.omitted:
+            return self.tokens.prompt(context.before, context.after, settled=context.settled)
         step = max(1, self.context_budget // _SHARES)
         left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.after)
-        return self.tokens.prompt(context.before, context.after, related, max(0, left // step * step))
+        room = max(0, left // step * step)
+        return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
 
     def _related_files(self, document: OpenDocument) -> RelatedFiles | None:
         """What a document imports and what else is open, for models that were trained to read it."""

@@ -129,11 +129,14 @@ class ModelTokenizer:
         """Whether an id ends a text: a special token, or one beyond the vocabulary."""
         return i in self.specials or i >= self.vocab_size
 
-    def prompt(self, before: str, after: str, related: RelatedFiles | None = None, room: int = 0) -> Prompt:
+    def prompt(
+        self, before: str, after: str, related: RelatedFiles | None = None, room: int = 0, *, settled: int = 0
+    ) -> Prompt:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
 
-        Other files come first, as many of them as there is room for, in tokens. Example: before `x = pri` gives
-        history `x =`, and drafts spell ` pri`, ` print`, ` private` ...
+        Other files come first, as many of them as there is room for, in tokens. Of `before`, so many characters
+        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts spell
+        ` pri`, ` print`, ` private` ...
         """
         whole = self.encode(before)
         history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)
@@ -144,9 +147,11 @@ class ModelTokenizer:
         if others and self.repository_format and related:
             parts = self.repository_format.last_file if after else self.repository_format.last_line
         texts = {"{path}\n": f"{related.path}\n" if related else "", "{after}": after}
+        cut = self._tokens_before(history, len(before[settled:].encode()) - len(spelling.healed))
+        known = {"{before}": history, "{above}": history[:cut], "{recent}": history[cut:]}
         ids = [*self.opening, *others]
         for part in parts:
-            ids += history if part == "{before}" else self._part_ids(part, texts)
+            ids += known[part] if part in known else self._part_ids(part, texts)
         # A model reads at least one token; the end of the text before is what stands before every text.
         levels = self._levels(before, begun)
         return Prompt(ids or [self.end_of_text], history, spelling, behind, begun, name, levels)
@@ -161,6 +166,14 @@ class ModelTokenizer:
             n += 1
             left += len(self.pieces[ids[-n]])
         return ids[:-n], self.bytes_of(ids[-n:])
+
+    def _tokens_before(self, ids: Sequence[int], size: int) -> int:
+        """How many ids stand before the last `size` bytes. A token with both is not among them."""
+        count = len(ids)
+        while size > 0 and count:
+            count -= 1
+            size -= len(self.pieces[ids[count]])
+        return count
 
     def _part_ids(self, part: str, texts: Mapping[str, str]) -> Sequence[int]:
         """The ids of a special token, or of a text that stands for a part."""

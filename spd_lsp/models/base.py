@@ -27,6 +27,9 @@ CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
 MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
 SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
+_MAX_DROPPED = (
+    64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
+)
 
 Result = TypeVar("Result")
 
@@ -283,14 +286,15 @@ class Engine(ABC):
     def _cached_prompt(self, ids: list[int]) -> CachedPrompt:
         """The cache for a prompt, holding the positions known of it, moved to the end.
 
-        It is the one with the longest common prefix, if that is most of it. If it is not, the cache belongs to
-        another text: the prefix is copied, and the least recently used prompt is evicted.
+        It is the one with the longest common prefix, if that is nearly all of it. If it is not, the cache belongs
+        to another text, or to one that may come back: the prefix is copied, and the least recently used prompt is
+        evicted.
         """
         self.draft_cache = None
         lengths = [common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
         length = max(lengths)
         prompt = self.prompts[lengths.index(length)]
-        if 2 * length < len(prompt.ids):
+        if 2 * length < len(prompt.ids) or length < len(prompt.ids) - _MAX_DROPPED:
             prompt = CachedPrompt(prompt.cache.fork(length), ids[:length])
             del self.prompts[: max(0, len(self.prompts) - MAX_CACHED_PROMPTS + 1)]
         else:

@@ -15,8 +15,9 @@ from spd_lsp.evaluation.infilling.report import infilling_report
 from spd_lsp.evaluation.infilling.tasks import read_tasks
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner
 from spd_lsp.evaluation.quality.store import read_results
+from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER, TinyModel
+from tests.conftest import STARTER
 from tests.evaluation.infilling.test_tasks import ROW, write
 
 LARGEST = {
@@ -84,9 +85,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(benchmark_file: Path, monke
 
 def test_the_model_reads_the_whole_program_and_not_the_gap(tmp_path: Path):
     tokens = ModelTokenizer(STARTER)
-    model = TinyModel(vocabulary=tokens.vocab_size)
-    model.max_positions = 4096
-    runner = ArmRunner(model, tokens, Settings(context_tokens=2048))
+    runner = ArmRunner(load(STARTER, "cpu", lambda text: None), tokens, Settings())
     for task in read_tasks(write(tmp_path / "tasks.jsonl.gz", ROW, LARGEST)):
         request = infilling.infilling_request(runner, task)
         read = tokens.bytes_of(request.prompt.ids).decode()

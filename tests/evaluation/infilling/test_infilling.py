@@ -89,7 +89,7 @@ def test_the_model_reads_the_whole_program_and_not_the_gap(tmp_path: Path):
     for task in read_tasks(write(tmp_path / "tasks.jsonl.gz", ROW, LARGEST)):
         request = infilling.infilling_request(runner, task)
         read = tokens.bytes_of(request.prompt.ids).decode()
-        before = tokens.bytes_of(request.prompt.history).decode() + request.prompt.healed.decode()
+        before = tokens.bytes_of(request.prompt.history).decode() + request.prompt.spelling.healed.decode()
         assert before == task.before and request.texts.context.after == "\n" + task.below
         assert task.solution not in read and request.texts.context.omitted == 0
 

@@ -148,7 +148,11 @@ def confidence(results: Path, arms: str) -> None:
     "--max-tokens", type=click.IntRange(1, 512), default=64, show_default=True, help="Maximum length of a draft."
 )
 @click.option(
-    "--arms", default="uncopied,greedy,beam", show_default=True, metavar="A,B,...", help="As of `eval quality`."
+    "--arms",
+    default="best-first-alone,uncopied,greedy,beam",
+    show_default=True,
+    metavar="A,B,...",
+    help="As of `eval quality`.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many tasks, drawn from all.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tasks that are drawn.")

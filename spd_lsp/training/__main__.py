@@ -73,7 +73,10 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     layers = click.option("--layers", default=0, help="Number of layers to extend this model to.")
     rate = click.option("--rate", default=RATE, show_default=True, help="Highest learning rate of matrices.")
-    return model(layers(rate(command)))
+    text = "Muon for matrices, or AdamW for everything: for a model that is trained already."
+    kinds = click.Choice(["muon", "adamw"])
+    optimiser = click.option("--optimiser", type=kinds, default="muon", show_default=True, help=text)
+    return model(layers(rate(optimiser(command))))
 
 
 def decay_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -210,6 +213,7 @@ def train(
     layers: int = 0,
     rate: float = RATE,
     batch: int = 8,
+    optimiser: str = "muon",
 ) -> None:
     """Train at a constant rate, or resume training, possibly with more tokens.
 
@@ -217,7 +221,7 @@ def train(
     """
     torch.set_num_threads(threads)
     workers.join()
-    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch)
+    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch, optimiser)
     if start:
         with workers.first_alone():
             recipe.make_start(make, start, layers)

@@ -248,10 +248,11 @@ def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> TrainingPlan:
+def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int, optimiser: str = "muon") -> TrainingPlan:
     """Return the plan of a run with a constant rate."""
     return TrainingPlan(
         tokens=tokens,
+        optimiser=optimiser,
         seed=seed,
         matrix_rate=rate,
         embedding_rate=round(EMBEDDING_SHARE * rate, 6),

@@ -33,6 +33,7 @@ class TrainingPlan:
 
     tokens: int  # the budget; a run without decay may be given a larger one later
     rows_a_step: int = 8
+    optimiser: str = "muon"  # of the matrices; "adamw": of everything, for a model that is trained already
     matrix_rate: float = RATE
     embedding_rate: float = EMBEDDING_SHARE * RATE
     warm_up: int = 200_000  # tokens until the full rate
@@ -105,7 +106,10 @@ def load_exported(folder: Path) -> LlamaForCausalLM:
 
 
 def create_optimisers(model: LlamaForCausalLM, plan: TrainingPlan) -> dict[str, Optimizer]:
-    """Create Muon for the hidden matrices, AdamW for the embedding and the norms."""
+    """Create Muon for the hidden matrices, AdamW for the embedding and the norms; or AdamW for all."""
+    if plan.optimiser == "adamw":
+        betas = (0.9, 0.98)  # few tokens a step: a longer memory
+        return {"adamw": AdamW(model.parameters(), lr=plan.matrix_rate, betas=betas, weight_decay=0.0, fused=True)}
     hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
     norms = [p for p in model.parameters() if p.ndim == 1]
     embedding = [model.model.embed_tokens.weight]

@@ -1,4 +1,4 @@
-"""The start of a run from a published model: a GGUF file goes in, a Hugging Face folder with fewer tokens comes out."""
+"""The start of a run from a published model: a GGUF file goes in, a folder with fewer tokens comes out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.header import read_header
 from spd_lsp.models.llama.tokenizer import build_tokenizer
 from spd_lsp.training.gguf_weights import read_model
-from spd_lsp.training.neighbours import FILE
-from spd_lsp.training.tokenizer import END, PAD, PREFIX, SUFFIX, save_tokenizer
+from spd_lsp.training.tokenizer import END, FILE, PAD, PREFIX, SUFFIX, save_tokenizer
 from spd_lsp.training.trimming import count_tokens, trim_tokenizer
 
-# The special tokens, in the order of their ids, and which of SmolLM2's begin with their embeddings.
-MARKS = {END: "<|endoftext|>", SUFFIX: "<filename>", PREFIX: "<jupyter_code>", FILE: "<file_sep>", PAD: "<empty_output>"}
+# The special tokens, in the order of their ids, and those of SmolLM2 whose embeddings they take over.
+MARKS = {
+    END: "<|endoftext|>",
+    SUFFIX: "<filename>",
+    PREFIX: "<jupyter_code>",
+    FILE: "<file_sep>",
+    PAD: "<empty_output>",
+}
 
 
 def open_base_tokenizer(path: Path) -> Tokenizer:
@@ -26,8 +31,8 @@ def open_base_tokenizer(path: Path) -> Tokenizer:
     return build_tokenizer(read_header(path), LlamaModel(path).tokenize, bos=None)
 
 
-def make_base(path: Path, texts: Iterable[str], size: int, length: int, tokens: Path, start: Path) -> None:
-    """Write a model with the `size` tokens that serve these texts best: its tokenizer and its weights, to folders."""
+def write_base(path: Path, texts: Iterable[str], size: int, length: int, tokens: Path, start: Path) -> None:
+    """Write a model with the `size` tokens that serve these texts best: tokenizer and weights, to two folders."""
     old = open_base_tokenizer(path)
     trimmed, origins = trim_tokenizer(old, MARKS, count_tokens(old, texts), size)
     model = keep_embeddings(read_model(path), old.get_vocab(), origins)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from spd_lsp.training.tokenizer import END, PREFIX, SPECIAL, SUFFIX
+from spd_lsp.training.tokenizer import END, FILE, PREFIX, SPECIAL, SUFFIX
 
-END_ID, SUFFIX_ID, PREFIX_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX))
+END_ID, SUFFIX_ID, PREFIX_ID, FILE_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX, FILE))
 SUFFIX_TOKENS = 256  # of the text after the cursor
 _SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four characters per token
 # The prefix has no end token, so each of its lines teaches the model that text continues. But a completion follows
@@ -24,7 +24,7 @@ _SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four char
 END_WEIGHT = 10.0
 _CHUNK_CHARACTERS = (
     400,
-    3_400,
+    2_600,
 )  # characters around one gap, so that most documents fit in a context of 1,024 tokens
 # No gap cuts off the rest of its last line: if a suffix begins with a newline, the gap ends with its line.
 _CUT_SHARES = {"rest": 0.45, "bracket": 0.1, "lines": 0.2, "body": 0.1, "part": 0.15}
@@ -151,7 +151,13 @@ def _pick_line(text: str, rng: random.Random) -> tuple[int, int]:
     return start, end
 
 
-_CUTS = {"rest": rest_of_line_span, "bracket": rest_of_bracket, "lines": some_lines, "body": body, "part": part_of_line}
+_CUTS = {
+    "rest": rest_of_line_span,
+    "bracket": rest_of_bracket,
+    "lines": some_lines,
+    "body": body,
+    "part": part_of_line,
+}
 
 
 def strip_copyright(text: str) -> str:
@@ -176,6 +182,11 @@ def split_text(text: str, rng: random.Random) -> Iterator[str]:
         end = end + 1 if end >= 0 else len(text)
         yield text[start:end]
         start = end
+
+
+def file_document(path: str, text: str, tokenizer: Tokenizer) -> TrainingDocument:
+    """Encode a file below its path, and its end: how a model reads the neighbours of a file."""
+    return TrainingDocument([FILE_ID, *tokenizer.encode(f"{path}\n{text}").ids, END_ID])
 
 
 def plain_document(text: str, tokenizer: Tokenizer) -> TrainingDocument:

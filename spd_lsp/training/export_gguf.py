@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, TokenType
@@ -11,6 +12,7 @@ from gguf.quants import quantize
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
+from spd_lsp.training.documents import END_ID
 from spd_lsp.training.gguf_weights import weights_of
 
 _ARCHITECTURE = "llama"
@@ -25,7 +27,7 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
     writer = GGUFWriter(temporary, _ARCHITECTURE)
     writer.add_name(name)
     _add_shape(writer, model)
-    _add_tokenizer(writer, tokenizer, model.config.eos_token_id)
+    _add_tokenizer(writer, tokenizer)
     for title, values in weights_of(model):
         kind = GGMLQuantizationType.F32 if values.ndim == 1 else EMBEDDING if "embd" in title else MATRIX
         writer.add_tensor(title, quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
@@ -37,7 +39,7 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
 
 
 def _add_shape(writer: GGUFWriter, model: LlamaForCausalLM) -> None:
-    config = model.config
+    config: Any = model.config
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -50,7 +52,7 @@ def _add_shape(writer: GGUFWriter, model: LlamaForCausalLM) -> None:
     writer.add_vocab_size(config.vocab_size)
 
 
-def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer, end: int) -> None:
+def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     rules = json.loads(tokenizer.to_str())
     special = {token["content"] for token in rules["added_tokens"]}
     names = sorted(rules["model"]["vocab"], key=rules["model"]["vocab"].__getitem__)
@@ -59,6 +61,6 @@ def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer, end: int) -> None:
     writer.add_token_list(names)
     writer.add_token_types([TokenType.CONTROL if name in special else TokenType.NORMAL for name in names])
     writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
-    writer.add_bos_token_id(end)
-    writer.add_eos_token_id(end)
+    writer.add_bos_token_id(END_ID)
+    writer.add_eos_token_id(END_ID)
     writer.add_add_bos_token(False)

@@ -1,7 +1,7 @@
 """Llama weights between a GGUF file and transformers: one goes in, the other comes out.
 
-llama.cpp stores the rows of the query and key matrices in another order (its rotary embedding turns neighbours, that
-of transformers turns halves); all else differs in names alone.
+llama.cpp stores the rows of the query and key matrices in another order (its rotary embedding turns neighbours,
+that of transformers turns halves); all else differs in names alone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_model(path: Path) -> LlamaForCausalLM:
     weights = dict(model.named_parameters())
     for ours, theirs in names(config).items():
         values = dequantize(tensors[ours].data, tensors[ours].tensor_type)
-        weights[theirs].data.copy_(torch.from_numpy(_reorder(ours, values, config, (-1, 2))))
+        weights[theirs].data.copy_(torch.tensor(_reorder(ours, values, config, (-1, 2))))
     return model
 
 
@@ -87,9 +87,10 @@ def weights_of(model: LlamaForCausalLM) -> Iterator[tuple[str, F32]]:
 
 
 def _reorder(name: str, values: F32, config: LlamaConfig, parts: tuple[int, int]) -> F32:
-    """The weight with the rows of each head split into these parts and transposed, if it is one that is rotated."""
+    """The weight with each head's rows split into these parts and transposed, if it is one that is rotated."""
     kind = name.split(".")[-2]
     if kind not in _ROTATED:
         return values
     heads, width = getattr(config, _ROTATED[kind]), values.shape[1]
-    return values.reshape(heads, *parts, width).swapaxes(1, 2).reshape(-1, width)
+    reordered: F32 = values.reshape(heads, *parts, width).swapaxes(1, 2).reshape(-1, width)
+    return reordered

@@ -1,7 +1,7 @@
 """Trim a byte-level vocabulary to the tokens that code needs; a tokenizer goes in, a smaller one comes out.
 
-A token is made by one merge of two others, so a smaller vocabulary works if every kept token's parts are kept, down
-to the bytes. Then text is cut at the same joints as before, only finer.
+A token is made by one merge of two others, so a smaller vocabulary works if every kept token's parts are kept,
+down to the bytes. Then text is cut at the same joints as before, only finer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Merge = tuple[str, str]
 
 def count_tokens(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     """How often each token occurs in texts."""
-    counts: Counter[int] = Counter()
+    counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(tokenizer.encode(text).ids)
-    return Counter({tokenizer.id_to_token(token): count for token, count in counts.items()})
+        counts.update(tokenizer.encode(text).tokens)
+    return counts
 
 
 def select_merges(merges: Sequence[Merge], counts: Mapping[str, int], size: int) -> list[Merge]:

@@ -102,6 +102,13 @@ class Settings:
         is_valid=lambda name: DEVICE_NAME.fullmatch(name) is not None,
         allowed="auto, cpu, mps, cuda or cuda:N",
     )
+    threads: int = _setting(
+        0,
+        "maximum number of threads that the model computes with; 0: as many as measure best on the cores that "
+        "other programs leave",
+        low=0,
+        high=256,
+    )
     drafts: int = _setting(3, "number of completions to offer (k in the paper)", low=1, high=16, workspace=True)
     max_tokens: int = _setting(24, "maximum length of a completion, in tokens", low=1, high=512)
     context_tokens: int = _setting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 import spd_lsp
 from spd_lsp.commands.diagnosis import check_kernels
 
+REAL_MODELS = ("smollm2-135m-instruct-q4_1.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
 
@@ -25,6 +27,16 @@ def pytest_configure() -> None:
     for finding in check_kernels():
         if finding.state == "error":
             raise pytest.UsageError(f"{finding.subject} {finding.text}: pip install --no-deps --editable .")
+
+
+@pytest.fixture(scope="session")
+def real_model_folder() -> Path:
+    """Where the files of models that people have lie."""
+    folder = os.environ.get("SPD_LSP_MODELS", "")
+    if not folder:
+        pytest.skip("SPD_LSP_MODELS names no folder of GGUF files")
+    pytest.importorskip("xllamacpp")
+    return Path(folder)
 
 
 class TinyModel:
@@ -85,6 +97,16 @@ class TinyModel:
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)
         return self.embedding @ self.state
+
+
+def first_of(*ids: int) -> Callable[[tuple[int, ...]], np.ndarray | None]:
+    """What a draft may go on with that begins with one of these ids, or with any if there are none."""
+    return lambda written: None if written or not ids else np.array(ids)
+
+
+def spelled(written: tuple[int, ...]) -> np.ndarray | None:
+    """What a draft may go on with that begins with 11, or with 12 and then 13 or 14."""
+    return {(): np.array([11, 12]), (12,): np.array([13, 14])}.get(written)
 
 
 @pytest.fixture

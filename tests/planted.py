@@ -77,8 +77,44 @@ def lines(seed: int = 0) -> Mapping[str, tuple[str, str]]:
         "shell": (f"export SERVICE_{'TOKEN'}={letters(HEX, 32, seed)}", letters(HEX, 32, seed)),
         "named and valued": (f'{{"name": "DB_{"PASS"}WORD", "value": "{password}"}}', password),
         "keyword argument": (f"connect(host='db', {'pass'}word='{password}')", password),
+        **_assigned(seed),
         "type": (
             f'{"api"}_key: str | None = "{letters(ALPHANUMERIC, 32, seed)}"',
             letters(ALPHANUMERIC, 32, seed),
         ),
+    }
+
+
+def _assigned(seed: int) -> Mapping[str, tuple[str, str]]:
+    """Passwords and tokens as configuration and code assign them, beside the plain forms above."""
+    value = letters(ALPHANUMERIC, 11, seed) + "7x" + "!Q"
+    plain = "q7" + letters(ALPHANUMERIC, 14, seed) + "4Z"
+    summer = f"Summer-Test-2{letters(string.digits, 3, seed)}!"
+    spelt = f"{'Pass' + 'w0rd'}1{letters(string.digits, 2, seed)}!"
+    word, name = "pass" + "word", "DB_PASS" + "WORD"
+    return {
+        "pass": (f'{{"user": "shop", "pass": "{value}"}}', value),
+        "pw": (f'pw = "{value}"', value),
+        "pwd": (f'pwd: "{value}"', value),
+        "name that ends in pass": (f'db_pass = "{value}"', value),
+        "capital name that ends in PASS": (f'EMAIL_HOST_PASS = "{value}"', value),
+        "connection string": (f'cnn = "Server=db;User Id=shop;Pass{"word"}={value};Timeout=3"', value),
+        "connection string with Pwd": (f'cnn = "Server=db;Uid=shop;Pwd={value};"', value),
+        "default of an environment variable": (f'x = os.getenv("{name}", default="{value}")', value),
+        "fallback": (f'x = config.get("{word}", fallback="{value}")', value),
+        "default of an option": (f'@click.option("--{word}", default="{value}")', value),
+        "field": (f'{word}: str = Field(default="{value}")', value),
+        "field without a name": (f'api_token: str = Field("{plain}")', plain),
+        "secret string": (f'{word}=SecretStr("{value}")', value),
+        "f-string": (f'{word} = f"{value}"', value),
+        "or": (f'{word} = os.environ.get("{name}") or "{value}"', value),
+        "or in JavaScript": (f'const {word} = process.env.{name} || "{value}"', value),
+        "small letters without quotes": (f"{word}={value}", value),
+        "export": (f"export db_{word}={value}", value),
+        "comment": (f"# log in with {word}={value}", value),
+        "YAML": (f"  db_{word}: {value}", value),
+        "authorization": (f'headers["Authorization"] = "token {plain}"', plain),
+        "header of curl": (f"-H 'Authorization: to{'ken'} {plain}'", plain),
+        "placeholder's word inside": (f'{word} = "{summer}"', summer),
+        "placeholder's word spelt": (f'{word} = "{spelt}"', spelt),
     }

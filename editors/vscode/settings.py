@@ -19,7 +19,7 @@ MANIFEST = Path(__file__).parent / "package.json"
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 # Settings about the machine that the server runs on: in a remote window, VS Code keeps a value of its own for it.
-_OF_THE_MACHINE = ("model", "device", "data_dir", "python_interpreter")
+_OF_THE_MACHINE = ("model", "device", "threads", "data_dir", "python_interpreter")
 _ONLY_USERS = ("machine", "application")  # scopes that an open folder cannot set
 
 OWN: dict[str, dict[str, Any]] = {

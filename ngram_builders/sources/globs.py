@@ -12,10 +12,15 @@ from fnmatch import fnmatchcase, translate
 
 _ANY_DEPTH = "**"  # any number of folders
 _WILDCARD = re.compile(r"[*?[]")
+_MAX_WILDCARDS = 16  # in one name
+_MAX_COMPILED = 1_000  # globs that are compared at once; more take more memory than time is saved
 
 
 class NameMatcher:
-    """Compares a name with many globs of `fnmatch` at once, which is quicker than one by one."""
+    """Compares a name with many globs of `fnmatch` at once, to spare most names a look at each.
+
+    With more complex globs than anybody writes it says yes to every name.
+    """
 
     def __init__(self, globs: Iterable[str]) -> None:
         names, prefixes, suffixes, others = set(), set(), set(), set()
@@ -29,12 +34,15 @@ class NameMatcher:
             else:
                 others.add(glob)
         self.names, self.prefixes, self.suffixes = frozenset(names), tuple(prefixes), tuple(suffixes)
-        self.others = re.compile("|".join(map(translate, sorted(others)))) if others else None
+        self.matches_all = len(others) > _MAX_COMPILED  # then each rule is asked
+        one_by_one = "|".join(map(translate, sorted(others))) if others and not self.matches_all else ""
+        self.others = re.compile(one_by_one) if one_by_one else None
 
     def __call__(self, name: str) -> bool:
         """Whether the name matches any of the globs."""
         return (
-            name in self.names
+            self.matches_all
+            or name in self.names
             or name.endswith(self.suffixes)
             or name.startswith(self.prefixes)
             or (self.others is not None and self.others.match(name) is not None)
@@ -52,9 +60,18 @@ def split_glob(glob: str) -> tuple[str, ...]:
         parts = [_ANY_DEPTH, *parts]
     if parts[-1] == _ANY_DEPTH:
         parts.append("*")  # `a/**` matches what is in the folder, not the folder
+    if any(len(_WILDCARD.findall(part)) > _MAX_WILDCARDS for part in parts):
+        raise ValueError("more wildcards in one name than anybody writes")
     for part in parts:
-        fnmatchcase("", part)
+        if "[" in part:  # the only thing that can be wrong; to try each part would compile it
+            fnmatchcase("", part)
     return tuple(parts)
+
+
+def literals(parts: Sequence[str]) -> tuple[str | None, str | None]:
+    """Return the name that a glob ends in, and the last folder that it names; None for one with wildcards."""
+    named = [part if not _WILDCARD.search(part) else None for part in parts]
+    return named[-1], next(filter(None, reversed(named[:-1])), None)
 
 
 def match_parts(parts: Sequence[str], names: Sequence[str]) -> bool:

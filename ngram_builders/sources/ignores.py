@@ -5,22 +5,25 @@ The rules of `.gitignore` end where a nested repository begins; those of `.spdig
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from ngram_builders.sources.git_repository import GIT, WorkTree, git_folder, read_regular_file
-from ngram_builders.sources.globs import NameMatcher, match_parts, split_glob
+from ngram_builders.sources.globs import NameMatcher, literals, match_parts, split_glob
 
 IGNORE_FILES = (".gitignore", ".spdignore")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _MAX_FILE_BYTES = 1 << 20
 _MAX_RULES = 10_000  # of a file
 _MAX_RULE_CHARACTERS = 4_096
+_MAX_PARTS = 64  # folders that a rule names, one below the other
+_MAX_STEPS, _STEPS_OF_A_RULE = 1_000, 16  # of comparing one path with the rules of a file: 2 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,12 @@ class IgnoreRule:
         if not glob.strip():
             return None
         try:
-            return cls(line, text, text.startswith("!"), text.endswith("/"), split_glob(glob))
+            parts = split_glob(glob)
         except (ValueError, re.error):
             return None
+        return (
+            cls(line, text, text.startswith("!"), text.endswith("/"), parts) if len(parts) <= _MAX_PARTS else None
+        )
 
     def matches(self, names: Sequence[str], is_folder: bool) -> bool:
         """Whether the rule is about this very path, not only about a folder above it."""
@@ -58,15 +64,36 @@ class IgnoreFile:
 
     path: str
     base: str  # the folder that paths are relative to, a separator at its end
-    rules: tuple[IgnoreRule, ...]
     may_match: NameMatcher  # the last part of any rule
 
+    by_names: Mapping[tuple[str | None, str | None], Sequence[IgnoreRule]]  # by the `literals` of their globs
+
     def last_match(self, path: str, name: str, is_folder: bool) -> IgnoreRule | None:
-        """Return the last rule about the path, which is the one that decides."""
+        """Return the last rule about the path, which is the one that decides.
+
+        Rules are asked from the end of the file, for a few milliseconds at most: only a file that was made to be
+        slow has so many about one name.
+        """
         if not self.may_match(name):
             return None
         names = path[len(self.base) :].replace(os.sep, "/").split("/")
-        return next((rule for rule in reversed(self.rules) if rule.matches(names, is_folder)), None)
+        steps = 0
+        for rule in self._rules_about(names):
+            steps += 1 + len(names) * len(rule.parts) // _STEPS_OF_A_RULE
+            if steps > _MAX_STEPS:
+                break
+            if rule.matches(names, is_folder):
+                return rule
+        return None
+
+    def _rules_about(self, names: Sequence[str]) -> Sequence[IgnoreRule]:
+        """The rules whose names without wildcards are in the path, last first."""
+        folders = {None, *names[:-1]}
+        lists = [self.by_names.get((last, folder)) for last in (names[-1], None) for folder in folders]
+        found = [each for each in lists if each]
+        if len(found) == 1:
+            return found[0]
+        return heapq.nlargest(_MAX_STEPS, itertools.chain(*found), key=lambda rule: rule.line)
 
 
 class Exclusion(NamedTuple):
@@ -141,7 +168,10 @@ def _read_ignore_file(path: str, folder: str, flags: int = 0) -> IgnoreFile | No
     if not rules:
         return None
     base = folder if folder.endswith(os.sep) else folder + os.sep
-    return IgnoreFile(path, base, rules, NameMatcher(rule.parts[-1] for rule in rules))
+    by_names: dict[tuple[str | None, str | None], list[IgnoreRule]] = {}
+    for rule in reversed(rules):
+        by_names.setdefault(literals(rule.parts), []).append(rule)
+    return IgnoreFile(path, base, NameMatcher(rule.parts[-1] for rule in rules), by_names)
 
 
 def outer_ignores(top: str, markers: Sequence[str]) -> Ignores:

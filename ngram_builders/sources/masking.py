@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import AnyStr
 
 from ngram_builders.sources.secret_rules import (
     BEGUN_KEY,
@@ -20,6 +21,7 @@ from ngram_builders.sources.secret_rules import (
     MIN_DISTINCT_LETTERS,
     SECRET_PHRASES,
     SECRET_WORDS,
+    SHORT_WORDS,
     Secret,
     find_keys,
     find_named_values,
@@ -43,8 +45,10 @@ _KEY_LINE = re.compile(
 _CERTAIN_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
 _MAX_KEY_LINES = 400  # the longest keys have about 100
 
-_FRAGMENT_LENGTH = 10  # characters of a secret that give it away
+_MIN_FRAGMENT, _MAX_FRAGMENT = 4, 10  # characters that give a secret away: half of a short one
 _MIN_NEW_CHARACTERS = 3  # of a fragment that the draft itself must write: the rest was typed already
+_GOES_ON = ("=", ":", "(", "\\", "||", " or")  # the value stands on the next line
+_DEFAULTS = ("default", "fallback")  # of what the line above names
 _QUOTES = ("", '"', "'", "`")  # may close a draft that was cut off inside a literal
 _KEY_LAYOUT = re.compile(r"-----[A-Z ]{1,60}-----|\\[nr]|[\s\"'`]+")  # of a private key's text, no part of the key
 
@@ -60,10 +64,11 @@ def mask(text: str) -> str:
 def find_secret_lines(text: str) -> dict[int, str]:
     """Return the lines that hold a secret, counted from 1, with the kind of secret."""
     kinds: dict[int, str] = {}
+    number, counted = 1, 0  # the line of an offset up to which line ends are counted
     for secret in find_secrets(text):
-        first = 1 + text.count("\n", 0, secret.start)
-        for number in range(first, first + text.count("\n", secret.start, secret.end) + 1):
-            kinds.setdefault(number, secret.kind)
+        number, counted = number + text.count("\n", counted, secret.start), secret.start
+        for line in range(number, number + text.count("\n", secret.start, secret.end) + 1):
+            kinds.setdefault(line, secret.kind)
     return dict(sorted(kinds.items()))
 
 
@@ -83,8 +88,18 @@ def find_secrets(text: str) -> list[Secret]:
     )
     for offsets, find in searches:
         for start, end in _lines_at(text, offsets):
+            end = _end_of_value(text, start, end)
             secrets += [Secret(start + s.start, start + s.end, s.kind) for s in find(text[start:end])]
-    return sorted(secrets)
+    return sorted(set(secrets))
+
+
+def _end_of_value(text: str, start: int, end: int) -> int:
+    """The end of a line, or of the next one if that holds the value of what is named at the end of this one."""
+    line = text[start:end].rstrip()
+    next_end = text.find("\n", end + 1)
+    next_end = next_end if next_end >= 0 else len(text)
+    is_default = line.endswith(",") and text[end:next_end].lstrip().startswith(_DEFAULTS)
+    return next_end if is_default or line.endswith(_GOES_ON) else end
 
 
 def _find_key_candidates(flat: bytes, text: str) -> Iterator[int]:
@@ -97,12 +112,18 @@ def _find_secret_words(flat: bytes) -> Iterator[int]:
     lowered = flat.translate(_TO_LOWER)
     for word in (*SECRET_WORDS, *SECRET_PHRASES):
         yield from _find_all(lowered, word)
+    for word in SHORT_WORDS:
+        ends = ((offset, offset + len(word)) for offset in _find_all(lowered, word))
+        yield from (offset for offset, end in ends if not lowered[end : end + 1].isalnum())
     yield from (offset for offset in _find_all(lowered, b"key") if lowered.endswith(KEY_PREFIXES, 0, offset))
 
 
 def _find_urls_with_users(flat: bytes) -> Iterator[int]:
     """Find where a URL may have a password."""
-    return (offset for offset in _find_all(flat, b"://") if b"@" in flat[offset : flat.find(b"\n", offset)])
+    for start, end in _lines_at(flat, _find_all(flat, b"@")):
+        offset = flat.find(b"://", start, end)
+        if 0 <= offset < flat.rfind(b"@", start, end):
+            yield offset
 
 
 def _find_long_runs(flat: bytes) -> Iterator[tuple[int, int]]:
@@ -121,31 +142,36 @@ def _find_all(flat: bytes, word: bytes) -> Iterator[int]:
         offset = flat.find(word, offset + 1)
 
 
-def _lines_at(text: str, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _lines_at(text: AnyStr, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield where the lines at these offsets start and end, each line once."""
-    known = set()
-    for offset in offsets:
-        start = text.rfind("\n", 0, offset) + 1
-        if start not in known:
-            known.add(start)
-            end = text.find("\n", offset)
-            yield start, end if end >= 0 else len(text)
+    line_end = "\n" if isinstance(text, str) else b"\n"
+    end = -1
+    for offset in sorted(set(offsets)):  # so that no line is searched for its ends twice
+        if offset > end:
+            start = text.rfind(line_end, max(0, end), offset) + 1
+            end = text.find(line_end, offset)
+            end = end if end >= 0 else len(text)
+            yield start, end
 
 
 def _find_private_keys(text: str) -> Iterator[Secret]:
-    """Find private keys, from their first line to the one that ends them, or as far as lines look like a key."""
+    """Find private keys, from their first line to the one that ends them, or as far as lines look like a key.
+
+    A key ends where the next one begins at the latest, so that no line is looked at for two of them.
+    """
     if _KEY_HEADER not in text:
         return
-    for begin in _KEY_BEGINS.finditer(text):
-        yield Secret(begin.start(), _find_key_end(text, begin.end()), _PRIVATE_KEY)
+    starts = [begin.start() for begin in _KEY_BEGINS.finditer(text)]
+    for start, limit in zip(starts, [*starts, len(text)][1:], strict=True):
+        yield Secret(start, start + _find_key_end(text[start:limit]), _PRIVATE_KEY)
 
 
-def _find_key_end(text: str, offset: int) -> int:
-    """Find where the key ends whose first line ends at or after `offset`."""
-    end = last_certain = text.find("\n", offset)
+def _find_key_end(text: str) -> int:
+    """Find where the key ends that a text begins with."""
+    end = last_certain = text.find("\n")
     if end < 0:
         return len(text)
-    if _KEY_ENDS.search(text, offset, end):
+    if _KEY_ENDS.search(text, 0, end):
         return end
     for _ in range(_MAX_KEY_LINES):
         start, end = end + 1, text.find("\n", end + 1)
@@ -182,16 +208,20 @@ def _secret_fragments(text: str) -> frozenset[str]:
     fragments: set[str] = set()
     for secret in find_secrets(text):
         for part in _KEY_LAYOUT.split(text[secret.start : secret.end]):
-            starts = range(max(1, len(part) - _FRAGMENT_LENGTH + 1))
-            fragments.update(part[start : start + _FRAGMENT_LENGTH] for start in starts)
-    return frozenset(fragment for fragment in fragments if len(fragment) > _MIN_NEW_CHARACTERS)
+            length = min(_MAX_FRAGMENT, max(_MIN_FRAGMENT, len(part) // 2))
+            fragments.update(part[start : start + length] for start in range(max(1, len(part) - length + 1)))
+    return frozenset(fragment for fragment in fragments if len(fragment) >= _MIN_FRAGMENT)
 
 
 def _copies_fragment(left: str, draft: str, fragments: frozenset[str]) -> bool:
     """Whether a draft writes a known fragment, or enough of one that was begun left of the cursor."""
-    typed = left[-_FRAGMENT_LENGTH:]
+    typed = left[-_MAX_FRAGMENT:]
     text, first_end = typed + draft, len(typed) + _MIN_NEW_CHARACTERS
-    return any(text.find(fragment, max(0, first_end - len(fragment))) >= 0 for fragment in fragments)
+    return any(
+        text[end - length : end] in fragments
+        for end in range(first_end, len(text) + 1)
+        for length in range(_MIN_FRAGMENT, min(_MAX_FRAGMENT, end) + 1)
+    )
 
 
 def _completes_secret(left: str, draft: str, right: str) -> bool:

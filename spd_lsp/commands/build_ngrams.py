@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.arguments import LocalPath
 from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _ENGINES = ("local", "datatrove")
 _MIN_NGRAMS_FOR_SIZE = 50_000  # in smaller tables the fixed parts dominate
 _POSITIVE = click.IntRange(1)
-_PATH = click.Path(path_type=Path)
+_PATH = LocalPath(path_type=Path)
 
 
 @click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --domain mine --dry-run")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.arguments import LocalPath
 from spd_lsp.extras import install_command
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
     from ngram_builders.distributed.build import StageCost
 
-_FOLDER = click.Path(path_type=Path)
+_FOLDER = LocalPath(path_type=Path)
 CLUSTER_DEFAULTS: dict[str, Any] = {
     "executor": "local",
     "workers": 0,

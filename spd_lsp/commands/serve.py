@@ -17,7 +17,7 @@ from spd_lsp.models.checkpoint.hub import lasting
 from spd_lsp.safe_path import leave_working_folder
 from spd_lsp.settings import Settings
 
-_SHARED_SETTINGS = ("model", "device", "data_dir")  # which editors of a shared server cannot change
+_SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors of a shared server cannot change
 
 
 @click.command()

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import secret_check
+from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.postprocess import (
@@ -62,6 +63,13 @@ class CompletionModel(Model, Protocol):
     def tells_drafts_apart(self) -> bool:
         """Whether each draft of a mixture has a distribution of its own."""
 
+    @property
+    def positions_read(self) -> int:
+        """Of all prompts so far; what was cached is not read."""
+
+    def limit_threads(self, count: int) -> None:
+        """Compute with this many threads at most; 0: as many as measure best."""
+
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
 
@@ -75,6 +83,7 @@ class CompletionResult:
     passes: int = 0  # forward passes, the prompt's included
     tokens: int = 0  # of the longest draft
     prompt_tokens: int = 0
+    read_tokens: int = 0  # of the prompt; others were cached
     seconds: float = 0.0
     ngrams: tuple[str, ...] = ()  # domains that were used
     fill_format: str = ""  # with which the model read what stands right of the cursor
@@ -138,7 +147,6 @@ class Completer:
         self.languages = languages
         self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
         self.last_offer: _ShownCompletions | None = None
-        self.related: RelatedFiles | None = None  # to the document of the last request
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -148,6 +156,7 @@ class Completer:
         automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
         self.settings = replace(tuned, streams=tuned.streams or automatic)
         self._decode = choose_decoder(self.settings)
+        self.model.limit_threads(settings.threads)
 
     def complete(
         self,
@@ -176,8 +185,7 @@ class Completer:
             self._index_active(document, cursor)
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
-        self.related = self._related_files(document)
-        prompt = self._prompt(context)
+        prompt = self._prompt(context, document)
 
         self._index_active(document, cursor)
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
@@ -189,8 +197,8 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
-        follow = self.settings.max_tokens
-        places = mixture.places(request.history, follow, prompt.levels) if mixture else []
+        places = copied_places(prompt, mixture, self.tokens.end_of_text, self.settings.max_tokens)
+        read_before = self.model.positions_read
         drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
 
         scored = drafts.scored(self.settings.ranking)
@@ -222,6 +230,7 @@ class Completer:
             passes=drafts.passes,
             tokens=drafts.longest,
             prompt_tokens=len(prompt.ids),
+            read_tokens=self.model.positions_read - read_before,
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
             fill_format=prompt.fill_format,
@@ -231,13 +240,18 @@ class Completer:
             index_revision=index_revision,
         )
 
-    def prefetch(self, source: str, cursor: int, language: str | None, check: Callable[[], None]) -> None:
-        """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel."""
-        source, cursor = normalize_newlines(source, cursor)
+    def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
+        """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.
+
+        Returns how many tokens were read.
+        """
+        source, cursor = normalize_newlines(document.text, cursor)
+        language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self._prompt(context).ids
+            ids = self._prompt(context, document).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
+        return self.model.positions_read - before
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
         """Index changed documents, except the active one: the next request brings its text and cursor."""
@@ -279,13 +293,15 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def _prompt(self, context: Context) -> Prompt:
+    def _prompt(self, context: Context, document: OpenDocument) -> Prompt:
         """The prompt for a context; other files take what it leaves free, in steps: typing must not move them."""
-        if self.related is None:
-            return self.tokens.prompt(context.before, context.after)
+        related = self._related_files(document)
+        if related is None or context.omitted:
+            return self.tokens.prompt(context.before, context.after, settled=context.settled)
         step = max(1, self.context_budget // _SHARES)
         left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.after)
-        return self.tokens.prompt(context.before, context.after, self.related, max(0, left // step * step))
+        room = max(0, left // step * step)
+        return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
 
     def _related_files(self, document: OpenDocument) -> RelatedFiles | None:
         """What a document imports and what else is open, for models that were trained to read it."""
@@ -357,6 +373,12 @@ def decoding_request(
         stop=texts.is_finished,
         history=[end_of_text, *prompt.history][-_MAX_HISTORY:],
         interpolation=mixture,
-        allowed=prompt.allowed,
+        allowed=prompt.spelling.allowed,
         text_of=texts.visible,
     )
+
+
+def copied_places(prompt: Prompt, mixture: Mixture | None, end_of_text: int, follow: int) -> list[Place]:
+    """Where what stands before the cursor stands in the user's code, with the `follow` tokens behind it there."""
+    history = [end_of_text, *prompt.copied_behind][-_MAX_HISTORY:]
+    return mixture.places(history, follow, prompt.levels) if mixture else []

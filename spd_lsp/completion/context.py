@@ -30,6 +30,11 @@ _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fi
 _ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
 _TYPICAL_LINE = 16  # tokens; budget kept for a line of usual length
+_STRIDE = (
+    3  # characters that the window's top stays for, to four tokens of budget: reading all costs a key 1.4 tokens
+)
+_MAX_RECENT = 1024  # characters between the anchor and the cursor
+_CHARACTERS_PER_TOKEN = 3  # of code, at least
 _GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many
 _MAX_TEXT_RIGHT = 8  # characters right of the cursor that a completion in the middle of a line may stand before
 _MAX_NAME_REACH = 200  # characters left of the cursor that are searched for a number or a new name
@@ -49,6 +54,7 @@ class Context:
     shape: CompletionShape
     indent: str  # of the cursor's line, or of the block: a line indented less ends it
     omitted: int = 0  # lines of the document that did not fit
+    settled: int = 0  # characters of `before` that stay while someone types: those above the anchor
     silence: str = ""  # why nothing is offered here unless a person asks for it
     needs_name: bool = False  # whether code stops at the cursor behind a dot: the line cannot end there
 
@@ -143,9 +149,13 @@ def build_context(
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
     if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
-        return Context(source[:cursor], source[cursor:], shape, indent, needs_name=needs_name)
-    before, after, omitted = _choose_text(known if len(source) <= MAX_PARSED_LENGTH else None, page, budget, cost)
-    return Context(before, after, shape, indent, omitted, needs_name=needs_name)
+        before, after, omitted = source[:cursor], source[cursor:], 0
+    else:
+        language_of_text = known if len(source) <= MAX_PARSED_LENGTH else None
+        before, after, omitted = _choose_text(language_of_text, page, budget, cost)
+    recent = page.above[_anchor_row(page.above, min(_stride(budget), _MAX_RECENT)) :]
+    settled = max(0, len(before) - len(page.left) - sum(map(len, recent)))
+    return Context(before, after, shape, indent, omitted, settled, needs_name=needs_name)
 
 
 def _line_counter(budget: int, count_tokens: Callable[[str], int]) -> TokenCounter:
@@ -177,8 +187,8 @@ def _choose_text(
     language: Language | None, page: SplitDocument, budget: int, cost: TokenCounter
 ) -> tuple[str, str, int]:
     """Return the texts before and after the cursor within `budget`, and the number of lines omitted."""
-    step = min(max(24, budget // 16), budget // 4 + 1)
-    anchor = _anchor_row(page.above, 3 * step)
+    step = min(max(24, budget // 8), budget // 4 + 1)
+    anchor = _anchor_row(page.above, _stride(budget))
     parts = functools.cache(lambda: request_outline(language, page.above[:anchor], page.below))
     needed = _total_tokens(cost, [page.left, *reversed(page.above)], budget)
     share = min(max(budget // 4, budget - _rounded(needed, step)), budget - _rounded(cost(page.left), step))
@@ -189,17 +199,29 @@ def _choose_text(
     if needed <= rest:
         before = [*page.above, page.left]
     elif cost(page.left) > rest:
-        before = [_tail(page.left, rest, 3 * step, cost)]
+        before = [_tail(page.left, rest, _stride(budget), cost)]
     else:
-        before = _above(parts, page, anchor, rest, step, cost)
+        before = _above(parts, page, anchor, rest, _stride(budget), cost)
     kept = len(before) - 1 + max(0, len(after) - 1)
     return "".join(before), "".join(after), len(page.above) + len(page.below) - kept
 
 
+def _stride(budget: int) -> int:
+    """How many characters someone types before the window moves, and the model reads all of it again."""
+    return max(1, _STRIDE * budget // 4)
+
+
 def _anchor_row(above: Sequence[str], step: int) -> int:
-    """Return how many lines start before the last whole step of characters. Example: 6 lines of 4, step 10: 5."""
-    size = sum(map(len, above))
-    row, start, mark = len(above), size, size // step * step
+    """Return how many lines start before the last whole step of characters, but for the last line of code.
+
+    Example: of 6 lines of 4, step 10: 5. What stands there has to stay when the tokens at the cursor change.
+    """
+    row = len(above)
+    while row and not above[row - 1].strip():
+        row -= 1
+    row = max(0, row - 1)
+    start = sum(map(len, above[:row]))
+    mark = start // step * step
     while row and start - len(above[row - 1]) >= mark:
         row -= 1
         start -= len(above[row])
@@ -211,7 +233,7 @@ def _above(
     page: SplitDocument,
     anchor: int,
     budget: int,
-    step: int,
+    stride: int,
     cost: TokenCounter,
 ) -> list[str]:
     """Return the lines to keep above the cursor, and the text left of it."""
@@ -221,7 +243,8 @@ def _above(
         if (left := left - cost(line)) < 0:
             return recent[::-1]
         recent.append(line)
-    budget = budget - max(step * 3 // 2 + _TYPICAL_LINE, _rounded(budget - left, step))
+    reserved = min(stride // _CHARACTERS_PER_TOKEN + _TYPICAL_LINE, budget)
+    budget -= max(reserved, _rounded(budget - left, reserved))
     rows = _select_rows(parts(), page.above[:anchor], range(anchor), budget, cost)
     return [*(page.above[row] for row in rows), *reversed(recent)]
 

@@ -46,8 +46,9 @@ class RepositoryFormat:
 class FillFormat:
     """The prompt of a family.
 
-    `parts` in order: special tokens by name, `{after}` or `{before}`. Where a family allows it the suffix stands
-    first: typing then only appends, and the model's cache holds.
+    `parts` in order: special tokens by name, `{after}`, and `{before}` or both parts of it, `{above}` and `{recent}`.
+    Typing only appends, and the model's cache holds: where a family allows it the suffix stands first; elsewhere the
+    middle has begun some lines above the cursor.
     """
 
     name: str  # as in the setting
@@ -84,8 +85,8 @@ class FillFormat:
 
 _NAME = "name"  # what `read_config` adds: the model's own
 _SUFFIX_FIRST = ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{before}")
-_PREFIX_FIRST = ("<fim_prefix>", "{before}", "<fim_suffix>", "{after}", "<fim_middle>")
-_PIPES = ("<|fim_prefix|>", "{before}", "<|fim_suffix|>", "{after}", "<|fim_middle|>")
+_PREFIX_FIRST = ("<fim_prefix>", "{above}", "<fim_suffix>", "{after}", "<fim_middle>", "{recent}")
+_PIPES = ("<|fim_prefix|>", "{above}", "<|fim_suffix|>", "{after}", "<|fim_middle|>", "{recent}")
 
 _WITH_PATH = "{path}\n{text}\n"
 
@@ -163,13 +164,13 @@ FILL_FORMATS = (
     ),
     FillFormat(
         "deepseek",
-        ("<｜fim▁begin｜>", "{before}", "<｜fim▁hole｜>", "{after}", "<｜fim▁end｜>"),
+        ("<｜fim▁begin｜>", "{above}", "<｜fim▁hole｜>", "{after}", "<｜fim▁end｜>", "{recent}"),
         "the READMEs of deepseek-ai/DeepSeek-Coder and DeepSeek-Coder-V2",
         ("llama", "deepseek_v2", "deepseek2"),
     ),
     FillFormat(
         "code-llama",
-        ("▁<PRE>", "{before}", "▁<SUF>", "{after}", "▁<MID>"),
+        ("▁<PRE>", "{above}", "▁<SUF>", "{after}", "▁<MID>", "{recent}"),
         "Code Llama (arXiv 2308.12950)",
         ("llama",),
     ),

@@ -68,18 +68,18 @@ class DraftText:
         """
         length = next((n for n, i in enumerate(ids) if self.tokens.ends(i)), len(ids))
         written = self._indented(self.tokens.bytes_of(ids[:length]))
-        if not written.startswith(self.prompt.healed):
+        if not written.startswith(self.prompt.begun):
             return None
-        text = self._right_of_cursor(written).partition(MARK)[0]
+        text = _decoded(written[len(self.prompt.begun) :]).partition(MARK)[0]
         is_whole = length < len(ids) or find_end(text, self.context) is not None
         return visible_text(text, self.context) if is_whole else None
 
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        healed, left = self.prompt.healed, self.context.left.encode()
-        if not left.isspace() or not healed.isspace() or not healed.endswith(left):
+        begun, left = self.prompt.begun, self.context.left.encode()
+        if not left.isspace() or not begun.isspace() or not begun.endswith(left):
             return written
-        lines = written if b"\n" in healed else b"\n" + written  # some tokenizers end a token at a line's end
+        lines = written if b"\n" in begun else b"\n" + written  # some tokenizers end a token at a line's end
         first = _INDENTED_LINE.search(lines)
         if first is None or lines[: first.start()].strip():
             return written
@@ -89,7 +89,7 @@ class DraftText:
             deeper = len(line[1]) - len(first[1])
             return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
 
-        return healed + _INDENTED_LINE.sub(moved, lines[first.end() :])
+        return begun + _INDENTED_LINE.sub(moved, lines[first.end() :])
 
     def beginnings(
         self, begun: Sequence[Draft], drafts: Sequence[Completion], by: Calibration
@@ -133,12 +133,13 @@ class DraftText:
         return MARK in text or find_end(text, self.context) is not None
 
     def _full_text(self, ids: Sequence[int]) -> str:
-        return self._right_of_cursor(self.tokens.bytes_of(ids))
+        return _decoded(self.tokens.bytes_of(ids)[len(self.prompt.spelling.healed) :])
 
-    def _right_of_cursor(self, written: bytes) -> str:
-        """A text without what token healing took back, and without half characters."""
-        text = written[len(self.prompt.healed) :].decode(errors="ignore")
-        return normalize_line_ends(text) if "\r" in text else text
+
+def _decoded(written: bytes) -> str:
+    """A text without half characters."""
+    text = written.decode(errors="ignore")
+    return normalize_line_ends(text) if "\r" in text else text
 
 
 def visible_text(text: str, context: Context) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import proxy
 
-import numpy as np
-import numpy.typing as npt
 from tokenizers import AddedToken, Tokenizer
 
 from ngram_builders.errors import UserError
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
+from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
+from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:
@@ -33,12 +32,10 @@ if TYPE_CHECKING:
 _FILES = 32  # other files whose ids are remembered
 _RATIO = 3  # characters of a token in code, at least
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
-_BLANKS = (b" ", b"\t")
 _OPENERS = (":", "{", "(", "[")
 _BUNDLED = {"48ad8f5b3dacba0a": "7aaf23535e2c986d"}  # the starter, by the name in the headers of its tables
 _INDENTATION = re.compile(r"^(?: {2,8}|\t)(?=\S)", re.MULTILINE)
 _LEVELS = 2  # of indentation, further left and further right, at which the text before the cursor is looked for
-_MAX_HEALED = 3  # tokens taken back at the cursor; a word half typed is seldom in more pieces
 _END_OF_TEXT = (
     *("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>"),
     "<[end▁of▁sentence]>",
@@ -52,12 +49,13 @@ _ANCHOR, _LONGEST_ANCHOR = "\u263a", 6  # what Code Llama and Codestral put befo
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the model reads, and what its first token must begin with."""
+    """What the model reads, and what drafts spell behind it."""
 
     ids: list[int]  # the whole prompt, marks included
     history: list[int]  # the text left of the drafts alone, as n-grams see it
-    healed: bytes  # text taken back at the cursor: every draft begins with these bytes
-    allowed: npt.NDArray[np.int64] | None  # ids that begin with `healed`, or None for any
+    spelling: Spelling  # of what was taken back at the cursor
+    copied_behind: list[int]  # the text that copies follow: up to the line above where only an indentation is typed
+    begun: bytes  # what is typed behind that
     fill_format: str = ""  # with which the text right of the cursor is in the prompt
     levels: Sequence[Rewriting] = ()  # other levels of indentation at which it may stand elsewhere
 
@@ -69,9 +67,17 @@ class ModelTokenizer:
         self.tokenizer = _read_tokenizer(folder)
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
-        self.fingerprint = fingerprint(self.tokenizer)
+        stored = read_vocabulary(folder)
+        self.fingerprint = stored.fingerprint if stored else fingerprint(self.tokenizer)
         self.specials = _separate_marks(self.tokenizer)
-        self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
+        if stored:
+            self.vocab_size, self.pieces = len(stored.pieces), stored.pieces
+            self.sorted_pieces = [self.pieces[i] for i in stored.order], stored.order
+        else:
+            self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
+            write_vocabulary(
+                folder, lambda: StoredVocabulary(self.fingerprint, self.pieces, self.sorted_pieces[1])
+            )
         config = read_config(folder)
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
@@ -123,24 +129,51 @@ class ModelTokenizer:
         """Whether an id ends a text: a special token, or one beyond the vocabulary."""
         return i in self.specials or i >= self.vocab_size
 
-    def prompt(self, before: str, after: str, related: RelatedFiles | None = None, room: int = 0) -> Prompt:
+    def prompt(
+        self, before: str, after: str, related: RelatedFiles | None = None, room: int = 0, *, settled: int = 0
+    ) -> Prompt:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
 
-        Other files come first, as many of them as there is room for, in tokens. Example: before `x = pri` gives
-        history `x =`, healed ` pri`, allowed ` pri`, ` print`, ` private` ...
+        Other files come first, as many of them as there is room for, in tokens. Of `before`, so many characters
+        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts spell
+        ` pri`, ` print`, ` private` ...
         """
-        history, healed, allowed = self.heal(self.encode(before), indented=_is_indented(before))
+        whole = self.encode(before)
+        history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)
+        behind, begun = self._whole_lines(whole, before) or (history, spelling.healed)
         others = self._related_ids(related, room) if related and room else []
         name = self.fill_format.name if self.fill_format and after else ""
         parts: tuple[str, ...] = self.fill_format.parts if self.fill_format and after else ("{before}",)
         if others and self.repository_format and related:
             parts = self.repository_format.last_file if after else self.repository_format.last_line
         texts = {"{path}\n": f"{related.path}\n" if related else "", "{after}": after}
+        cut = self._tokens_before(history, len(before[settled:].encode()) - len(spelling.healed))
+        known = {"{before}": history, "{above}": history[:cut], "{recent}": history[cut:]}
         ids = [*self.opening, *others]
         for part in parts:
-            ids += history if part == "{before}" else self._part_ids(part, texts)
+            ids += known[part] if part in known else self._part_ids(part, texts)
         # A model reads at least one token; the end of the text before is what stands before every text.
-        return Prompt(ids or [self.end_of_text], history, healed, allowed, name, self._levels(before, healed))
+        levels = self._levels(before, begun)
+        return Prompt(ids or [self.end_of_text], history, spelling, behind, begun, name, levels)
+
+    def _whole_lines(self, ids: list[int], before: str) -> tuple[list[int], bytes] | None:
+        """The tokens up to the cursor's line, and the text behind them, if only an indentation stands on it."""
+        line = before[before.rfind("\n") + 1 :]
+        if not line.isspace():
+            return None
+        left = n = 0
+        while left < len(line):
+            n += 1
+            left += len(self.pieces[ids[-n]])
+        return ids[:-n], self.bytes_of(ids[-n:])
+
+    def _tokens_before(self, ids: Sequence[int], size: int) -> int:
+        """How many ids stand before the last `size` bytes. A token with both is not among them."""
+        count = len(ids)
+        while size > 0 and count:
+            count -= 1
+            size -= len(self.pieces[ids[count]])
+        return count
 
     def _part_ids(self, part: str, texts: Mapping[str, str]) -> Sequence[int]:
         """The ids of a special token, or of a text that stands for a part."""
@@ -166,13 +199,13 @@ class ModelTokenizer:
                 ids += own
         return begin + ids if ids else []
 
-    def _levels(self, before: str, healed: bytes) -> list[Rewriting]:
+    def _levels(self, before: str, begun: bytes) -> list[Rewriting]:
         """The levels of indentation next to that of a text."""
         step = min(_INDENTATION.findall(before), key=len, default="    ")
         changes = [change for n in range(1, _LEVELS + 1) for change in ((step * n, ""), ("", step * n))]
         # Where tokens end at a line's end, what was taken back may be all of a blank line, but not its beginning.
         line = before[before.rfind("\n") + 1 :]
-        is_taken_back = line.isspace() and healed == line.encode()
+        is_taken_back = line.isspace() and begun == line.encode()
         begin, code = ("\n", r"\S") if is_taken_back else ("", r"(?:\S|\Z)")
 
         def moved(old: str, new: str) -> Callable[[Sequence[int]], list[int]]:
@@ -198,31 +231,6 @@ class ModelTokenizer:
         cut = (n for n in range(1, _LONGEST_ANCHOR) if self.bytes_of(ids[:n]) == f" {_ANCHOR}".encode())
         return ids[next(cut, 0) :]
 
-    def heal(
-        self, ids: list[int], *, indented: bool = False
-    ) -> tuple[list[int], bytes, npt.NDArray[np.int64] | None]:
-        """Take back the last tokens while one token can stand for them: the cursor may split a word.
-
-        A text that ends in `pri` was cut as if `pri` were a word, but ` print` is another token. After what is
-        `indented` no blank follows.
-        """
-        for n in range(min(_MAX_HEALED, len(ids)), 0, -1):
-            healed = self.bytes_of(ids[-n:])
-            allowed = self.beginning_with(healed)
-            if indented:
-                deeper = np.concatenate([self.beginning_with(healed + blank) for blank in _BLANKS])
-                allowed = allowed[np.isin(allowed, deeper, invert=True)]
-            if healed and len(allowed):
-                return ids[:-n], healed, allowed
-        return ids, b"", None
-
-    def beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
-        """Return all ids whose bytes begin with these."""
-        pieces, order = self.sorted_pieces
-        low = bisect_left(pieces, start)
-        high = bisect_left(pieces, start + b"\xff" * 8, lo=low)  # no UTF-8 text holds 0xff
-        return order[low:high]
-
     @cached_property
     def opening(self) -> list[int]:
         """The ids that this tokenizer puts before every text, such as a begin-of-text token."""
@@ -244,10 +252,9 @@ class ModelTokenizer:
         return pieces
 
     @cached_property
-    def sorted_pieces(self) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-        """The non-empty pieces in byte order, and their ids."""
-        order = sorted((i for i, piece in enumerate(self.pieces) if piece), key=self.pieces.__getitem__)
-        return [self.pieces[i] for i in order], np.array(order, dtype=np.int64)
+    def spellings(self) -> Pieces:
+        """The same, by what they begin with."""
+        return Pieces(self.pieces, partial(ModelTokenizer.encode_inside, proxy(self)))
 
 
 def size(tokenizer: Tokenizer, text: str) -> int:
@@ -260,7 +267,7 @@ def _head(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: text.rfind("\n", 0, max(0, limit)) + 1]
 
 
-def _is_indented(before: str) -> bool:
+def is_indented(before: str) -> bool:
     """Whether the cursor stands where a line's text begins: behind blanks that a person or an editor put there.
 
     Not behind a line that opens a block or a bracket, if its indentation was only repeated.

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import log_softmax, top
+from spd_lsp.models.logits import log_softmax, top, top_allowed
 from spd_lsp.models.topk import TopK
 from spd_lsp.settings import Settings
 
@@ -76,10 +76,17 @@ def fuse_with_ngrams(
     return candidates, fuse(logp, interpolation(histories, candidates), settings.alpha)
 
 
-def top_candidates(logits: Floats, settings: Settings) -> tuple[Ids, Floats]:
-    """Return the model's top R tokens, and log p_theta renormalised over them: [R], [R]."""
-    candidates = top(logits, settings.candidates)
-    return candidates, log_softmax(logits[candidates] / settings.temperature)
+def top_candidates(
+    logits: Floats, settings: Settings, allowed: Ids | None = None, *, is_first: bool = False
+) -> tuple[Ids, Floats]:
+    """Return the model's top R tokens, among those allowed, and their log p_theta: [R], [R].
+
+    Renormalised over the top R of all; for the first token, which is given to be one of those allowed, over these.
+    """
+    candidates = top_allowed(logits, settings.candidates, allowed)
+    support = candidates if allowed is None or is_first else top(logits, settings.candidates)
+    scaled = logits[support].astype(np.float64) / settings.temperature
+    return candidates, logits[candidates] / settings.temperature - np.logaddexp.reduce(scaled)
 
 
 def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:

@@ -28,6 +28,7 @@ from spd_lsp.decoding.superposed import (
     ngram_histories,
     rank_drafts,
     select_drafts,
+    selects_on_device,
     superposition_weights,
 )
 from spd_lsp.models.topk import TopKRequest, WeightedTokens
@@ -77,7 +78,7 @@ def _step_streams(
     """Yield the continuations of all drafts, best first, after one forward pass of g rows."""
     drafts, parents = [stream.members for stream in streams], [stream.row for stream in streams]
     mixtures = [([draft.ids[-1] for draft in members], superposition_weights(members)) for members in drafts]
-    if getattr(model, "selects_on_device", False):
+    if selects_on_device(model, [draft for members in drafts for draft in members], request):
         options = _step_and_select(cast(SelectingModel, model), mixtures, parents, drafts, request, settings)
     else:
         rows = zip(model.step_rows(mixtures, parents), drafts, strict=True)  # g times [V] and a stream's drafts

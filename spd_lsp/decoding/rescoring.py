@@ -46,7 +46,7 @@ def rescore(
     if resets:
         model.prefill(request.prompt, check)  # the last reset changed the prompt
     logp = _with_ngrams(drafts, model.score_drafts([draft.ids for draft in drafts]), request, settings)
-    if request.allowed is not None:
+    if request.allowed(()) is not None:
         logp = _condition_first_token(drafts, logp, model.prefill(request.prompt, check), request, settings)
     ranked = rank_drafts(
         [

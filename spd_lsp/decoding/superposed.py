@@ -47,6 +47,7 @@ _PADDING = (-1,) * _MAX_CONTEXT  # before the start of a text
 _EXPANSION_CHUNK = 40  # options taken out of NumPy at once: one by one is slow, all at once is wasted
 
 TextOf = Callable[[tuple[int, ...]], Hashable]  # what a user sees of a draft
+AllowedAfter = Callable[[tuple[int, ...]], Ids | None]  # the ids that may continue a draft; None: any
 
 
 class Draft(NamedTuple):
@@ -119,7 +120,7 @@ class DecodingRequest:
     stop: Callable[[tuple[int, ...]], bool]  # whether a draft, its last token included, is finished
     history: Sequence[int] = ()  # the text before the drafts, as n-grams see it
     interpolation: Interpolation | None = None
-    allowed: Ids | None = None  # ids a draft may begin with; None: any
+    allowed: AllowedAfter = lambda ids: None
     text_of: TextOf = tuple  # what a user sees of a draft: finished drafts that look the same are merged
 
     def continued_by(self, ids: tuple[int, ...]) -> DecodingRequest:
@@ -129,6 +130,7 @@ class DecodingRequest:
             lambda more: self.stop((*ids, *more)),
             [*self.history, *ids],
             self.interpolation,
+            allowed=lambda more: self.allowed((*ids, *more)),
             text_of=lambda more: self.text_of((*ids, *more)),
         )
 
@@ -194,10 +196,9 @@ def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, w
     empty = Draft((), 0.0)
     if request.interpolation is not None and settings.interpolation == "linear":
         return expand(logits, [empty], request, settings)
-    ids = top_allowed(
-        logits, 2 * (width or settings.drafts), request.allowed
-    )  # [2k]: some may be finished at once
-    support = logits if request.allowed is None else logits[request.allowed]
+    allowed = request.allowed(())
+    ids = top_allowed(logits, 2 * (width or settings.drafts), allowed)  # [2k]: some may be finished at once
+    support = logits if allowed is None else logits[allowed]
     log_p = logits[ids].astype(np.float64) / settings.temperature - log_z(support, settings.temperature)  # [2k]
     return best_expansions([empty], ids, log_p[None])
 
@@ -207,7 +208,7 @@ def _superposed_step(
 ) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, after one forward pass over x~ = sum_i gamma_i z_i."""
     last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
-    if not getattr(model, "selects_on_device", False):
+    if not selects_on_device(model, live, request):
         return expand(model.step(last_ids, gamma), live, request, settings)
     histories = ngram_histories(request, live)
     extra_ids = ngram_proposals(histories, request.interpolation, settings)
@@ -244,9 +245,32 @@ def superposition_weights(live: Sequence[Draft]) -> Floats:
 
 def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
-    allowed = None if live[0].ids else request.allowed
+    groups = by_allowed(live, request)
+    options = [_expand_alike(logits, *group, request, settings) for group in groups]
+    return options[0] if len(options) == 1 else heapq.merge(*options, key=lambda draft: -draft.score)
+
+
+def by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[Ids | None, list[Draft]]]:
+    """Group drafts that any id may follow; each of those that still spell what is typed is a group of its own."""
+    allowed = [request.allowed(draft.ids) for draft in live]
+    free = [draft for draft, ids in zip(live, allowed, strict=True) if ids is None]
+    bound = [(ids, [draft]) for draft, ids in zip(live, allowed, strict=True) if ids is not None]
+    return [*([(None, free)] if free else []), *bound]
+
+
+def selects_on_device(model: Model, live: Sequence[Draft], request: DecodingRequest) -> bool:
+    """Whether the model itself selects the few logits that are needed: where any id may follow each draft."""
+    is_free = all(request.allowed(draft.ids) is None for draft in live)
+    return is_free and getattr(model, "selects_on_device", False)
+
+
+def _expand_alike(
+    logits: Floats, allowed: Ids | None, live: Sequence[Draft], request: DecodingRequest, settings: Settings
+) -> Iterator[Draft]:
+    """Yield the continuations of drafts that the same ids may follow."""
     histories = ngram_histories(request, live)  # [K, 8]
-    ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed)  # [C], [K, C]
+    is_first = not live[0].ids
+    ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
     return best_expansions(live, ids, log_p_f)
 
 
@@ -256,15 +280,28 @@ def score_logits(
     interpolation: Interpolation | None,
     settings: Settings,
     allowed: Ids | None,
+    *,
+    is_first: bool = True,
 ) -> tuple[Ids, Floats]:
-    """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams."""
+    """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams.
+
+    The first token is given that what is typed follows. Later ones are not: a draft that spells it in an unlikely way
+    becomes unlikely.
+    """
     if interpolation is not None and settings.interpolation == "linear":
-        return _mix_candidates(logits, histories, interpolation, settings, allowed)
-    return fuse_with_ngrams(*top_candidates(logits, settings), histories, interpolation, settings)
+        return _mix_candidates(logits, histories, interpolation, settings, allowed, is_first=is_first)
+    top_tokens = top_candidates(logits, settings, allowed, is_first=is_first)
+    return fuse_with_ngrams(*top_tokens, histories, interpolation, settings)
 
 
 def _mix_candidates(
-    logits: Floats, histories: Ids, interpolation: Interpolation, settings: Settings, allowed: Ids | None
+    logits: Floats,
+    histories: Ids,
+    interpolation: Interpolation,
+    settings: Settings,
+    allowed: Ids | None,
+    *,
+    is_first: bool,
 ) -> tuple[Ids, Floats]:
     """Beyond the paper: mix candidates of the model and of the n-grams linearly, so that neither has a veto.
 
@@ -274,7 +311,7 @@ def _mix_candidates(
     p = _softmax(logits, settings.temperature)  # [V]
     asked = p if allowed is None else _mask_disallowed(p, allowed)
     candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)
-    if allowed is not None:
+    if allowed is not None and is_first:
         p_f = condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
     return candidates, np.log(np.maximum(p_f, TINY))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, top_candidates
@@ -71,42 +72,52 @@ def _row_options(
 ) -> TokenOptions:
     """The options of each draft by its own logits [N, V], mixed with n-grams as for superposed drafts."""
     before = ngram_histories(start, live)  # [N, REACH]
-    allowed = None if live[0].ids else start.allowed
+    allowed, is_first = [start.allowed(draft.ids) for draft in live], not live[0].ids
     if start.interpolation is not None and settings.interpolation == "linear":
-        ids, logp_f = mix_rows(logits, before, start.interpolation, settings, allowed)
+        ids, logp_f = mix_rows(logits, before, start.interpolation, settings, allowed, is_first=is_first)
         return np.broadcast_to(ids, logp_f.shape), logp_f
-    rows = [top_candidates(row if allowed is None else _only(row, allowed), settings) for row in logits]
-    if start.interpolation is not None and live[0].ids:  # the first token asks no n-grams (section 3.1)
+    rows = [
+        top_candidates(row, settings, may_follow, is_first=is_first)
+        for row, may_follow in zip(logits, allowed, strict=True)
+    ]
+    if start.interpolation is not None and not is_first:  # the first token asks no n-grams (section 3.1)
         asked = [start.interpolation(before[i : i + 1], ids)[0] for i, (ids, _) in enumerate(rows)]
         rows = [(ids, fuse(logp, p[None], settings.alpha)[0]) for (ids, logp), p in zip(rows, asked, strict=True)]
-    return np.stack([ids for ids, _ in rows]), np.stack([logp for _, logp in rows])
+    most = max(len(ids) for ids, _ in rows)  # of a row with fewer the first are repeated, and cannot follow
+    padded = [(np.resize(ids, most), np.pad(logp, (0, most - len(ids)), constant_values=-np.inf)) for ids, logp in rows]
+    return np.stack([ids for ids, _ in padded]), np.stack([logp for _, logp in padded])
 
 
 def mix_rows(
-    logits: Floats, histories: Ids, interpolation: Interpolation, settings: Settings, allowed: Ids | None
+    logits: Floats,
+    histories: Ids,
+    interpolation: Interpolation,
+    settings: Settings,
+    allowed: Sequence[Ids | None],
+    *,
+    is_first: bool = False,
 ) -> tuple[Ids, Floats]:
     """As in `superposed`, but of logits [N, V], a row for each history. -> ids [C], log p_f [N, C]."""
     tau = settings.temperature
     proposed = interpolation.successors(histories, settings.candidates)
     proposed = proposed[proposed < logits.shape[1]]  # a table may name tokens that the model does not have
-    if allowed is not None:
-        proposed = proposed[np.isin(proposed, allowed)]
-    top_rows = [top_allowed(row, settings.candidates, allowed) for row in logits]
+    pairs = list(zip(logits, allowed, strict=True))
+    top_rows = [top_allowed(row, settings.candidates, may_follow) for row, may_follow in pairs]
     candidates = np.unique(np.concatenate([*top_rows, proposed]))
     z = np.array([[log_z(row, tau)] for row in logits])  # [N, 1], in double precision like all that follows
     p = np.exp(logits[:, candidates] / tau - z)  # [N, C]
     p_f = interpolation.mix(histories, candidates, p)
-    if allowed is not None:
-        all_allowed = np.exp([[log_z(row[allowed], tau)] for row in logits] - z)  # [N, 1]
+    can_follow = np.array([_is_allowed(candidates, may_follow) for may_follow in allowed])  # [N, C]
+    if is_first and allowed[0] is not None:
+        p_f, p = p_f * can_follow, p * can_follow
+        all_allowed = np.exp([[log_z(logits[0][allowed[0]], tau)]] - z)  # [1, 1]
         p_f = condition_on_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
-    return candidates, np.log(np.maximum(p_f, TINY))
+    return candidates, np.where(can_follow, np.log(np.maximum(p_f, TINY)), -np.inf)
 
 
-def _only(logits: Floats, allowed: Ids) -> Floats:
-    """Logits [V] in which no other token can be chosen."""
-    masked = np.full_like(logits, -np.inf)
-    masked[allowed] = logits[allowed]
-    return masked
+def _is_allowed(candidates: Ids, allowed: Ids | None) -> npt.NDArray[np.bool_]:
+    """Whether each candidate may follow. [C] -> [C]."""
+    return np.ones(len(candidates), dtype=bool) if allowed is None else np.isin(candidates, allowed)
 
 
 def extend(live: Sequence[Draft], options: TokenOptions, row: int, at: int) -> Draft:

@@ -169,8 +169,9 @@ class CompletionWorker:
             forced=request.explicit,
             check=check,
         )
-        sizes = (len(result.completions), result.passes, result.prompt_tokens, result.seconds * 1000)
-        log.info("completion: %d drafts, %d passes, %d prompt tokens, %.0f ms", *sizes)
+        prompt = result.prompt_tokens, result.read_tokens
+        sizes = len(result.completions), result.passes, *prompt, result.seconds * 1000
+        log.info("completion: %d drafts, %d passes, %d prompt tokens, %d of them read, %.0f ms", *sizes)
         return result
 
     def complete_ahead(
@@ -186,8 +187,11 @@ class CompletionWorker:
 
     def prefetch(self, request: CompletionRequest, check: Callable[[], None]) -> None:
         """Have the model read the prompt of a request that may follow."""
+        check()
         if (completer := self._completer) is not None:
-            completer.prefetch(request.source, request.cursor, request.language, check)
+            self._update_index(completer)
+            document = OpenDocument(request.uri, request.path, request.language, request.source)
+            log.info("prefetch: %d prompt tokens read", completer.prefetch(document, request.cursor, check))
 
     def run_idle_work(self, seconds: float) -> bool:
         """Index changed documents and the like for about so long; whether there is more to do."""
@@ -267,21 +271,25 @@ class Prefetcher:
         self._requests = requests
         self._recent = recent
         self._task: asyncio.Task[None] | None = None
+        self._place: CompletionRequest | None = None  # where the prompt was read last, or is about to be
 
     def read_prompt(self, request: CompletionRequest) -> None:
-        """Have the model read the prompt at an edit, unless that is what was expected and is being answered."""
-        if self._requests.running(request.uri) != request:
+        """Have the model read the prompt where someone edits or looks, unless that is done or being answered."""
+        if request not in (self._place, self._requests.running(request.uri)):
             self._schedule(PREFETCH_DELAY_SECONDS, partial(self._read_prompt, request))
+            self._place = request
 
     def complete_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
         """Answer the request that follows if the best draft is accepted."""
         if result.completions and result.seconds <= _MAX_AHEAD_SECONDS:
             self._schedule(AHEAD_DELAY_SECONDS, partial(self._complete, request, result))
+        self._place = request
 
     def stop(self, request: CompletionRequest | None = None) -> None:
         """Cancel what is scheduled or running, unless it answers this request."""
         if self._task is not None and not (request and self._requests.running(request.uri) == request):
             self._task.cancel()
+            self._place = None
 
     def _schedule(self, delay: float, work: Callable[[], Awaitable[None]]) -> None:
         self.stop()
@@ -291,6 +299,7 @@ class Prefetcher:
         """Failures are logged."""
         await asyncio.sleep(delay)
         if self._requests.busy:
+            self._place = None
             return
         try:
             await work()

@@ -92,6 +92,9 @@ def _document_key(uri: str) -> str:
     return unquote(uri, errors="surrogateescape")
 
 
+Change = types.DidChangeTextDocumentParams | types.DidChangeNotebookDocumentParams
+
+
 class LspDocument(TextDocument):
     """A document's text as its client has it."""
 
@@ -249,6 +252,21 @@ class LspWorkspace(Workspace):
         named = params.get("textDocument") if isinstance(params, dict) else None
         uri = named.get("uri") if isinstance(named, dict) else None
         return self.get_text_document(uri) if isinstance(uri, str) else None
+
+    def edited_documents(self, params: Change) -> list[LspDocument]:
+        """The document or the cells whose text was changed by a notification."""
+        if isinstance(params, types.DidChangeTextDocumentParams):
+            return [self.get_text_document(params.text_document.uri)]
+        cells = (params.change.cells and params.change.cells.text_content) or ()
+        return [self.get_text_document(edited.document.uri) for edited in cells]
+
+    def find_place(self, params: object) -> tuple[LspDocument, int] | None:
+        """The document and the offset that a message of ours names, as a completion request does."""
+        document, named = self.find_document(params), params.get("position") if isinstance(params, dict) else None
+        position = (named.get("line"), named.get("character")) if isinstance(named, dict) else ()
+        if document is None or not all(isinstance(number, int) and number >= 0 for number in position or [None]):
+            return None
+        return document, document.offset_at_position(types.Position(*position))
 
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Add a document that the client opened."""

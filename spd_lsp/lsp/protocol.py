@@ -123,7 +123,7 @@ class SpdProtocol(LanguageServerProtocol):
             return data
         raw_id, method = data.get("id"), data.get("method")
         msg_id = _valid_id(raw_id)
-        is_name = method is None or (isinstance(method, str) and len(method) <= _MAX_NAME_CHARS)
+        is_name = "method" not in data or (isinstance(method, str) and len(method) <= _MAX_NAME_CHARS)
         if not is_name or msg_id is not raw_id:
             log.warning("malformed message: invalid id or method")
             error = JsonRpcInvalidRequest("the method must be a string, and the id a string or a number")

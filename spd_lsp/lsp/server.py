@@ -21,7 +21,7 @@ from spd_lsp import __version__
 from spd_lsp.lsp.client_requests import pull_configuration, register_capabilities
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker, IdleWorker, Prefetcher
-from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
+from spd_lsp.lsp.documents import Change, LspDocument, LspWorkspace, file_path
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
@@ -153,12 +153,11 @@ class SpdServer(LanguageServer):
         """Index the open folders in the background, once the model is loaded."""
         self.indexer.update(self.workspace.folder_uris, self.settings, self.worker.fingerprint)
 
-    def prefetch(self, uri: str) -> None:
-        """Look for work, and read the prompt at a document's last edit, unless a request comes first."""
+    def prefetch(self, document: LspDocument, cursor: int) -> None:
+        """Look for work, and read the prompt at a place, unless a request comes first."""
         self.idle_worker.wake()
-        document = self.workspace.get_text_document(uri)
         if not self.exclusion(document):
-            self.prefetcher.read_prompt(self.request_at(document, document.edited_at))
+            self.prefetcher.read_prompt(self.request_at(document, cursor))
 
     def forget_documents(self, uris: Sequence[str]) -> None:
         """Drop what runs and what was answered for closed documents, and no longer count them."""
@@ -345,6 +344,13 @@ def status(ls: SpdServer, params: Any) -> dict[str, Any]:
     return record
 
 
+@_feature("spd-lsp/cursor")
+def did_move_cursor(ls: SpdServer, params: Any) -> None:
+    """Prefetch where the cursor rests, as in a document that was opened or switched to."""
+    if place := ls.workspace.find_place(params):
+        ls.prefetch(*place)
+
+
 @_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
 def did_change_watched_files(ls: SpdServer, params: types.DidChangeWatchedFilesParams) -> None:
     """Index files that another program changed."""
@@ -359,17 +365,12 @@ def did_open(ls: SpdServer, params: object) -> None:
     ls.index_changes()
 
 
-@_feature(types.TEXT_DOCUMENT_DID_CHANGE)
-def did_change(ls: SpdServer, params: types.DidChangeTextDocumentParams) -> None:
-    """Prefetch at the edit."""
-    ls.prefetch(params.text_document.uri)
-
-
 @_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
-def did_change_notebook(ls: SpdServer, params: types.DidChangeNotebookDocumentParams) -> None:
-    """Prefetch at the edit of a cell."""
-    for edited in (params.change.cells and params.change.cells.text_content) or ():
-        ls.prefetch(edited.document.uri)
+@_feature(types.TEXT_DOCUMENT_DID_CHANGE)
+def did_change(ls: SpdServer, params: Change) -> None:
+    """Prefetch at the edit of a document, or of a notebook's cell."""
+    for document in ls.workspace.edited_documents(params):
+        ls.prefetch(document, document.edited_at)
 
 
 @_feature(types.TEXT_DOCUMENT_DID_SAVE)

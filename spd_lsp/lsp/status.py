@@ -46,6 +46,7 @@ class Status:
             "tables": [printable(name) for name in self.last.ngrams] if self.last else [],
             "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,
             "lastPasses": self.last.passes if self.last else 0,
+            "lastTokensRead": self.last.read_tokens if self.last and self.last.passes else 0,
             "lastMilliseconds": round(self.seconds * 1000),
         }
 

@@ -19,11 +19,17 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.models.logits import log_softmax
+from spd_lsp.models.threads import ThreadCountTuner
 from spd_lsp.models.topk import TopK, TopKRequest, select_top_k, unpack_top_k
 from spd_lsp.models.topk import WeightedTokens as WeightedTokens
 
-PREFILL_CHUNK = 128  # prompt tokens between two calls of `check`
+CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
+MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
+SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
+_MAX_DROPPED = (
+    64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
+)
 
 Result = TypeVar("Result")
 
@@ -39,6 +45,26 @@ class Cache(Protocol):
 
     def select_rows(self, parents: Sequence[int]) -> Any:
         """A cache of N rows: row i continues row `parents[i]` of this one, which may have several itself."""
+
+
+class ChunkSizer:
+    """How many tokens of a prompt are read next, by the speed of the last ones: in a tenth of a second.
+
+    Sizes are powers of two: small differences of speed change nothing that is computed.
+    """
+
+    def __init__(self, seconds: float = CHUNK_SECONDS, first: int = MIN_CHUNK, largest: int = MAX_CHUNK) -> None:
+        self.seconds = seconds
+        self.size = first
+        self.largest = largest
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """Take account of how long a chunk took. Those of a few tokens, a key's, say little of longer ones."""
+        if tokens < MIN_CHUNK:
+            return
+        self.size = MIN_CHUNK
+        while self.size < self.largest and 2 * self.size * seconds <= tokens * self.seconds:
+            self.size *= 2
 
 
 @dataclass(eq=False)
@@ -82,6 +108,11 @@ class Engine(ABC):
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
         self.draft_cache: Any = None  # the cache of the last `step_rows` or `step_drafts`
         self.on_step: Callable[[float], None] = lambda seconds: None  # called with the time each step took
+        self.before_chunk: Callable[[], None] = lambda: None  # called before some of a prompt is read
+        self.threads: ThreadCountTuner | None = None
+        self.clock = time.perf_counter
+        self.chunks = ChunkSizer()
+        self.positions_read = 0  # of all prompts: what was cached is not read
 
     @abstractmethod
     def new_cache(self) -> Any:
@@ -107,21 +138,40 @@ class Engine(ABC):
         """The result of a request, run again on the fallback engine if this one runs out of memory."""
         return request(self) if self.oom_fallback is None else self.oom_fallback.run(self, request)
 
+    def use_threads(self, tuner: ThreadCountTuner) -> None:
+        """Compute with as many threads as this chooses by what it is told."""
+        self.threads, self.on_step, self.before_chunk = tuner, tuner.note_step, tuner.look_around
+
+    def limit_threads(self, count: int) -> None:
+        """Compute with this many threads at most; 0: as many as measure best."""
+        if self.threads:
+            self.threads.limit_to(count)
+
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """Read a prompt, as far as it is not cached, and return the logits after its last token [V].
 
-        `check` is called before each chunk of the prompt; if it raises, what was read so far stays valid.
+        `check` is called before each chunk of the prompt, and again and again by another thread while one is read
+        that can be stopped: it only looks. If it raises, what was read so far stays valid.
         """
         ids = list(ids)
         assert ids, "a prompt has at least one token"
         prompt = self._cached_prompt(ids)
-        for start in range(len(prompt.ids), len(ids), PREFILL_CHUNK):
+        while (start := len(prompt.ids)) < len(ids):
             check()
-            chunk = ids[start : start + PREFILL_CHUNK]
-            prompt.logits = self.forward_ids([chunk], prompt.cache, last_only=True)[0, -1]
-            prompt.ids = ids[: start + PREFILL_CHUNK]
+            self.before_chunk()
+            chunk = ids[start : start + self.chunks.size]
+            started = self.clock()
+            prompt.logits = self.read_chunk(chunk, prompt.cache, check)
+            self.chunks.note(len(chunk), self.clock() - started)
+            prompt.ids = ids[: start + len(chunk)]
+            self.positions_read += len(chunk)
         assert prompt.logits is not None
         return np.array(prompt.logits)
+
+    def read_chunk(self, ids: Sequence[int], cache: Any, check: Callable[[], None]) -> Floats:
+        """Read some of a prompt's tokens and return the logits after the last one [V]."""
+        logits: Floats = self.forward_ids([ids], cache, last_only=True)[0, -1]
+        return logits
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
@@ -217,10 +267,10 @@ class Engine(ABC):
         cache = self.new_cache()
         log_probs = [
             token_log_probs(
-                self.forward_ids([ids[start : start + PREFILL_CHUNK]], cache)[0],
-                ids[start + 1 : start + PREFILL_CHUNK + 1],
+                self.forward_ids([ids[start : start + SCORED_CHUNK]], cache)[0],
+                ids[start + 1 : start + SCORED_CHUNK + 1],
             )
-            for start in range(0, len(ids) - 1, PREFILL_CHUNK)
+            for start in range(0, len(ids) - 1, SCORED_CHUNK)
         ]
         return np.asarray(np.exp(np.concatenate(log_probs)))
 
@@ -236,14 +286,15 @@ class Engine(ABC):
     def _cached_prompt(self, ids: list[int]) -> CachedPrompt:
         """The cache for a prompt, holding the positions known of it, moved to the end.
 
-        It is the one with the longest common prefix, if that is most of it. If it is not, the cache belongs to
-        another text: the prefix is copied, and the least recently used prompt is evicted.
+        It is the one with the longest common prefix, if that is nearly all of it. If it is not, the cache belongs
+        to another text, or to one that may come back: the prefix is copied, and the least recently used prompt is
+        evicted.
         """
         self.draft_cache = None
         lengths = [common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
         length = max(lengths)
         prompt = self.prompts[lengths.index(length)]
-        if 2 * length < len(prompt.ids):
+        if 2 * length < len(prompt.ids) or length < len(prompt.ids) - _MAX_DROPPED:
             prompt = CachedPrompt(prompt.cache.fork(length), ids[:length])
             del self.prompts[: max(0, len(self.prompts) - MAX_CACHED_PROMPTS + 1)]
         else:

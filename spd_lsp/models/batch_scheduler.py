@@ -50,6 +50,10 @@ class BatchedEngine(Engine):
         """As in `Engine`."""
         return self.scheduler.engine.new_cache()
 
+    def limit_threads(self, count: int) -> None:
+        """As in `Engine`; all sessions have the same bound."""
+        self.scheduler.engine.limit_threads(count)
+
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`; other requests' inputs may be read in the same pass."""
         queued = [self.scheduler.submit(QueuedInput(self, each)) for each in inputs]
@@ -96,9 +100,13 @@ class BatchScheduler:
     def _run(self) -> None:
         while True:
             batch = self._next_batch()
+            self.engine.before_chunk()
             started = time.perf_counter()
             self._compute(batch)
-            self.wait_seconds = min(_MAX_WAIT, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self.wait_seconds = min(_MAX_WAIT, seconds)
+            if len(batch) == len(batch[0].input.mixtures) == 1:  # what others measure as a step
+                self.engine.on_step(seconds)
             self.batches += 1
             self.inputs += len(batch)
 

@@ -5,7 +5,6 @@ No code that came with the weights is run, and none is fetched.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,13 +28,12 @@ from spd_lsp.models.checkpoint.validate import (
     is_for_another_task,
 )
 from spd_lsp.models.quantization import open_in_8_bits
-from spd_lsp.models.threads import ThreadCountTuner, thread_counts
+from spd_lsp.models.threads import ThreadCountTuner
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
 
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
 _STATE_LAYERS = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
-CORES = min(torch.get_num_threads(), os.cpu_count() or 1)  # or what the environment allows; read before it is set
 
 
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engine:
@@ -127,8 +125,8 @@ def _copy_mapped_weights(network: Any) -> None:
 
 def set_thread_count(engine: Engine, parameters: int) -> None:
     """One thread for a small model, whose steps are calls rather than arithmetic; else what measures best."""
-    counts = thread_counts(CORES) if parameters > SMALL_MODEL else [1]
-    engine.on_step = ThreadCountTuner(counts, torch.set_num_threads).note_step
+    limit = None if parameters > SMALL_MODEL else 1
+    engine.use_threads(ThreadCountTuner(lambda step, prompt: torch.set_num_threads(step), limit=limit))
 
 
 def check_architecture(config: Any, folder: Path) -> None:

@@ -32,6 +32,8 @@ from spd_lsp.models.checkpoint.weight_cache import (
     TensorWriter,
     cache_path,
     describe_files,
+    note_refusal,
+    read_refusal,
     writing,
 )
 from spd_lsp.models.checkpoint.weight_files import main_dtype, tensor_sizes
@@ -89,6 +91,8 @@ def _open(conversion: Conversion) -> Engine:
     """By way of the cache, or in memory where nothing can be cached."""
     try:
         path = cache_path(conversion.folder)
+        if reason := read_refusal(path):
+            raise UnsupportedModel(reason)
         with _alone(path.parent):
             return open_stored(conversion.folder, conversion.report) or _convert_into(path, conversion)
     except CannotCache as error:
@@ -117,8 +121,9 @@ def _convert_into(path: Path, conversion: Conversion) -> Engine:
     data = map_file(path)
     try:
         return make_engine(StoredTensors(data, len(data)))
-    except UnsupportedModel:
+    except UnsupportedModel as reason:
         path.unlink()
+        note_refusal(path, str(reason))
         raise
 
 

@@ -283,3 +283,12 @@ def test_a_build_without_reading_statistics_prints_none():
     facts = {"domain": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
     output = describe_build(BuildSummary(**facts, path=Path("t")))
     assert output.splitlines()[1:] == ["skipped: nothing", "table: t"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["s3://bucket/corpus"], [".", "--engine", "datatrove", "--shared-folder", "gs://bucket/x"]]
+)
+def test_an_address_is_refused_where_a_folder_is_expected(run, arguments, shop, monkeypatch):
+    monkeypatch.chdir(shop)
+    assert "is an address, and a folder or file is expected" in run(*arguments, status=1)
+    assert not list(shop.glob("*:*"))

@@ -30,7 +30,7 @@ def ask(tokens):
     def ask(found, drafts=("read_bytes()", "name"), source=SOURCE, healed=None, probabilities=(0.2,) * 9, most=3):
         context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
         texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
-        healed = texts.prompt.healed.decode() if healed is None else healed
+        healed = texts.prompt.begun.decode() if healed is None else healed
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
         return with_copies(said, texts.continuations(places), context, most, WITH_NGRAMS[False])

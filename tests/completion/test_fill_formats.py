@@ -22,10 +22,10 @@ SEED = ["<[end▁of▁sentence]>", "<[fim-prefix]>", "<[fim-middle]>", "<[fim-su
 CODE_LLAMA = ["</s>", "▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>"]
 
 # What stands around the cursor, and what each family reads there.
-BEFORE, AFTER = "ab ", "cd"
+BEFORE, AFTER, SETTLED = "ab ", "cd", 1
 SUFFIX_FIRST = "<fim_prefix><fim_suffix>cd<fim_middle>ab"
-PREFIX_FIRST = "<fim_prefix>ab<fim_suffix>cd<fim_middle>"
-PIPES = "<|fim_prefix|>ab<|fim_suffix|>cd<|fim_middle|>"
+PREFIX_FIRST = "<fim_prefix>a<fim_suffix>cd<fim_middle>b"
+PIPES = "<|fim_prefix|>a<|fim_suffix|>cd<|fim_middle|>b"
 GOLDEN = {
     "starter": ({"model_type": "llama"}, [END, "<|suffix|>", "<|prefix|>"], "<|suffix|>cd<|prefix|>ab"),
     "starcoder": ({"model_type": "gpt_bigcode"}, STARCODER, SUFFIX_FIRST),
@@ -41,19 +41,19 @@ GOLDEN = {
     "qwen3-coder": ({"model_type": "qwen3_moe"}, QWEN, PIPES),
     "codegemma": ({"model_type": "gemma"}, ["<eos>", *QWEN[2:5], "<|file_separator|>"], PIPES),
     "granite": ({"model_type": "granitemoehybrid"}, ["<|end_of_text|>", *QWEN[2:5]], PIPES),
-    "deepseek": ({"model_type": "llama"}, DEEPSEEK, "<｜fim▁begin｜>ab<｜fim▁hole｜>cd<｜fim▁end｜>"),
-    "deepseek-v2": ({"model_type": "deepseek_v2"}, DEEPSEEK, "<｜fim▁begin｜>ab<｜fim▁hole｜>cd<｜fim▁end｜>"),
+    "deepseek": ({"model_type": "llama"}, DEEPSEEK, "<｜fim▁begin｜>a<｜fim▁hole｜>cd<｜fim▁end｜>b"),
+    "deepseek-v2": ({"model_type": "deepseek_v2"}, DEEPSEEK, "<｜fim▁begin｜>a<｜fim▁hole｜>cd<｜fim▁end｜>b"),
     "seed-coder": ({"model_type": "llama"}, SEED, "<[fim-suffix]>cd<[fim-prefix]>ab<[fim-middle]>"),
 }
 SENTENCEPIECE = {
-    "code-llama": ({"model_type": "llama"}, CODE_LLAMA, "▁<PRE>▁ab▁<SUF>cd▁<MID>"),
+    "code-llama": ({"model_type": "llama"}, CODE_LLAMA, "▁<PRE>▁a▁<SUF>cd▁<MID>b"),
     "codestral": ({"model_type": "mistral", "hidden_size": 6144}, MISTRAL, "[SUFFIX]cd[PREFIX]▁ab"),
 }
 
 
 def shown_prompt(tokens):
     """A prompt's tokens in a row. The blank at the cursor is taken back: it begins the next word."""
-    return "".join(tokens.tokenizer.id_to_token(i) for i in tokens.prompt(BEFORE, AFTER).ids)
+    return "".join(tokens.tokenizer.id_to_token(i) for i in tokens.prompt(BEFORE, AFTER, settled=SETTLED).ids)
 
 
 @pytest.mark.parametrize("family", GOLDEN)

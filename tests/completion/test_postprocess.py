@@ -224,7 +224,7 @@ def test_a_beginning_that_is_a_name_as_well_stays_while_it_is_typed():
 def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_what_the_first_leaves(tokens):
     context = context_at("line", "", "\n", left="x = ")
     texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
-    healed, unchanged = texts.prompt.healed.decode(), ((0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
+    healed, unchanged = texts.prompt.spelling.healed.decode(), ((0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
     begun = [Draft(tuple(tokens.encode(healed + text)), math.log(0.5)) for text in ("error", "errors as")]
     drafts = [Completion("error.code", 0.8), Completion("errors as found", 0.04)]
     found = texts.beginnings(begun, drafts, unchanged)
@@ -240,7 +240,7 @@ def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(
     context = context_at("line", "", "\n", left="x = ")
     texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
     said = {"tot": 0.9, "total": 0.8, "total(": 0.5, "total( ": 0.4, "total(row": 0.3, "other": 0.2, "else": 0.1}
-    healed = texts.prompt.healed.decode()
+    healed = texts.prompt.spelling.healed.decode()
     begun = [Draft(tuple(tokens.encode(healed + text)), math.log(p)) for text, p in said.items()]
     drafts = [Completion("total(rows)", 0.2), Completion("otherwise", 0.1)]
     unchanged = (0.0, 1.0, 1.0), (0.0, 1.0, 1.0)
@@ -251,7 +251,7 @@ def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(
 def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
     context = context_at("line", "", "\nreturn\n")
     texts = DraftText(tokens, tokens.prompt("x = 1\n", "\nreturn\n"), context)
-    healed, drafts = texts.prompt.healed.decode(), [Completion("return x", 0.2), Completion("raise x", 0.2)]
+    healed, drafts = texts.prompt.spelling.healed.decode(), [Completion("return x", 0.2), Completion("raise x", 0.2)]
     begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
     assert set(texts.beginnings(begun, drafts, WITH_NGRAMS[False])) == {"raise"}
 

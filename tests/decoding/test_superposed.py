@@ -26,7 +26,7 @@ from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.models.logits import top
 from spd_lsp.models.topk import select_top_k
 from spd_lsp.settings import Settings
-from tests.conftest import VOCABULARY, TinyModel
+from tests.conftest import VOCABULARY, TinyModel, first_of, spelled
 
 STOP = 7  # an arbitrary token of the tiny vocabulary that ends a draft
 
@@ -80,6 +80,12 @@ class SelectingModel(TinyModel):
 
     def step(self, ids, weights):
         raise AssertionError("all logits were asked for")
+
+
+class AnsweringModel(SelectingModel):
+    """Also gives all logits to those who ask."""
+
+    step, step_rows = TinyModel.step, TinyModel.step_rows
 
 
 def naive(model, prompt, settings, stop, history=(), counts=None):
@@ -261,7 +267,7 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
 
 @pytest.mark.parametrize("rule", ["linear", "paper"])
 def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
-    start = DecodingRequest([1, 2], never, [2], Counts(3), np.array([11, 12]))
+    start = DecodingRequest([1, 2], never, [2], Counts(3), first_of(11, 12))
     found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
@@ -270,13 +276,34 @@ def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
 @pytest.mark.parametrize("counts", [Counts(3), None])
 def test_what_a_person_has_typed_is_given(decode, counts):
     """One of the tokens that go on from there follows for certain: their probabilities add up to one."""
-    start = DecodingRequest([1, 2], never, [2], counts, np.array([11, 12, 13]))
+    start = DecodingRequest([1, 2], never, [2], counts, first_of(11, 12, 13))
     found = decode(TinyModel(), start, Settings(drafts=3, max_tokens=1, candidates=3), lambda: None)
     assert sum(math.exp(draft.score) for draft in found.best) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("decode", [superpose, superpose_streams])
+@pytest.mark.parametrize("counts", [Counts(3), None])
+@pytest.mark.parametrize("seed", range(4))
+def test_drafts_may_spell_what_is_typed_in_several_tokens_each_in_its_own_way(decode, counts, seed):
+    """Also where a device selects the likeliest tokens of all: few of them may follow."""
+    start = DecodingRequest([1, 2], never, [2], counts, allowed=spelled)
+    settings = Settings(drafts=3, max_tokens=5, streams=2)
+    found, selected = (
+        decode(model(seed), start, settings, lambda: None) for model in (TinyModel, AnsweringModel)
+    )
+    assert {draft.ids[:2] for draft in found.best} <= {(12, 13), (12, 14), *((11, i) for i in range(VOCABULARY))}
+    assert found.passes == found.longest == 5
+    assert [draft.ids for draft in found.best] == [draft.ids for draft in selected.best]
+
+
+def test_one_draft_is_greedy_decoding_of_what_may_follow():
+    found = superpose(TinyModel(), DecodingRequest([3, 1], never, allowed=first_of(12, 13)), Settings(drafts=1, max_tokens=1))
+    logits = TinyModel().prefill([3, 1])
+    assert found.best[0].ids == (12 + int(logits[13] > logits[12]),)
+
+
 def test_drafts_begin_with_an_allowed_token_and_still_become_k():
-    allowed = np.array([11])
+    allowed = first_of(11)
     found = superpose(
         TinyModel(), DecodingRequest([1, 2], never, allowed=allowed), Settings(drafts=3, max_tokens=4)
     )
@@ -304,13 +331,13 @@ def test_superposition_weighs_drafts_by_their_probability():
     assert superposition_weights(live) == pytest.approx([0.75, 0.25])
 
 
-@pytest.mark.parametrize("allowed", [None, np.array([11])])
-def test_the_papers_formula_too_always_has_k_drafts(allowed):
+@pytest.mark.parametrize("first", [(), (11,)])
+def test_the_papers_formula_too_always_has_k_drafts(first):
     counts = Counts(0)
     counts.table[:] = 0.0
     counts.table[:, 5] = 1.0  # each history knows one token: k drafts would become one
     settings = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
-    found = superpose(TinyModel(), DecodingRequest([1, 2], never, [2], counts, allowed), settings)
+    found = superpose(TinyModel(), DecodingRequest([1, 2], never, [2], counts, first_of(*first)), settings)
     assert len({draft.ids for draft in found.best}) == 6
     assert all(math.isfinite(draft.score) for draft in found.best)
     assert found.best[0].ids[1:] == (5, 5, 5, 5)

@@ -96,7 +96,8 @@ def program(folder: Path) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(
         f"#!/bin/sh\nexport OMP_NUM_THREADS=1 PYTHONPATH='{ROOT}'\n"
-        f'echo $$ >> {folder}/starts\nexec {sys.executable} -m spd_lsp "$@"\n'
+        f'echo $$ >> {folder}/starts\n[ "$1" = serve ] && set -- serve -v\n'
+        f'exec {sys.executable} -m spd_lsp "$@" 2>> {folder}/log\n'
     )
     path.chmod(0o755)
     return path
@@ -131,6 +132,26 @@ def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_pat
     assert f"the server's program is {tmp_path}/bin/spd-lsp" in text(editor)
     assert "the model is ready (normal)" in text(editor)
     assert "no completions in this file" not in text(editor)  # this is the report's own buffer
+
+
+def test_the_model_reads_where_the_cursor_rests(open_neovim: Open, tmp_path: Path):
+    def read() -> list[int]:
+        lines = (tmp_path / "log").read_text().splitlines()
+        return [int(line.split(" prompt tokens read")[0].split()[-1]) for line in lines if "prefetch: " in line]
+
+    editor = open_neovim()
+    if not editor.has("0.11"):
+        pytest.skip("before Neovim 0.11 the cursor is not followed")
+    editor("command", "normal! G$")
+    wait_until("the prompt there is read", lambda: sum(read()) > 20)
+    before = len(read())
+    editor("command", "edit other.py")
+    editor("buf_set_lines", 0, 0, -1, True, SOURCE.replace("json", "toml").splitlines())
+    editor("command", "write")
+    editor("command", "buffer reader.py")
+    editor("command", "buffer other.py")
+    editor("command", "normal! G$")
+    wait_until("the file switched to is read", lambda: sum(read()[before:]) > 20)
 
 
 def test_lazy_nvim_finds_all_parts_in_the_clone(open_neovim: Open):

@@ -166,7 +166,7 @@ class KnowsToken4:
 def test_tokens_that_the_model_does_not_have_are_not_offered():
     """A table may name any: it takes logits [N, V] no further than V."""
     logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
-    candidates, logp_f = mix_rows(logits, np.array([[1], [2]]), KnowsToken4(), Settings(candidates=3), None)
+    candidates, logp_f = mix_rows(logits, np.array([[1], [2]]), KnowsToken4(), Settings(candidates=3), [None, None])
     assert 4 in candidates
     assert candidates.max() < 6
     assert logp_f.shape == (2, len(candidates))

@@ -8,7 +8,8 @@ import pytest
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.settings import Settings
-from tests.conftest import TinyModel
+from tests.decoding.test_superposed import Counts
+from tests.conftest import TinyModel, first_of, spelled
 
 every_decoder = pytest.mark.parametrize("name", sorted(DECODERS))
 
@@ -51,10 +52,21 @@ def test_every_decoder_can_be_stopped(name):
 @pytest.mark.parametrize("rule", ["linear", "paper"])
 def test_every_decoder_begins_with_an_allowed_token(name, rule):
 
-    start = DecodingRequest([1, 2], never, allowed=np.array([11, 12]))
+    start = DecodingRequest([1, 2], never, allowed=first_of(11, 12))
     chosen = Settings(drafts=3, max_tokens=4, interpolation=rule)
     found = DECODERS[name](TinyModel(), start, chosen, lambda: None)
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
+
+
+@every_decoder
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rule", ["linear", "paper"])
+@pytest.mark.parametrize("counts", [None, Counts(3)])
+def test_every_decoder_spells_what_is_typed_over_several_tokens(name, seed, rule, counts):
+    start = DecodingRequest([1, 2], never, [2], counts, allowed=spelled)
+    chosen = Settings(drafts=3, max_tokens=4, interpolation=rule)
+    found = DECODERS[name](TinyModel(seed), start, chosen, lambda: None)
+    assert all(draft.ids[0] == 11 or draft.ids[:2] in ((12, 13), (12, 14)) for draft in found.best)
 
 
 def test_passes_and_positions_of_each():

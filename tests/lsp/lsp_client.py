@@ -201,11 +201,12 @@ class FakeCompleter:
         self.idle_slices += 1
         return False
 
-    def prefetch(self, source: str, cursor: int, language: str | None, check: Any) -> None:
+    def prefetch(self, document: OpenDocument, cursor: int, check: Any) -> int:
         check()
-        self.prefetched.append((source, cursor))
+        self.prefetched.append((document.text, cursor))
         if self.error:
             raise self.error
+        return 0
 
     def record_shown(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
         self.shown.append((document.text, cursor, texts))

@@ -20,6 +20,7 @@ RELOADING = {
 OTHERS = {
     "model": "owner/mine",
     "device": "cpu",
+    "threads": 2,
     "data_dir": "/data",
     "python_interpreter": "/python",
     "indexing": "off",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,11 @@ from spd_lsp.lsp.request import CancellationToken, CompletionRequest, after_acce
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, result, session, texts, until
+from tests.lsp.test_server_process import process
+from tests.processes import TIMEOUT
 
 COMPLETION = "textDocument/completion"
 
@@ -151,10 +155,13 @@ def test_a_completion_finds_its_prompt_in_the_cache():
     read: list[int] = []
     forward_ids = starter.forward_ids
     starter.forward_ids = lambda ids, cache, **more: read.append(len(ids[0])) or forward_ids(ids, cache, **more)
-    completer.prefetch(source, len(source), "python", lambda: None)
+    document = OpenDocument("file:///a.py", None, "python", source)
+    assert completer.prefetch(document, len(source), lambda: None) == sum(read)
     assert sum(read) > 200
     read.clear()
-    assert completer.complete(source, len(source), "python").completions
+    result = completer.complete(source, len(source), "python")
+    assert result.completions
+    assert result.read_tokens == 0
     assert read == []
 
 
@@ -199,3 +206,94 @@ async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_n
     assert drafts(one.complete(elsewhere, nothing)) == drafts(another.complete(elsewhere, nothing))
     for worker in (one, other, another):
         worker.close()
+
+
+def cursor(line: object, character: object, uri: str = "file:///code/app.py") -> dict[str, Any]:
+    """The notification of an editor whose cursor rests somewhere."""
+    params = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
+    return {"jsonrpc": "2.0", "method": "spd-lsp/cursor", "params": params}
+
+
+async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switched_to():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor, "a = 1\nx = \n")
+        editor.open("b = 2\ny = \n", "file:///code/other.py")
+        for line, character, uri in [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]:  # on its way
+            editor.send(cursor(line, character, f"file:///code/{uri}.py"))
+        await until(lambda: completer.prefetched)
+        editor.send(cursor(1, 4, "file:///code/other.py"))
+        await asyncio.sleep(2 * completion_worker.PREFETCH_DELAY_SECONDS)
+        assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
+
+
+async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():
+    completer = FakeCompleter("")
+    async with session(completer) as editor:
+        await opened(editor, "a = 1\nx = \n")
+        editor.send(cursor(1, 4))
+        _, reply = editor.send_request(COMPLETION, at(0, 5))
+        await result(reply)
+        assert not completer.prefetched
+        editor.send(cursor(1, 4))
+        await until(lambda: completer.prefetched)
+        assert completer.prefetched == [("a = 1\nx = \n", 10)]
+
+
+async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_for_it(at_once):
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        editor.send(cursor(0, 4))
+        await until(lambda: completer.resumed)
+        assert len(completer.requests) == 2
+        assert not completer.prefetched
+
+
+@pytest.mark.parametrize("uri", ["file:///code/.env", "file:///code/closed.py"])
+async def test_a_cursor_in_what_is_excluded_or_closed_reads_nothing(uri: str):
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        editor.open("KEY=1", "file:///code/.env", "shellscript")
+        editor.send(cursor(0, 4, uri))
+        await asyncio.sleep(2 * completion_worker.PREFETCH_DELAY_SECONDS)
+        assert not completer.prefetched
+
+
+async def test_a_cursor_that_is_no_place_is_ignored():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        for line, character in [(-1, 0), (0, -1), (None, 0), ("0", 0), ([], {}), (1.5, 0)]:
+            editor.send(cursor(line, character))
+        editor.send({"jsonrpc": "2.0", "method": "spd-lsp/cursor", "params": [7]})
+        editor.send({"jsonrpc": "2.0", "method": "spd-lsp/cursor"})
+        editor.send(cursor(10**9, 10**9))  # beyond the text is its end
+        await until(lambda: completer.prefetched)
+        assert completer.prefetched == [("x = \n", 5)]
+
+
+LONG = "import argparse\n\n\n" + "".join(
+    f"def option_{number}(parser):\n    parser.add_argument('--option-{number}', type=int)\n\n\n"
+    for number in range(30)
+)
+
+
+@pytest.mark.slow
+async def test_the_first_completion_where_the_cursor_rested_reads_no_prompt(tmp_path: Path):
+    """Over real pipes, with the shipped model; at another place it reads hundreds of tokens."""
+    lines = LONG.count("\n")
+    source = f"{LONG}def last(parser):\n    parser.\n"
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "-v") as (child, editor):
+        assert child.stderr
+        await opened(editor, source)
+        editor.send(cursor(lines + 1, 11))
+        while b"prompt tokens read" not in (line := await asyncio.wait_for(child.stderr.readline(), TIMEOUT)):
+            assert line, "the server ended"
+        assert int(line.split(b" prompt tokens read")[0].split()[-1]) > 300
+        assert texts(await editor.request(COMPLETION, at(lines + 1, 11)))
+        assert (await editor.status())["lastTokensRead"] <= 3
+        assert texts(await editor.request(COMPLETION, at(lines // 2, 4)))
+        assert (await editor.status())["lastTokensRead"] > 100

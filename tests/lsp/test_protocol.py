@@ -120,6 +120,18 @@ async def test_an_invalid_method_is_refused_without_a_traceback(caplog: Any):
         assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize("method", [None, 0, False, [], {"x": "secret"}])
+async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method: Any, caplog: Any):
+    async with session(FakeCompleter()) as editor:
+        await editor.start()
+        params = {"textDocument": {"uri": "file:///a.py", "text": "secret"}}
+        editor.send({"jsonrpc": "2.0", "method": method, "params": params})
+        reply = editor.expect("odd")
+        editor.send({"jsonrpc": "2.0", "id": "odd", "method": method, "params": params})
+        assert await code_of(reply) == -32600
+        assert "secret" not in caplog.text and "Traceback" not in caplog.text
+
+
 async def test_a_cancel_or_a_reply_with_an_invalid_id_is_dropped(caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.models.base import MAX_CACHED_PROMPTS, PREFILL_CHUNK, Engine, common_prefix_length, token_log_probs
+from spd_lsp.models.base import MAX_CACHED_PROMPTS, Engine, common_prefix_length, token_log_probs
 
 VOCABULARY = 50
 
@@ -111,17 +111,6 @@ def test_another_place_in_a_file_reuses_the_shared_prefix_and_keeps_the_first_pr
     elsewhere = [*ids[:100], *ids_of(50, seed=1)]
     assert reads(engine, elsewhere) == 50
     assert reads(engine, ids) == 0
-
-
-@pytest.mark.parametrize("chunks", [1, 2])
-def test_a_prefill_stopped_between_chunks_resumes_there(chunks):
-    engine = Recorder()
-    ids = ids_of(3 * PREFILL_CHUNK)
-    calls = iter([None] * chunks)
-
-    with pytest.raises(StopIteration):
-        engine.prefill(ids, lambda: next(calls))
-    assert reads(engine, ids) == (3 - chunks) * PREFILL_CHUNK
 
 
 def test_any_order_of_prompts_gives_what_cold_runs_give():

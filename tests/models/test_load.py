@@ -24,7 +24,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
 from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.open_checkpoint import set_thread_count
-from spd_lsp.models.threads import TRIAL_STEPS
+from spd_lsp.models.threads import TRIAL_STEPS, Neighbours
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.conftest import STARTER
 from tests.models.networks import SMALL
@@ -145,10 +145,12 @@ def test_a_model_too_large_for_memory_is_refused_with_numbers(monkeypatch, saved
         load(saved, "cpu")
 
 
-@pytest.mark.parametrize(("size", "tried"), [(1000, [1]), (10**9, [1, 2, 4])])
+@pytest.mark.parametrize(("size", "tried"), [(1000, [1]), (10**9, [1, 2, 4, 8])])
 def test_only_what_is_large_is_tried_with_more_threads(monkeypatch, size, tried):
     used = []
-    monkeypatch.setattr("spd_lsp.models.open_checkpoint.CORES", 8)
+    for name in ("all_cores", "usable_cores"):
+        monkeypatch.setattr(f"spd_lsp.models.threads.{name}", lambda: 8)
+    monkeypatch.setattr(Neighbours, "busy_cores", lambda self: 0.0)
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     model = TransformersEngine(Auto.from_config(LLAMA))
     set_thread_count(model, size)

@@ -285,7 +285,7 @@ def test_what_is_no_number_is_refused(name, number, tmp_path):
     assert cached_files() == []
 
 
-def test_where_8_bits_change_predictions_32_are_used(tmp_path):
+def test_where_8_bits_change_predictions_32_are_used_and_nothing_is_converted_again(tmp_path, monkeypatch):
     network = random_network(FAST["qwen2"])
     with torch.no_grad():
         network.lm_head.weight[:, 0] = 1e4  # leaves no steps for the other weights of an output
@@ -297,6 +297,12 @@ def test_where_8_bits_change_predictions_32_are_used(tmp_path):
     assert not isinstance(engine.decoder.head, ParallelInt8)
     assert "runs in 32 bits: in 8 bits, predictions differ by " in " ".join(reports)
     assert cached_files() == []
+
+    monkeypatch.setattr(quantization, "_convert", no_conversion)
+    again = []
+    assert not isinstance(load(tmp_path, "cpu", again.append).decoder.head, ParallelInt8)
+    reasons = [[line for line in said if "runs in 32 bits" in line] for said in (reports, again)]
+    assert reasons[0] == reasons[1] != []
 
 
 @pytest.mark.parametrize(

@@ -1,67 +1,149 @@
-"""The thread count is what measures best, is tried again when work becomes slow, and is never all cores."""
+"""As many threads as measure best on the cores that other programs leave, chosen again when that changes."""
 
 from __future__ import annotations
 
 import pytest
 
-from spd_lsp.models.threads import RECENT_STEPS, TRIAL_STEPS, ThreadCountTuner, thread_counts
+from spd_lsp.models.threads import LOOK_SECONDS, RECENT_STEPS, TRIAL_STEPS, ThreadCountTuner, thread_counts
 
 
 class Machine:
-    """Where a step takes a known time with each count of threads."""
+    """Where a step takes a known time with each count of threads, and others keep some cores busy."""
 
-    def __init__(self, times):
+    def __init__(self, times, cores=4, limit=4):
         self.times = times
+        self.busy = 0.0
+        self.time = 0.0
         self.used = []
-        self.threads = ThreadCountTuner(sorted(times), self.used.append)
+        self.tuner = ThreadCountTuner(self.set_counts, cores, limit, lambda: self.busy, lambda: self.time)
+
+    def set_counts(self, step, prompt):
+        self.used.append(step)
+        self.prompt = prompt
+
+    @property
+    def step(self):
+        return self.used[-1]
 
     def steps(self, count):
         for _ in range(count):
-            self.threads.note_step(self.times[self.used[-1]])
+            self.time += self.times[self.step]
+            self.tuner.note_step(self.times[self.step])
+
+    def others(self, busy):
+        """They keep so many cores busy for a while."""
+        self.busy = busy
+        self.time += LOOK_SECONDS
+        self.tuner.look_around()
+
+
+FAST = {1: 0.010, 2: 0.006, 3: 0.0055, 4: 0.004}
 
 
 @pytest.mark.parametrize(
     ("times", "best"),
     [
-        ({1: 10.0, 2: 6.0, 4: 4.0}, 4),
-        ({1: 10.0, 2: 6.0, 4: 20.0}, 2),
-        ({1: 10.0, 2: 30.0, 4: 40.0}, 1),
-        ({1: 10.0, 2: 9.5, 4: 9.0}, 1),  # not worth the cores
-        ({1: 10.0}, 1),
+        (FAST, 4),
+        ({1: 0.010, 2: 0.006, 4: 0.020}, 2),
+        ({1: 0.010, 2: 0.030, 4: 0.040}, 1),
+        ({1: 0.010, 2: 0.0095, 4: 0.009}, 1),  # not worth the cores
     ],
 )
 def test_the_fewest_threads_that_none_beats_clearly(times, best):
     machine = Machine(times)
-    machine.steps(TRIAL_STEPS * len(times) + 3)
-    assert machine.used[-1] == best
+    machine.steps(3 * TRIAL_STEPS + 3)
+    assert machine.step == best
 
 
 def test_no_more_steps_are_tried_than_needed():
-    machine = Machine({1: 10.0, 2: 6.0, 4: 4.0})
+    machine = Machine(FAST)
     machine.steps(3 * TRIAL_STEPS)
     assert machine.used == [1, 2, 4, 4]
     machine.steps(10 * RECENT_STEPS)
     assert machine.used == [1, 2, 4, 4]
 
 
-def test_a_busy_neighbour_starts_another_trial():
-    machine = Machine({1: 10.0, 2: 6.0, 4: 4.0})
+def test_a_prompt_is_read_with_all_cores_from_the_first():
+    assert Machine(FAST, 2, 2).prompt == 2
+    assert Machine(FAST).prompt == 4
+
+
+def test_two_cores_are_both_used_for_steps():
+    machine = Machine({1: 0.010, 2: 0.0055}, 2, 2)
     machine.steps(3 * TRIAL_STEPS)
-    machine.times = {1: 12.0, 2: 30.0, 4: 40.0}
+    assert machine.step == 2
+
+
+def test_busy_neighbours_keep_their_cores():
+    machine = Machine(FAST)
+    machine.steps(3 * TRIAL_STEPS)
+    for busy, prompt, step in [(0.3, 4, 4), (1.2, 3, 2), (2.9, 1, 1), (9.0, 1, 1)]:
+        machine.others(busy)
+        machine.steps(2 * TRIAL_STEPS)
+        assert (machine.prompt, machine.step) == (prompt, step), busy
+
+
+def test_their_cores_are_used_again_when_they_are_idle():
+    machine = Machine(FAST)
+    machine.steps(3 * TRIAL_STEPS)
+    machine.others(3.0)
+    machine.others(0.0)
+    machine.steps(3 * TRIAL_STEPS)
+    assert (machine.prompt, machine.step) == (4, 4)
+
+
+def test_what_was_slow_beside_busy_neighbours_is_tried_again_without_them():
+    machine = Machine({1: 0.010, 2: 0.006, 3: 0.050, 4: 0.050})
+    machine.others(1.0)
+    machine.steps(3 * TRIAL_STEPS)
+    assert machine.step == 2
+    machine.others(0.0)
+    machine.times = FAST
+    machine.steps(3 * TRIAL_STEPS)
+    assert machine.step == 4
+
+
+def test_the_load_is_not_read_at_every_step():
+    reads = []
+    machine = Machine(FAST)
+    machine.tuner.busy_cores = lambda: reads.append(machine.time) or 0.0
+    machine.steps(200)
+    assert 1 <= len(reads) <= machine.time / LOOK_SECONDS + 1
+
+
+def test_steps_that_became_slow_start_another_trial():
+    """As beside a neighbour that the system does not tell of."""
+    machine = Machine(FAST)
+    machine.steps(3 * TRIAL_STEPS)
+    machine.times = {1: 0.012, 2: 0.030, 4: 0.040}
     machine.steps(RECENT_STEPS + 3 * TRIAL_STEPS)
-    assert machine.used[-1] == 1
+    assert machine.step == 1
 
 
 def test_one_slow_step_changes_nothing():
-    machine = Machine({1: 10.0, 2: 6.0})
+    machine = Machine({1: 0.010, 2: 0.006}, 2, 2)
     machine.steps(2 * TRIAL_STEPS)
-    machine.threads.note_step(500.0)
+    machine.tuner.note_step(0.5)
     machine.steps(RECENT_STEPS)
     assert machine.used == [1, 2, 2]
 
 
+def test_the_user_bounds_the_count():
+    machine = Machine(FAST)
+    machine.tuner.limit_to(2)
+    machine.steps(3 * TRIAL_STEPS)
+    assert (machine.prompt, machine.step) == (2, 2)
+    machine.tuner.limit_to(1)
+    assert (machine.prompt, machine.step) == (1, 1)
+    machine.tuner.limit_to(0)
+    machine.steps(3 * TRIAL_STEPS)
+    assert (machine.prompt, machine.step) == (4, 4)
+    machine.tuner.limit_to(64)
+    assert machine.prompt == 4
+
+
 @pytest.mark.parametrize(
-    ("cores", "counts"), [(1, [1]), (2, [1]), (3, [1, 2]), (4, [1, 2]), (8, [1, 2, 4]), (64, [1, 2, 4])]
+    ("cores", "counts"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (6, [1, 2, 4, 6]), (64, [1, 2, 4, 8])]
 )
-def test_never_all_cores(cores, counts):
+def test_all_cores_are_tried_up_to_eight(cores, counts):
     assert thread_counts(cores) == counts

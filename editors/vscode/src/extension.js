@@ -54,7 +54,8 @@ async function activate(context) {
     ...Object.entries(handlers).map(([name, run]) => vscode.commands.registerCommand(`spd-lsp.${name}`, run)),
     vscode.workspace.onDidChangeConfiguration(applyConfiguration),
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
-    vscode.window.onDidChangeActiveTextEditor(() => status.refresh()),
+    vscode.window.onDidChangeActiveTextEditor((editor) => (status.refresh(), session.sendCursor(editor))),
+    vscode.window.onDidChangeTextEditorSelection((event) => session.sendCursor(event.textEditor)),
   );
   environment.removeOthers();
   await session.restart();

@@ -58,6 +58,7 @@ class Session {
         await checkConnection(program, address);
       }
       await this.connect(program, address ? ["connect", address] : ["serve"]);
+      this.sendCursor(vscode.window.activeTextEditor);
       this.state = { kind: "running", message: "the server is running" };
       vscode.commands.executeCommand("setContext", "spd-lsp.running", true); // completes a step of the walkthrough
     } catch (error) {
@@ -136,6 +137,15 @@ class Session {
     this.settings.paused = paused;
     if (this.isRunning) {
       this.client.sendNotification("workspace/didChangeConfiguration", { settings: null }); // the server asks for it
+    }
+  }
+
+  /** Tell the server where the cursor is: once it rests, the model reads the code around it. */
+  sendCursor(editor) {
+    if (this.isRunning && editor && vscode.languages.match(DOCUMENTS, editor.document)) {
+      const { asTextDocumentIdentifier, asPosition } = this.client.code2ProtocolConverter;
+      const textDocument = asTextDocumentIdentifier(editor.document);
+      this.client.sendNotification("spd-lsp/cursor", { textDocument, position: asPosition(editor.selection.active) });
     }
   }
 

@@ -133,7 +133,7 @@ def stages_report(folder: Path, files: int, completer: Completer, report: Report
     """Type in so many files of a folder, and report on each stage of all completions."""
     if not hasattr(signal, "setitimer"):
         raise UserError("--stages needs a timer of processor time, which this system does not have")
-    times, chosen = StageTimes(), _choose_files(folder, files)
+    times, chosen = StageTimes(), choose_files(folder, files)
     before = children_seconds()
     for number, path in enumerate(chosen):
         report("files", number, len(chosen))
@@ -151,7 +151,7 @@ def stages_report(folder: Path, files: int, completer: Completer, report: Report
     return Report("stages", "A completion's processor time", facts, _tables(times), data)
 
 
-def _choose_files(folder: Path, count: int) -> list[Path]:
+def choose_files(folder: Path, count: int) -> list[Path]:
     """Some files of a folder, always the same ones."""
     paths = [path for path in survey(folder).paths if language_of(path) and path.stat().st_size in _SIZES]
     if not paths:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spd_lsp.models.base import PREFILL_CHUNK, Engine, ForwardInput
+from spd_lsp.models.base import SCORED_CHUNK, Engine, ForwardInput
 from spd_lsp.models.topk import TopKRequest
 from spd_lsp.models.torch.engine import TorchEngine
 
@@ -99,8 +99,8 @@ def _step_of(
     """A repeatable pass with a superposed position in each row, and the positions in the cache of all rows."""
     lengths = [max(1, len(prompt) - 3 * number) for number in range(rows)]  # each at a position of its own
     whole = engine.new_cache()
-    for start in range(0, len(prompt), PREFILL_CHUNK):
-        engine.forward_ids([prompt[start : start + PREFILL_CHUNK]], whole, last_only=True)
+    for start in range(0, len(prompt), SCORED_CHUNK):
+        engine.forward_ids([prompt[start : start + SCORED_CHUNK]], whole, last_only=True)
     texts = [whole.fork(length) for length in lengths]
     mixture = (prompt[:_MIXED], np.full(_MIXED, 1 / _MIXED))
     request = TopKRequest(_TOP_K, [np.arange(_MIXED * _TOP_K)]) if top_k else None

@@ -15,7 +15,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, are_probabilities
-from spd_lsp.completion.completer import Completer, CompletionModel, decoding_request
+from spd_lsp.completion.completer import Completer, CompletionModel, copied_places, decoding_request
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import (
     Completion,
@@ -145,7 +145,7 @@ class ArmRunner:
             source, cursor, language, self.completer.context_budget, self.tokens.count, forced=True
         )
         context = dataclasses.replace(context, shape="line")
-        prompt = self.tokens.prompt(context.before, context.after)
+        prompt = self.tokens.prompt(context.before, context.after, settled=context.settled)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), source, cursor, language)
 
     def warm_up(self, request: ArmRequest) -> float:
@@ -173,7 +173,8 @@ class ArmRunner:
             said = [(texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
             ranked = rank_completions(said, context)[: 2 * settings.drafts]
             if mixture and ARM_KINDS[arm.kind].as_product:
-                places = mixture.places(start.history, settings.max_tokens, request.prompt.levels)
+                end_of_text = self.tokens.end_of_text
+                places = copied_places(request.prompt, mixture, end_of_text, settings.max_tokens)
                 found = texts.continuations(places)
                 ranked = with_copies(ranked, found, context, settings.drafts, calibration)
         completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)

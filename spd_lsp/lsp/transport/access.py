@@ -164,7 +164,15 @@ def connect_to_port(address: TcpAddress, token_file: Path | None = None) -> sock
         ) from error
     with _closed_on_error(wire):
         remedy = "copy it from the machine that runs the server, or name it with --token-file"
-        if not authenticate_server(wire, load_token(token_file, remedy)):
+        token = load_token(token_file, remedy)
+        try:
+            has_token = authenticate_server(wire, token)
+        except OSError as error:
+            raise UserError(
+                f"what listens at {address} closed the connection or did not answer ({error.strerror or error}): "
+                "the server is busy or it is another program; nothing was sent to it; try again"
+            ) from error
+        if not has_token:
             raise UserError(
                 f"the server at {address} does not have the token in {token_file}: it is not yours, or has a "
                 "newer token; nothing was sent to it"

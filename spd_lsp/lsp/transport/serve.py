@@ -124,7 +124,7 @@ class Sessions:
         self.endpoint = endpoint
         self.make_server = make_server
         self.max_sessions = max_sessions
-        self.unauthenticated = 0
+        self.unauthenticated: dict[asyncio.Task[bool], None] = {}  # oldest first
         self.open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,16 +151,19 @@ class Sessions:
             gc.collect()
 
     async def _authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether a connection may use the server; of too many at once, no more are authenticated."""
-        if self.unauthenticated >= _MAX_UNAUTHENTICATED:
-            return False
-        self.unauthenticated += 1
+        """Whether a connection may use the server; of too many that say nothing, the oldest is dropped."""
+        if len(self.unauthenticated) >= _MAX_UNAUTHENTICATED:
+            next(iter(self.unauthenticated)).cancel()
+        waiting = asyncio.ensure_future(self.endpoint.authenticate(reader, writer))
+        self.unauthenticated[waiting] = None
         try:
-            return await self.endpoint.authenticate(reader, writer)
+            await asyncio.wait([waiting])
+            return not waiting.cancelled() and waiting.result()
         except OSError:
             return False  # it has left
         finally:
-            self.unauthenticated -= 1
+            waiting.cancel()
+            del self.unauthenticated[waiting]
 
 
 def _too_many_editors(max_sessions: int) -> bytes:

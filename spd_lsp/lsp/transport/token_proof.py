@@ -79,18 +79,18 @@ async def _exchange_proofs(reader: asyncio.StreamReader, writer: asyncio.StreamW
 
 
 def authenticate_server(wire: socket.socket, token: bytes) -> bool:
-    """In the editor: whether the other end has the token. Before that is sure, nothing sent depends on it."""
+    """In the editor: whether the other end has the token. Before that is sure, nothing sent depends on it.
+
+    OSError if it leaves before it has answered, or takes too long.
+    """
     deadline = time.monotonic() + HANDSHAKE_TIMEOUT
     nonce = secrets.token_bytes(NONCE_BYTES)
-    try:
-        wire.sendall(_GREETING + nonce)
-        reply = _receive(wire, NONCE_BYTES + PROOF_BYTES, deadline)
-        nonces = nonce + reply[:NONCE_BYTES]
-        if not hmac.compare_digest(reply[NONCE_BYTES:], _proof(token, b"server", nonces)):
-            return False
-        wire.sendall(_proof(token, b"editor", nonces))
-    except OSError:
+    wire.sendall(_GREETING + nonce)
+    reply = _receive(wire, NONCE_BYTES + PROOF_BYTES, deadline)
+    nonces = nonce + reply[:NONCE_BYTES]
+    if not hmac.compare_digest(reply[NONCE_BYTES:], _proof(token, b"server", nonces)):
         return False
+    wire.sendall(_proof(token, b"editor", nonces))
     wire.settimeout(None)
     return True
 

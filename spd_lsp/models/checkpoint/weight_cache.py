@@ -33,7 +33,7 @@ _MARK = b"spd-lsp weights 3 int8\n"  # another form of the file, or of the weigh
 _FOOTER = struct.Struct(f"<QI{len(_MARK)}s")
 _ALIGNMENT = 64
 _BLOCK = 4 << 20
-_SUFFIX = ".weights"
+_SUFFIX, _REFUSAL_SUFFIX = ".weights", ".refused"
 _MAX_BYTES = 24 << 30  # of all files together
 _SPARE_BYTES = 1 << 30  # left free on the disk
 _SAMPLES, _SAMPLE_BYTES = 64, 4096  # of each file of a model
@@ -188,6 +188,19 @@ def cache_path(folder: Path) -> Path:
                 file.seek(size * number // _SAMPLES)
                 digest.update(file.read(_SAMPLE_BYTES))
     return cache_folder() / (digest.hexdigest()[:32] + _SUFFIX)
+
+
+def note_refusal(path: Path, reason: str) -> None:
+    """Remember that the weights which would be kept here are not used, and why: they need not be made again."""
+    with suppress(OSError):  # then they are made again
+        path.with_suffix(_REFUSAL_SUFFIX).write_text(reason, encoding="utf-8")
+
+
+def read_refusal(path: Path) -> str:
+    """Why weights that would be kept here are not used, or an empty string."""
+    with suppress(OSError, UnicodeDecodeError):
+        return path.with_suffix(_REFUSAL_SUFFIX).read_text(encoding="utf-8")
+    return ""
 
 
 def describe_files(folder: Path) -> list[list[int]]:

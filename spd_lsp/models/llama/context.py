@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from spd_lsp.models.llama.library import (
     MAX_SEQUENCES,
     Batch,
     context_settings,
+    first_byte_test,
     last_error,
     load_library,
     model_settings,
@@ -30,7 +32,12 @@ from spd_lsp.models.llama.library import (
 
 _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
 _INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
-_NO_ROOM = 1  # what llama_decode returns when the cache is full
+_NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
+_LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
+
+
+class Stopped(Exception):
+    """A pass ended early; it added nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +98,7 @@ class LlamaContext:
         self.sequences = _INITIAL_SEQUENCES
         self.dropped: list[int] = []  # sequences whose caches are gone; a collector must not wait for the lock
         self.threads = (1, 1)
+        self.stop = ctypes.create_string_buffer(2)  # a text that is empty while a pass may go on
         self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
         self._open()
 
@@ -103,6 +111,7 @@ class LlamaContext:
         self.pointer, self.memory = pointer, self.library.llama_get_memory(pointer)
         self.close = weakref.finalize(self, _close, self.library, pointer, self.model)
         self.set_threads(*self.threads)
+        self.library.llama_set_abort_callback(pointer, first_byte_test(), ctypes.addressof(self.stop))
 
     def set_threads(self, step: int, prompt: int) -> None:
         """How many threads compute a step, and a prompt."""
@@ -150,6 +159,8 @@ class LlamaContext:
             try:
                 while (status := self.library.llama_decode(self.pointer, batch)) == _NO_ROOM:
                     self._grow(len(slots))
+                if status == _STOPPED:
+                    raise Stopped
                 if status:
                     raise RuntimeError(f"llama_decode failed with status {status} ({last_error()})")
                 wanting = [number for number, slot in enumerate(slots) if slot.wants_logits]
@@ -160,6 +171,27 @@ class LlamaContext:
                 return logits
             finally:
                 self.library.llama_batch_free(batch)
+
+    @contextmanager
+    def stopping_when(self, check: Callable[[], None]) -> Iterator[None]:
+        """Stop a pass within that runs while `check` raises, which another thread calls: it ends as `Stopped`."""
+        is_over = threading.Event()
+
+        def look() -> None:
+            while not is_over.wait(_LOOK_SECONDS):
+                try:
+                    check()
+                except Exception:
+                    self.stop.value = b"1"
+
+        watcher = threading.Thread(target=look, name="spd-lsp-stop", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join()
+            self.stop.value = b""
 
     def _batch(self, slots: Sequence[Slot]) -> Any:
         """The slots as the library reads them: all tokens, or all embeddings."""

@@ -5,18 +5,22 @@ Legend: N rows and T positions of one input, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot
+from spd_lsp.models.base import MIN_CHUNK, ChunkSizer, Engine, ForwardInput
+from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot, Stopped
 from spd_lsp.models.llama.embeddings import TokenEmbeddings
 from spd_lsp.models.llama.kv_cache import SequenceCache
 from spd_lsp.models.topk import WeightedTokens
+
+# On a CPU a pass can be stopped, and is read again then: it may take longer, as larger ones cost less a token.
+_CHUNK, _CHUNK_SECONDS = 64, 1.0  # tokens; of processor time, since a busy machine is no reason to read less
 
 
 class LlamaEngine(Engine):
@@ -29,6 +33,8 @@ class LlamaEngine(Engine):
         self.max_positions = model.max_positions
         self.device = device
         super().__init__()
+        if device == "cpu":
+            self.chunks, self.clock = ChunkSizer(_CHUNK_SECONDS, _CHUNK, _CHUNK), time.thread_time
 
     def new_cache(self) -> SequenceCache:
         """As in `Engine`."""
@@ -38,6 +44,17 @@ class LlamaEngine(Engine):
         """As in `Engine`."""
         super().release()
         self.context.close()
+
+    def read_chunk(self, ids: Sequence[int], cache: SequenceCache, check: Callable[[], None]) -> Floats:
+        """As in `Engine`. A pass is stopped when `check` raises; one of a few tokens is over sooner."""
+        if len(ids) < MIN_CHUNK:
+            return super().read_chunk(ids, cache, check)
+        while True:
+            try:
+                with self.context.stopping_when(check):
+                    return super().read_chunk(ids, cache, check)
+            except Stopped:
+                check()
 
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`, in one pass for ids and one for mixtures. If one fails, its caches have not changed."""

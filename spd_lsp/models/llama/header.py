@@ -32,6 +32,7 @@ _NAMES = {
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 _MAX_DIMENSIONS = 4
 _STRING, _ARRAY = 8, 9
+_last: dict[str, Any] = {}  # the header that was read last, without lists, and the stamps of its files
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _ARCHITECTURE, _ALIGNMENT = "general.architecture", "general.alignment"
 _PART_NUMBER, _PART_COUNT = "split.no", "split.count"
@@ -92,7 +93,35 @@ class GgufHeader:
 
 def read_header(path: Path) -> GgufHeader:
     """The header of the model that a file is, or is a part of; `UserError` if a part is missing or unusable."""
-    parts = [_read_file(part) for part in find_parts(path)]
+    files = find_parts(path)
+    stamps = [_stamp(file) for file in files]
+    header = _read_parts([_read_file(file) for file in files])
+    lists = [name for name, value in header.metadata.items() if isinstance(value, (list, np.ndarray))]
+    short = replace(header, metadata={k: v for k, v in header.metadata.items() if k not in lists})
+    _last.update(stamps=stamps, header=short)
+    return header
+
+
+def read_short_header(path: Path) -> GgufHeader:
+    """As `read_header`, but without lists such as the vocabulary; read again only if the files changed since."""
+    stamps = [_stamp(file) for file in find_parts(path)]
+    if _last.get("stamps") != stamps:
+        read_header(path)
+    header: GgufHeader = _last["header"]
+    return header
+
+
+def _stamp(path: Path) -> tuple[Path, int, int, int]:
+    """What changes when a file does; `UserError` if there is none."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read_parts(parts: list[GgufHeader]) -> GgufHeader:
+    """The header of a model from those of its files."""
     first = parts[0]
     if not isinstance(first.metadata.get(_ARCHITECTURE), str):
         raise _unusable(first.path, "it does not name its architecture")

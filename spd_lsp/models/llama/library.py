@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections import deque
 from ctypes import POINTER, c_bool, c_char_p, c_float, c_int8, c_int32, c_size_t, c_uint8, c_void_p
 from functools import cache
@@ -83,6 +84,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_state_seq_get_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
     "llama_state_seq_set_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
     "llama_set_n_threads": (None, [c_void_p, c_int32, c_int32]),
+    "llama_set_abort_callback": (None, [c_void_p, c_void_p, c_void_p]),
     "llama_model_get_vocab": (c_void_p, [c_void_p]),
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_vocab_bos": (c_int32, [c_void_p]),
@@ -123,6 +125,14 @@ def load_library() -> Any:
         function.restype, function.argtypes = result_type, argument_types
     library.llama_log_set(_log_callback, None)
     return library
+
+
+def first_byte_test() -> Any:
+    """A C function that says whether the text at an address is not empty, which llama.cpp calls without Python.
+
+    It takes what `strlen` returns for a truth value, whose lowest byte counts: texts here have one byte at most.
+    """
+    return ctypes.cast((ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)).strlen, c_void_p)
 
 
 def last_error() -> str:

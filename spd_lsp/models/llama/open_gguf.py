@@ -11,25 +11,23 @@ from spd_lsp.models.checkpoint.mapped_pages import MappedPages
 from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.embeddings import TokenEmbeddings, check_tensors
 from spd_lsp.models.llama.engine import LlamaEngine
-from spd_lsp.models.llama.header import GgufHeader, read_header
+from spd_lsp.models.llama.header import GgufHeader, read_short_header
 from spd_lsp.models.llama.library import ALL_LAYERS, load_library
 from spd_lsp.models.llama.prepared import GgufSource
-from spd_lsp.models.threads import ThreadCountTuner, thread_counts, usable_cores
+from spd_lsp.models.threads import ThreadCountTuner
 
 _MIN_POSITIONS = 64
 
 
 def open_gguf(source: GgufSource, device: str, report: Callable[[str], None]) -> LlamaEngine:
     """The engine for a file that passed its trial."""
-    header = read_header(Path(source.path))
+    header = read_short_header(Path(source.path))
     check_tensors(header)
     check_free_memory(source.name, header.size, free_memory())
     report(f"loading {source.name} in llama.cpp")
     engine = open_file(header, device)
     engine.embedding_scale = source.embedding_scale
-    counts = thread_counts(usable_cores())
-    prompt = counts[-1]
-    engine.on_step = ThreadCountTuner(counts, lambda count: engine.context.set_threads(count, prompt)).note_step
+    engine.use_threads(ThreadCountTuner(engine.context.set_threads))
     return engine
 
 

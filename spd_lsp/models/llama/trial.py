@@ -40,7 +40,7 @@ def _try_file(path: Path, folder: Path, name: str) -> None:
     tokenizer = build_tokenizer(header, model.tokenize, model.begin_of_text)
     _note(0.5)
     scale = _embedding_scale(engine, name)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     (folder / "config.json").write_text(json.dumps(_config(header, engine)), encoding="utf-8")
     write_source(folder, GgufSource(str(path), name, version("xllamacpp"), scale))
 

@@ -34,7 +34,7 @@ from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.numpy.parallel import ParallelInt8, Threads
 from spd_lsp.models.numpy.weights import UnsupportedModel, check_names
 from spd_lsp.models.self_test import MAX_DIVERGENCE, all_logits, kl_divergence
-from spd_lsp.models.threads import ThreadCountTuner, thread_counts, usable_cores
+from spd_lsp.models.threads import ThreadCountTuner
 
 _IN_LAYER = re.compile(r"model\.layers\.(\d+)\.")
 FIRST_LAYERS, FIRST_TOKENS = 2, 4096  # are tested where a checksum has shown that the weights are the same
@@ -135,7 +135,7 @@ def make_engine(tensors: StoredTensors, *, is_tested: bool = False) -> NumpyEngi
     _compare(NumpyEngine(read_decoder(tensors, threads, FIRST_LAYERS, FIRST_TOKENS)), tensors, "first_logits")
     if not is_tested:
         _compare(engine, tensors, "logits")
-    engine.on_step = ThreadCountTuner(thread_counts(usable_cores()), threads.set_count).note_step
+    engine.use_threads(ThreadCountTuner(lambda step, prompt: threads.set_count(step)))
     return engine
 
 

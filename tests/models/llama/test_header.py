@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.llama.header import read_header
+from spd_lsp.models.llama import header
+from spd_lsp.models.llama.header import read_header, read_short_header
 
 TEXT, LIST, U32, U64 = 8, 9, 4, 10
 
@@ -43,11 +44,11 @@ def test_what_a_file_says_of_itself(tmp_path):
     names = pair(b"tokenizer.ggml.tokens", LIST, many(TEXT, 2, text(b"a") + text("é".encode())))
     size = pair(b"qwen2.context_length", U32, struct.pack("<I", 512))
     file.write_bytes(gguf(ARCHITECTURE, numbers, names, size, tensors=tensor([4, 2]), count=1) + bytes(128))
-    header = read_header(file)
-    assert (header.architecture, header.number("context_length"), header.parameters) == ("qwen2", 512, 8)
-    assert header.metadata["tokenizer.ggml.token_type"].tolist() == [1, 3, 1]
-    assert header.metadata["tokenizer.ggml.tokens"] == ["a", "é"]
-    [info] = header.tensors.values()
+    found = read_header(file)
+    assert (found.architecture, found.number("context_length"), found.parameters) == ("qwen2", 512, 8)
+    assert found.metadata["tokenizer.ggml.token_type"].tolist() == [1, 3, 1]
+    assert found.metadata["tokenizer.ggml.tokens"] == ["a", "é"]
+    [info] = found.tensors.values()
     assert info.offset % 32 == 0
 
 
@@ -103,3 +104,23 @@ def test_a_header_cut_off_anywhere_is_refused(tmp_path):
         file.write_bytes(whole[:end])
         with pytest.raises(UserError):
             read_header(file)
+
+
+def test_the_header_is_read_once_while_the_file_stays_as_it_is(tmp_path, monkeypatch):
+    file, other = tmp_path / "1.gguf", tmp_path / "2.gguf"
+    names = pair(b"tokenizer.ggml.tokens", LIST, many(TEXT, 2, text(b"a") + text(b"b")))
+    size = pair(b"qwen2.context_length", U32, struct.pack("<I", 512))
+    file.write_bytes(gguf(ARCHITECTURE, names, size))
+    other.write_bytes(gguf(ARCHITECTURE, pair(b"x", U32, bytes(4))))
+    whole = read_header(file)
+    with monkeypatch.context() as patch:
+        patch.setattr(header, "_read_file", lambda path: pytest.fail("read again"))
+        short = read_short_header(file)
+    assert (short.digest, short.number("context_length")) == (whole.digest, 512)
+    assert "tokenizer.ggml.tokens" not in short.metadata  # memory is not kept for it
+    assert read_short_header(other).digest == read_header(other).digest
+    file.write_bytes(gguf(ARCHITECTURE, size) + bytes(32))
+    assert read_short_header(file).digest not in (whole.digest, read_header(other).digest)
+    file.unlink()
+    with pytest.raises(UserError, match=r"cannot read .*1\.gguf: No such file"):
+        read_short_header(file)

@@ -91,6 +91,11 @@ def test_text_that_only_mentions_a_private_key_masks_no_code() -> None:
     assert mask(text).endswith("\nreturn\n\ndef check(key):\n    return key.startswith(BEGIN)\n")
 
 
+def test_a_certificate_is_no_private_key() -> None:
+    text = f"{'-' * 5}BEGIN CERTIFICATE{'-' * 5}\nMIIB\n{'-' * 5}END CERTIFICATE{'-' * 5}\n"
+    assert mask(text) == text
+
+
 def test_a_text_without_secrets_is_the_same_object() -> None:
     text = "\n".join(ORDINARY)
     assert mask(text) is text
@@ -152,3 +157,23 @@ def test_random_secrets_without_a_name_are_found() -> None:
     missed = sum(mask(f'f("{letters(BASE64, 40, seed)}")') != MARK for seed in range(200))
     assert missed < 30  # one of seven may have a run that looks like a word, or a slash too many
     assert mask(f'f("{letters(ALPHANUMERIC, 10)}")') != MARK
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "pass" + "word = (",
+        '"pass' + 'word":',
+        "pass" + "word: str =",
+        "PASS" + "WORD = \\",
+        "db_pw =",
+    ],
+)
+def test_a_value_on_the_next_line_is_masked(begin: str) -> None:
+    value = letters(ALPHANUMERIC, 11) + "7x!Q"
+    assert value not in mask(f'x = 1\n{begin}\n    "{value}",\n)\n')
+
+
+def test_a_default_on_the_line_below_the_name_is_masked() -> None:
+    value = letters(ALPHANUMERIC, 11) + "7x!Q"
+    assert value not in mask(f'@click.option(\n    "--pass{"word"}",\n    default="{value}",\n)\n')

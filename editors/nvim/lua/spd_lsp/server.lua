@@ -32,10 +32,26 @@ local function is_enabled()
   return vim.lsp.is_enabled == nil or vim.lsp.is_enabled("spd_lsp")
 end
 
---- Have the user told when a file is opened and the server is not installed: Neovim 0.11 and later only log it.
+--- Tell the server of a buffer where the cursor is: once it rests, the model reads the code around it.
+function M.send_cursor(buffer)
+  local client = M.clients()[1]
+  if client and buffer == vim.api.nvim_get_current_buf() and vim.lsp.buf_is_attached(buffer, client.id) then
+    client:notify("spd-lsp/cursor", vim.lsp.util.make_position_params(0, client.offset_encoding))
+  end
+end
+
+--- Follow the cursor, and have the user told when a file is opened and the server is not installed: Neovim 0.11 and
+--- later only log it.
 function M.watch()
+  local group = vim.api.nvim_create_augroup("spd_lsp", {})
+  vim.api.nvim_create_autocmd({ "LspAttach", "BufEnter", "CursorMoved" }, {
+    group = group,
+    callback = function(event)
+      M.send_cursor(event.buf)
+    end,
+  })
   vim.api.nvim_create_autocmd("FileType", {
-    group = vim.api.nvim_create_augroup("spd_lsp", {}),
+    group = group,
     callback = function(event)
       local config = is_enabled() and vim.lsp.config.spd_lsp
       if config and vim.tbl_contains(config.filetypes or {}, event.match) then

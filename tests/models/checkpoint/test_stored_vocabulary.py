@@ -1,0 +1,114 @@
+"""What is found out about a GGUF file's vocabulary is kept beside its check, and found out again if in doubt."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+
+from spd_lsp.completion import tokenizer
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.checkpoint import stored_vocabulary
+from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.checkpoint.stored_vocabulary import read_vocabulary
+from tests.conftest import STARTER
+from tests.models.llama.gguf_files import write_gguf
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory) -> Path:
+    """The folder of a file's check, after one use."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    file = write_gguf(tmp_path_factory.mktemp("gguf") / "m.gguf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        folder = locate(str(file))
+        ModelTokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(checked, monkeypatch, tmp_path) -> Path:
+    """A copy of it in a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return shutil.copytree(checked, tmp_path / "cache" / "spd-lsp" / "gguf" / checked.name)
+
+
+def assert_same(one: ModelTokenizer, other: ModelTokenizer) -> None:
+    assert one.fingerprint == other.fingerprint
+    assert (one.vocab_size, one.pieces) == (other.vocab_size, other.pieces)
+    assert one.sorted_pieces[0] == other.sorted_pieces[0]
+    np.testing.assert_array_equal(one.sorted_pieces[1], other.sorted_pieces[1])
+
+
+def test_what_was_kept_is_what_is_found_out(folder, monkeypatch):
+    found_out = ModelTokenizer(shutil.copytree(folder, folder.parent.parent / "elsewhere"))
+    monkeypatch.setattr(tokenizer, "fingerprint", lambda tokenizer: pytest.fail("found out again"))
+    assert_same(ModelTokenizer(folder), found_out)
+
+
+def test_a_folder_of_the_users_is_neither_read_nor_written(folder, tmp_path):
+    mine = shutil.copytree(folder, tmp_path / "mine")
+    stored = msgpack.unpackb((mine / "vocabulary.msgpack").read_bytes())
+    (mine / "vocabulary.msgpack").write_bytes(msgpack.packb({**stored, "fingerprint": "crafted"}))
+    assert ModelTokenizer(mine).fingerprint == ModelTokenizer(folder).fingerprint
+    (mine / "vocabulary.msgpack").unlink()
+    ModelTokenizer(mine)
+    assert not (mine / "vocabulary.msgpack").exists()
+    assert not (STARTER / "vocabulary.msgpack").exists()
+
+
+def test_another_tokenizer_is_found_out_about(folder):
+    path = folder / "tokenizer.json"
+    path.write_bytes(path.read_bytes().replace(b'"<|fim_prefix|>"', b'"<|fim_praefix|>"'))
+    assert read_vocabulary(folder) is None
+    assert ModelTokenizer(folder).is_special("<|fim_praefix|>")
+    assert read_vocabulary(folder) is not None
+
+
+def test_another_way_of_finding_out_is_used(folder, monkeypatch):
+    monkeypatch.setattr(stored_vocabulary, "_FORMAT", 2)
+    assert read_vocabulary(folder) is None
+
+
+DAMAGES = {
+    "nothing": lambda whole: b"",
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "no map": lambda whole: msgpack.packb([1, 2]),
+    "no pieces": lambda whole: changed(whole, pieces=b""),
+    "pieces of another kind": lambda whole: changed(whole, pieces="text"),
+    "huge lengths": lambda whole: changed(whole, lengths=b"\xff" * len(msgpack.unpackb(whole)["lengths"])),
+    "lengths cut": lambda whole: changed(whole, lengths=b"\x00\x00\x00"),
+    "no order": lambda whole: changed(whole, order=b""),
+    "ids beyond": lambda whole: changed(whole, order=b"\xff" * len(msgpack.unpackb(whole)["order"])),
+    "no name": lambda whole: changed(whole, fingerprint=7),
+    "no key": lambda whole: changed(whole, key=None),
+}
+
+
+def changed(whole: bytes, **fields: object) -> bytes:
+    return bytes(msgpack.packb({**msgpack.unpackb(whole), **fields}))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_costs_only_time(folder, damage):
+    path = folder / "vocabulary.msgpack"
+    expected = ModelTokenizer(folder)
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    assert read_vocabulary(folder) is None
+    assert_same(ModelTokenizer(folder), expected)
+    assert read_vocabulary(folder) is not None
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(folder, monkeypatch):
+    (folder / "vocabulary.msgpack").unlink()
+
+    def refuse(path, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    assert ModelTokenizer(folder).pieces

@@ -12,6 +12,7 @@ from gguf.quants import quantize
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
+from spd_lsp.training import four_bits
 from spd_lsp.training.documents import END_ID
 from spd_lsp.training.gguf_weights import weights_of
 
@@ -30,7 +31,9 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
     _add_tokenizer(writer, tokenizer)
     for title, values in weights_of(model):
         kind = GGMLQuantizationType.F32 if values.ndim == 1 else EMBEDDING if "embd" in title else MATRIX
-        writer.add_tensor(title, quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
+        values = np.ascontiguousarray(values)
+        stored = four_bits.quantise(values) if kind == MATRIX else quantize(values, kind)
+        writer.add_tensor(title, stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

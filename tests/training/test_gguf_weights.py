@@ -48,13 +48,15 @@ def test_llama_cpp_cuts_text_as_the_tokenizer_does(published: Path, sources: lis
     assert LlamaModel(published).tokenize(text) == tokenizer.encode(text).ids
 
 
-def test_a_model_that_is_read_and_written_again_is_the_same_file(
+def test_a_model_that_is_read_and_written_again_is_the_same(
     published: Path, sources: list[str], tmp_path: Path
 ) -> None:
-    write_gguf(
-        read_model(published), byte_level_tokenizer(sources, BASE_TOKENS), "published", tmp_path / "again.gguf"
-    )
-    assert (tmp_path / "again.gguf").read_bytes() == published.read_bytes()
+    first = read_model(published)
+    write_gguf(first, byte_level_tokenizer(sources, BASE_TOKENS), "published", tmp_path / "again.gguf")
+    for (name, parameter), again in zip(
+        first.named_parameters(), read_model(tmp_path / "again.gguf").parameters(), strict=True
+    ):
+        torch.testing.assert_close(parameter, again, msg=name)
 
 
 def test_matrices_have_four_bits_and_the_embedding_eight(published: Path) -> None:
@@ -67,4 +69,4 @@ def test_quantised_weights_are_near_the_models(published: Path) -> None:
     model, stored = random_llama(BASE_TOKENS), read_model(published)
     for name, parameter in model.named_parameters():
         error = (parameter - stored.get_parameter(name)).abs().mean() / parameter.abs().mean()
-        assert error < 0.12, name
+        assert error < 0.1, name

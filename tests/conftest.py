@@ -54,11 +54,12 @@ class TinyModel:
         self.max_positions = 512
         self.second_row_is_free = False
         self.tells_drafts_apart = False
+        self.forks_are_free = False
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()
         self.passes += 1
-        self.prompt = list(ids)
+        self.prompt, self.drafts_read = list(ids), {()}
         logits = self.logits_after(ids)
         self.states = [self.state]
         return logits
@@ -84,15 +85,12 @@ class TinyModel:
         self.states = states
         return np.stack(logits)
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def read_draft(self, draft: tuple[int, ...]) -> np.ndarray:
+        assert draft[:-1] in self.drafts_read
+        self.drafts_read.add(draft)
         self.passes += 1
-        self.rows += sum(len(draft) - 1 for draft in drafts)
-        found = []
-        for draft in drafts:
-            rows = [self.logits_after([*self.prompt, *draft[:at]]) for at in range(len(draft))]
-            logs = [row - np.log(np.exp(row).sum()) for row in rows]
-            found.append(np.array([row[i] for row, i in zip(logs, draft, strict=True)]))
-        return found
+        self.rows += 1
+        return self.logits_after([*self.prompt, *draft])
 
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)

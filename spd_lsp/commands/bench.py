@@ -26,7 +26,8 @@ _EXAMPLES = """\b
 Examples:
   spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
   spd-lsp bench --typing app.py --typing tests.py --keys 500
-  spd-lsp bench --stages ~/code/project"""
+  spd-lsp bench --stages ~/code/project
+  spd-lsp bench --reading ~/code/project --files 8"""
 
 
 @click.command("bench", epilog=_EXAMPLES)
@@ -70,7 +71,17 @@ Examples:
     help="Instead, type lines in files of a repository, and say where a completion's processor time goes.",
 )
 @click.option(
-    "--files", type=click.IntRange(1), default=40, show_default=True, help="Files to type in, with --stages."
+    "--reading",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="REPO",
+    help="Instead, type lines in files of a repository, and count the tokens that are read at each key.",
+)
+@click.option(
+    "--files",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="Files to type in, with --stages or --reading.",
 )
 @click.option("--memory/--no-memory", default=True, help="Measure memory, each contender in its own process.")
 @click.option(
@@ -96,6 +107,7 @@ def bench(
     keys: int,
     wait: bool,
     stages: Path | None,
+    reading: Path | None,
     files: int,
     memory: bool,
     out: tuple[Path, ...],
@@ -124,6 +136,9 @@ def bench(
     if stages:
         _write(_stages_report(replace(settings, model=model, device=device), stages, files), out)
         return
+    if reading:
+        _write(_reading_report(settings, model, reading, files), out)
+        return
     options = BenchOptions(
         folder=locate(STARTER if shape else model),
         model=model,
@@ -149,6 +164,14 @@ def _stages_report(settings: Settings, folder: Path, files: int) -> Report:
     completer = load_completer(replace(settings, indexing="off"), print_status)
     with progress() as report:
         return stages_report(folder, files, completer, report)
+
+
+def _reading_report(settings: Settings, model: str, folder: Path, files: int) -> Report:
+    from spd_lsp.evaluation.bench.prompt_reading import reading_report
+    from spd_lsp.models.checkpoint.hub import locate
+
+    with progress() as report:
+        return reading_report(folder, files, locate(model), settings.context_tokens, report)
 
 
 def _write(report: Report, out: Sequence[Path]) -> None:

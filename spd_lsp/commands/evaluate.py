@@ -17,7 +17,7 @@ from spd_lsp.progress import ReportProgress, resumable_progress
 if TYPE_CHECKING:
     from spd_lsp.evaluation.quality.run import QualityRun
 
-_ARMS = "superposed,superposed:streams=2,rescored,greedy,nucleus,beam,branches,paper,no-lm"
+_ARMS = "superposed,superposed:streams=2,best-first,greedy,nucleus,beam,branches,paper,no-lm"
 _OTHER_PRIORS = ("superposed@built-in", "superposed@repository")  # added to the default arms
 
 

@@ -27,10 +27,10 @@ from spd_lsp.completion.postprocess import (
     with_copies,
 )
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import choose_decoder
+from spd_lsp.decoding.decoders import choose_decoder, settings_for
 from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, RelatedFiles
+from spd_lsp.ngrams.open_documents import DocumentChange, FilesAsRead, ImportedModules, OpenDocument, RelatedFiles
 from spd_lsp.settings import Settings
 
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
@@ -58,6 +58,10 @@ class CompletionModel(Model, Protocol):
     @property
     def second_row_is_free(self) -> bool:
         """Whether a pass of two rows takes about the time of one."""
+
+    @property
+    def forks_are_free(self) -> bool:
+        """Whether it can go on from any draft that it has read."""
 
     @property
     def tells_drafts_apart(self) -> bool:
@@ -147,14 +151,16 @@ class Completer:
         self.languages = languages
         self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
         self.last_offer: _ShownCompletions | None = None
+        self.others = FilesAsRead()
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
         self._given, self._second_row_is_free = settings, self.model.second_row_is_free
         tuned = self.tuned(settings)
-        automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
-        self.settings = replace(tuned, streams=tuned.streams or automatic)
+        self.settings = settings_for(
+            tuned, second_row_is_free=self._second_row_is_free, forks_are_free=self.model.forks_are_free
+        )
         self._decode = choose_decoder(self.settings)
         self.model.limit_threads(settings.threads)
 
@@ -249,7 +255,7 @@ class Completer:
         language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self._prompt(context, document).ids
+            ids = self._prompt(context, document, current=True).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
         return self.model.positions_read - before
 
@@ -293,9 +299,9 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def _prompt(self, context: Context, document: OpenDocument) -> Prompt:
+    def _prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
         """The prompt for a context; other files take what it leaves free, in steps: typing must not move them."""
-        related = self._related_files(document)
+        related = self._related_files(document, current=current)
         if related is None or context.omitted:
             return self.tokens.prompt(context.before, context.after, settled=context.settled)
         step = max(1, self.context_budget // _SHARES)
@@ -303,8 +309,11 @@ class Completer:
         room = max(0, left // step * step)
         return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
 
-    def _related_files(self, document: OpenDocument) -> RelatedFiles | None:
-        """What a document imports and what else is open, for models that were trained to read it."""
+    def _related_files(self, document: OpenDocument, *, current: bool = False) -> RelatedFiles | None:
+        """What a document imports and what else is open, for models that were trained to read it.
+
+        As it was when it was last read, unless `current`.
+        """
         live = self.domains.live
         if live is None or document.path is None or self.tokens.repository_format is None:
             return None
@@ -319,7 +328,7 @@ class Completer:
             if other.encoded is not None and other.opened.language == document.language
         ]
         roots = (root for domain in live.synced.values() for root in domain.domain.roots)
-        return RelatedFiles.of(place, roots, files)
+        return RelatedFiles.of(place, roots, self.others.of(files, current=current))
 
     def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:
         """Why there is nothing to complete, or an empty string."""

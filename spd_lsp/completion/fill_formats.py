@@ -46,9 +46,9 @@ class RepositoryFormat:
 class FillFormat:
     """The prompt of a family.
 
-    `parts` in order: special tokens by name, `{after}`, and `{before}` or both parts of it, `{above}` and `{recent}`.
-    Typing only appends, and the model's cache holds: where a family allows it the suffix stands first; elsewhere the
-    middle has begun some lines above the cursor.
+    `parts` in order: special tokens by name, `{after}`, and `{before}` or both parts of it, `{above}` and
+    `{recent}`. Typing only appends, and the model's cache holds: where a family allows it the suffix stands first;
+    elsewhere the middle has begun some lines above the cursor.
     """
 
     name: str  # as in the setting

@@ -1,14 +1,14 @@
 """What a draft may spell at the cursor: token by token, every text that can follow, and no other.
 
-A cursor may split a word, and where tokenizers cut words, blanks and line ends depends on what follows: behind `x = pri`
-there may be ` print` or ` pri` and `vy`, and eight blanks are seven and ` return`. So the last tokens are taken back, and
-drafts spell their bytes again. Byte-pair encoding cuts the beginning of a text as it cuts the whole (Berglund and van
-der Merwe, "Formalizing BPE Tokenization", 2023). So if the token that holds the cursor begins at byte j, those before
-it are the tokens of the text up to j. A path is such a list of tokens, for each j where some token goes on like the
-text, and for the cursor itself. What all paths begin with is certain, whatever follows.
+A cursor may split a word, and where tokenizers cut words, blanks and line ends depends on what follows: behind
+`x = pri` there may be ` print` or ` pri` and `vy`, and eight blanks are seven and ` return`. So the last tokens
+are taken back, and drafts spell their bytes again. Byte-pair encoding cuts the beginning of a text as it cuts
+the whole (Berglund and van der Merwe, "Formalizing BPE Tokenization", 2023). So if the token that holds the
+cursor begins at byte j, those before it are the tokens of the text up to j. A path is such a list of tokens, for
+each j where some token goes on like the text, and for the cursor itself. What all paths begin with is certain.
 
-In: a vocabulary and the ids of the text before the cursor. Out: the ids that are certain, the bytes behind them, and the
-ids that may continue a draft. Knows no model.
+In: a vocabulary and the ids of the text before the cursor. Out: the ids that are certain, the bytes behind them,
+and the ids that may continue a draft. Knows no model.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ _LONGEST = 64  # bytes before the cursor of a token that holds it
 _ALIKE = 4  # tokens with the same letter behind the cursor that are tried behind another token
 _MAX_TRIED = 256
 _MAX_REMEMBERED = 50_000
-# What may follow, by its first byte, with texts of each kind that tokenizers tell apart: behind a blank it decides how
-# that is cut. Some look two characters ahead.
+# What may follow, by its first byte, with texts of each kind that tokenizers tell apart: behind blanks, it decides
+# how these are cut; some tokenizers look two characters ahead.
 _KINDS: tuple[tuple[bytes, tuple[str, ...]], ...] = (
-    (string.ascii_lowercase.encode(), ("x",)),
-    (string.ascii_uppercase.encode(), ("X",)),
+    (string.ascii_letters.encode(), ("x", "X")),
     (string.digits.encode(), ("1",)),
-    (b"_", ("_",)),
     (b"\"'`", ('"', "'s")),
-    (bytes(set(string.punctuation.encode()) - set(b"_\"'`")), ("(", "=", "/x", "#")),
+    (bytes(set(string.punctuation.encode()) - set(b"\"'`")), ("(", "=", "/x", "#", "_")),
     (bytes(range(0x80, 0xFF)), ("é", "中", "…")),
-    (b"\n\r", ("\n", "\nx", "\n\n")),
+    (b"\n\r", ("\n", "\nx", "\n\n", "\r\n", "\r\n\r\n")),
     (b" ", (" x", "  x", " (", " \n")),
     (b"\t", ("\tx", "\t\n")),
 )
@@ -91,7 +89,9 @@ class Pieces:
         low = bisect_right(self._sorted, start, lo=low, hi=high)
         if following == ANY:
             return self._ids[low:high]
-        gaps = [bound for byte in sorted(set(ANY) - set(following)) for bound in self._range(start + bytes([byte]))]
+        gaps = [
+            bound for byte in sorted(set(ANY) - set(following)) for bound in self._range(start + bytes([byte]))
+        ]
         bounds = [low, *gaps, high]
         return np.concatenate([self._ids[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True)])
 
@@ -146,7 +146,9 @@ class Spelling:
 
     pieces: Pieces
     healed: bytes  # every draft begins with these bytes
-    nodes: Mapping[Path, frozenset[int]]  # the beginnings of paths, and the tokens with which paths go on from there
+    nodes: Mapping[
+        Path, frozenset[int]
+    ]  # the beginnings of paths, and the tokens with which paths go on from there
     ends: Mapping[Path, bytes]  # paths, and the first byte of what may follow the cursor behind them
 
     def allowed(self, ids: Path) -> Ids | None:
@@ -177,7 +179,7 @@ def spell(pieces: Pieces, ids: Sequence[int], following: bytes = ANY) -> tuple[l
     """
     text = pieces.spelled(ids)
     begins = [at for at in range(max(0, len(text) - _LONGEST), len(text)) if _is_whole(text[at:])]
-    begins = [at for at in begins if pieces.go_on(text[at:])]
+    begins = [at for at in begins if pieces.go_on(text[at:]) and len(pieces.going_on(text[at:], following))]
     kept = _find_restart(pieces, ids, text, min(begins, default=len(text)))
     start = len(pieces.spelled(ids[:kept]))
     ends = _whole_paths(pieces, ids[kept:], text[start:], following)
@@ -203,19 +205,26 @@ def _is_whole(text: bytes) -> bool:
 
 
 def _whole_paths(pieces: Pieces, ids: Sequence[int], text: bytes, following: bytes) -> dict[Path, bytes]:
-    """The ways in which a text is cut if a token ends with it, and what may follow then.
+    """The ways in which a text is cut if a token ends with it, and the first bytes of what may follow then.
 
-    Behind a word or a sign one way, behind a blank as many as what follows decides.
+    Behind a word or a sign there is one way. Behind a blank, what follows decides, and may take the blank or not.
     """
     if text.strip() and not text[-1:].isspace():
         return {tuple(ids): following}
-    found: dict[Path, bytes] = {}
+    found: dict[Path, set[int]] = {}
     for first, examples in _KINDS:
-        for example in examples:
-            path = pieces.up_to(len(text), pieces.encode(text.decode() + example))
-            if path is not None and (may_follow := bytes(set(first) & set(following))):
-                found[path] = bytes(sorted({*found.get(path, b""), *may_follow}))
-    return found
+        if may_follow := set(first) & set(following):
+            for example in examples:
+                found.setdefault(_cut_before(pieces, text, example), set()).update(may_follow)
+    return {path: bytes(sorted(may_follow)) for path, may_follow in found.items()}
+
+
+def _cut_before(pieces: Pieces, text: bytes, example: str) -> Path:
+    """How a text is cut if this follows, and the last blank is not taken."""
+    ids = pieces.encode(text.decode() + example)
+    ends = [0, *accumulate(len(pieces.of[i]) for i in ids)]
+    n = bisect_right(ends, len(text)) - 1
+    return (*ids[:n], *pieces.encode(text[ends[n] :].decode(errors="replace")))
 
 
 def _find_restart(pieces: Pieces, ids: Sequence[int], text: bytes, before: int) -> int:

@@ -54,7 +54,9 @@ class Prompt:
     ids: list[int]  # the whole prompt, marks included
     history: list[int]  # the text left of the drafts alone, as n-grams see it
     spelling: Spelling  # of what was taken back at the cursor
-    copied_behind: list[int]  # the text that copies follow: up to the line above where only an indentation is typed
+    copied_behind: list[
+        int
+    ]  # the text that copies follow: up to the line above where only an indentation is typed
     begun: bytes  # what is typed behind that
     fill_format: str = ""  # with which the text right of the cursor is in the prompt
     levels: Sequence[Rewriting] = ()  # other levels of indentation at which it may stand elsewhere
@@ -135,8 +137,8 @@ class ModelTokenizer:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
 
         Other files come first, as many of them as there is room for, in tokens. Of `before`, so many characters
-        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts spell
-        ` pri`, ` print`, ` private` ...
+        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts
+        spell ` pri`, ` print`, ` private` ...
         """
         whole = self.encode(before)
         history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)

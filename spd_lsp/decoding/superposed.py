@@ -78,8 +78,8 @@ class Model(Protocol):
         Row i continues row parents[i] of the call before; after a prefill all rows continue row 0.
         """
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return log p of each token of each draft after the prefilled prompt, in one pass."""
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
 
 
 class AdaptedModel(Model, Protocol):
@@ -285,8 +285,8 @@ def score_logits(
 ) -> tuple[Ids, Floats]:
     """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams.
 
-    The first token is given that what is typed follows. Later ones are not: a draft that spells it in an unlikely way
-    becomes unlikely.
+    The first token's probability is given that what is typed follows. Those of later ones are not: a draft that
+    spells it in an unlikely way becomes unlikely.
     """
     if interpolation is not None and settings.interpolation == "linear":
         return _mix_candidates(logits, histories, interpolation, settings, allowed, is_first=is_first)

@@ -234,6 +234,27 @@ class RelatedFiles:
         return cls(found.name, _path_in(found, place), tuple((_path_in(found, one), text) for one, text in inside))
 
 
+class FilesAsRead:
+    """Other files in the order and with the texts that a model has read, so that it need not read them again.
+
+    While someone types, what changed in them stays as it was; a file that is new comes last.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}  # by path
+
+    def of(self, files: Iterable[tuple[str, str]], *, current: bool) -> list[tuple[str, str]]:
+        """These files as they were read; those that changed as they are now, and last, if `current`."""
+        now = dict(files)
+        if current:
+            outdated = [path for path, text in now.items() if self._texts.get(path, text) != text]
+            self._texts = {path: text for path, text in self._texts.items() if path not in outdated}
+        self._texts |= {path: text for path, text in now.items() if path not in self._texts}
+        found = [(path, text) for path, text in self._texts.items() if path in now]
+        self._texts = dict(list(self._texts.items())[-_MAX_TEXTS:])
+        return found
+
+
 def _path_in(root: Path, place: str) -> str:
     """A file's path in a repository, as people write it; of others, its name."""
     path = Path(place)

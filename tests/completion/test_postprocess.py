@@ -251,7 +251,10 @@ def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(
 def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
     context = context_at("line", "", "\nreturn\n")
     texts = DraftText(tokens, tokens.prompt("x = 1\n", "\nreturn\n"), context)
-    healed, drafts = texts.prompt.spelling.healed.decode(), [Completion("return x", 0.2), Completion("raise x", 0.2)]
+    healed, drafts = (
+        texts.prompt.spelling.healed.decode(),
+        [Completion("return x", 0.2), Completion("raise x", 0.2)],
+    )
     begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
     assert set(texts.beginnings(begun, drafts, WITH_NGRAMS[False])) == {"raise"}
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, TINY
 from spd_lsp.decoding.multi_stream import superpose_streams
-from spd_lsp.decoding.rescoring import rescore
 from spd_lsp.decoding.superposed import (
     OPTIONS_PER_DRAFT,
     DecodingRequest,
@@ -272,7 +272,7 @@ def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
 
-@pytest.mark.parametrize("decode", [superpose, superpose_streams, beam, rescore])
+@pytest.mark.parametrize("decode", [superpose, superpose_streams, beam, best_first])
 @pytest.mark.parametrize("counts", [Counts(3), None])
 def test_what_a_person_has_typed_is_given(decode, counts):
     """One of the tokens that go on from there follows for certain: their probabilities add up to one."""
@@ -288,16 +288,16 @@ def test_drafts_may_spell_what_is_typed_in_several_tokens_each_in_its_own_way(de
     """Also where a device selects the likeliest tokens of all: few of them may follow."""
     start = DecodingRequest([1, 2], never, [2], counts, allowed=spelled)
     settings = Settings(drafts=3, max_tokens=5, streams=2)
-    found, selected = (
-        decode(model(seed), start, settings, lambda: None) for model in (TinyModel, AnsweringModel)
-    )
+    found, selected = (decode(model(seed), start, settings, lambda: None) for model in (TinyModel, AnsweringModel))
     assert {draft.ids[:2] for draft in found.best} <= {(12, 13), (12, 14), *((11, i) for i in range(VOCABULARY))}
     assert found.passes == found.longest == 5
     assert [draft.ids for draft in found.best] == [draft.ids for draft in selected.best]
 
 
 def test_one_draft_is_greedy_decoding_of_what_may_follow():
-    found = superpose(TinyModel(), DecodingRequest([3, 1], never, allowed=first_of(12, 13)), Settings(drafts=1, max_tokens=1))
+    found = superpose(
+        TinyModel(), DecodingRequest([3, 1], never, allowed=first_of(12, 13)), Settings(drafts=1, max_tokens=1)
+    )
     logits = TinyModel().prefill([3, 1])
     assert found.best[0].ids == (12 + int(logits[13] > logits[12]),)
 

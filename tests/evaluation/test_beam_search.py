@@ -135,6 +135,10 @@ class Bigrams:
     def successors(self, histories, n):
         return np.array([5])
 
+    def mix_top(self, histories, p, n):
+        candidates = np.union1d(np.argsort(-p)[:n], [5])
+        return candidates, self.mix(histories, candidates, p[candidates])
+
 
 @pytest.mark.parametrize("decode", [beam, branches])
 def test_ngrams_speak_of_each_row_by_its_own_history(decode):
@@ -166,7 +170,9 @@ class KnowsToken4:
 def test_tokens_that_the_model_does_not_have_are_not_offered():
     """A table may name any: it takes logits [N, V] no further than V."""
     logits = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, 0.5], [0.0, 1.0, 2.0, -1.0, 3.0, 0.5]])
-    candidates, logp_f = mix_rows(logits, np.array([[1], [2]]), KnowsToken4(), Settings(candidates=3), [None, None])
+    candidates, logp_f = mix_rows(
+        logits, np.array([[1], [2]]), KnowsToken4(), Settings(candidates=3), [None, None]
+    )
     assert 4 in candidates
     assert candidates.max() < 6
     assert logp_f.shape == (2, len(candidates))

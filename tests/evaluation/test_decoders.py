@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.settings import Settings
-from tests.decoding.test_superposed import Counts
 from tests.conftest import TinyModel, first_of, spelled
+from tests.decoding.test_superposed import Counts
 
 every_decoder = pytest.mark.parametrize("name", sorted(DECODERS))
 
@@ -23,6 +22,7 @@ def test_every_decoder_counts_its_passes_and_keeps_to_the_length(name):
     model = TinyModel(1)
     found = DECODERS[name](model, DecodingRequest([1, 2], never), Settings(drafts=3, max_tokens=6), lambda: None)
     assert found.passes == model.passes
+    assert found.rows in (model.rows, found.passes - 1)
     assert 1 <= len(found.best) <= 3
     assert all(len(draft.ids) == 6 for draft in found.best)
 
@@ -77,7 +77,7 @@ def test_passes_and_positions_of_each():
     assert {name: (drafts.passes, drafts.rows) for name, drafts in found.items()} == {
         "superposed": (6, 5),
         "greedy": (6, 5),
-        "rescored": (6 + 1, 5 + 3 * 5),
+        "best-first": (12, 11),
         "nucleus": (6, 15),
         "beam": (6, 15),
         "branches": (6, 15),

@@ -93,7 +93,7 @@ def test_what_cannot_be_meant_is_refused(text, message):
         parse_arm(text)
 
 
-@pytest.mark.parametrize("kind", ["superposed", "rescored"])
+@pytest.mark.parametrize("kind", ["superposed", "best-first"])
 def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
     (package,) = read_packages([repository])
     prior = PackageNgrams(package, tokens, {})

@@ -139,9 +139,10 @@ class Settings:
     )
 
     decoder: str = _setting(
-        "superposed",
-        "how drafts are written: `superposed`, or `rescored` (reads each draft once more before ranking them)",
-        choices=("superposed", "rescored"),
+        "auto",
+        "how drafts are written: `superposed` (they share the passes), `best-first` (a pass reads the likeliest), "
+        "or `auto`: best-first in llama.cpp, else superposed",
+        choices=("auto", "superposed", "best-first"),
         advanced=True,
     )
     streams: int = _setting(
@@ -173,7 +174,7 @@ class Settings:
     )
     ngram_weight: float = _setting(
         1.0,
-        "factor on the odds of the n-grams against the model; use less than 1 for a strong model",
+        "factor on the odds of the n-grams against the model, which are less the surer it is of a token",
         low=0.0,
         high=100.0,
         advanced=True,

@@ -1,4 +1,4 @@
-"""What several tests need: a tiny model without weights, that counts its passes."""
+"""What several tests need: a tiny model without weights, that counts its passes, and models that people use."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 
 import spd_lsp
 from spd_lsp.commands.diagnosis import check_kernels
+from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
-REAL_MODELS = ("smollm2-135m-instruct-q4_1.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 STARTER = Path(spd_lsp.__file__).parent / "starter"
 VOCABULARY = 40
 
@@ -27,16 +27,6 @@ def pytest_configure() -> None:
     for finding in check_kernels():
         if finding.state == "error":
             raise pytest.UsageError(f"{finding.subject} {finding.text}: pip install --no-deps --editable .")
-
-
-@pytest.fixture(scope="session")
-def real_model_folder() -> Path:
-    """Where the files of models that people have lie."""
-    folder = os.environ.get("SPD_LSP_MODELS", "")
-    if not folder:
-        pytest.skip("SPD_LSP_MODELS names no folder of GGUF files")
-    pytest.importorskip("xllamacpp")
-    return Path(folder)
 
 
 class TinyModel:
@@ -54,11 +44,12 @@ class TinyModel:
         self.max_positions = 512
         self.second_row_is_free = False
         self.tells_drafts_apart = False
+        self.forks_are_free = False
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()
         self.passes += 1
-        self.prompt = list(ids)
+        self.prompt, self.drafts_read = list(ids), {()}
         logits = self.logits_after(ids)
         self.states = [self.state]
         return logits
@@ -84,15 +75,12 @@ class TinyModel:
         self.states = states
         return np.stack(logits)
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def read_draft(self, draft: tuple[int, ...]) -> np.ndarray:
+        assert draft[:-1] in self.drafts_read
+        self.drafts_read.add(draft)
         self.passes += 1
-        self.rows += sum(len(draft) - 1 for draft in drafts)
-        found = []
-        for draft in drafts:
-            rows = [self.logits_after([*self.prompt, *draft[:at]]) for at in range(len(draft))]
-            logs = [row - np.log(np.exp(row).sum()) for row in rows]
-            found.append(np.array([row[i] for row, i in zip(logs, draft, strict=True)]))
-        return found
+        self.rows += 1
+        return self.logits_after([*self.prompt, *draft])
 
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)
@@ -112,3 +100,31 @@ def spelled(written: tuple[int, ...]) -> np.ndarray | None:
 @pytest.fixture
 def tiny_model() -> TinyModel:
     return TinyModel()
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct, 98 MB, for tests marked `slow`; CI has to have it."""
+    return _real_model(SMOLLM2, is_required=bool(os.environ.get("CI")))
+
+
+@pytest.fixture(scope="session")
+def qwen() -> Path:
+    """Qwen2.5-Coder-0.5B-Instruct, 491 MB, for tests marked `slow`, where somebody put its file."""
+    return _real_model(QWEN, is_required=False)
+
+
+@pytest.fixture(scope="session", params=["smollm2", "qwen"])
+def real_model(request: pytest.FixtureRequest) -> Path:
+    """Each of them in turn, for tests marked `slow`."""
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+def _real_model(model: RealModel, *, is_required: bool) -> Path:
+    """The path of a model's file; without it the test is skipped, or fails if it is required."""
+    pytest.importorskip("xllamacpp")
+    try:
+        return fetch(model)
+    except MissingModelError as error:
+        (pytest.fail if is_required else pytest.skip)(f"needs {model.file}: {error}")

@@ -131,7 +131,8 @@ def bench(
         check_target(path)
     if typing:
         with progress() as report:
-            _write(record_typing(typing, keys, settings.data_dir, report, waits=wait), out)
+            chosen = replace(settings, model=model, device=device)
+            _write(record_typing(typing, keys, chosen, report, waits=wait), out)
         return
     if stages:
         _write(_stages_report(replace(settings, model=model, device=device), stages, files), out)

@@ -128,8 +128,8 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
         return Finding("model", "error", f"{settings.model} loads but cannot complete ({reason})")
     milliseconds = result.seconds * 1000 / max(result.passes, 1)
     speed = f"loaded in {load_seconds:.1f} s, {milliseconds:.0f} ms per forward pass"
-    streams = completer.settings.streams
-    rows = f"drafts in {format_count(streams, 'stream')}"
+    is_best_first, streams = completer.settings.decoder == "best-first", completer.settings.streams
+    rows = "drafts best first" if is_best_first else f"drafts in {format_count(streams, 'stream')}"
     return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}, {rows}")
 
 

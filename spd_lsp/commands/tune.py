@@ -49,8 +49,8 @@ def tune(settings: Settings, /, names: tuple[str, ...], model: str, undo: bool, 
     """Fit n-gram weights and settings to a model and your code.
 
     DOMAIN is a table: the model reads some of the text it was built from, and a weight is fitted for each n-gram
-    order. This takes seconds with the starter, and matters most for other models: the shipped weights suit the
-    starter.
+    order. This takes seconds with the starter. The shipped weights were fitted beside it; how sure a model is of
+    each token makes them suit others.
 
     REPO is a folder: formula, order weights, n-gram weight, alpha, temperature, candidates, longest order and
     ranking are varied one at a time on examples of every other file; the remaining files judge the result. Last

@@ -17,6 +17,7 @@ from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
+from spd_lsp.completion.drafts_so_far import DraftsSoFar
 from spd_lsp.completion.postprocess import (
     Completion,
     DraftText,
@@ -27,7 +28,7 @@ from spd_lsp.completion.postprocess import (
     with_copies,
 )
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import choose_decoder
+from spd_lsp.decoding.decoders import choose_decoder, settings_for
 from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, FilesAsRead, ImportedModules, OpenDocument, RelatedFiles
@@ -58,6 +59,10 @@ class CompletionModel(Model, Protocol):
     @property
     def second_row_is_free(self) -> bool:
         """Whether a pass of two rows takes about the time of one."""
+
+    @property
+    def forks_are_free(self) -> bool:
+        """Whether it can go on from any draft that it has read."""
 
     @property
     def tells_drafts_apart(self) -> bool:
@@ -154,8 +159,9 @@ class Completer:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
         self._given, self._second_row_is_free = settings, self.model.second_row_is_free
         tuned = self.tuned(settings)
-        automatic = 2 if self._second_row_is_free and tuned.drafts > 1 else 1
-        self.settings = replace(tuned, streams=tuned.streams or automatic)
+        self.settings = settings_for(
+            tuned, second_row_is_free=self._second_row_is_free, forks_are_free=self.model.forks_are_free
+        )
         self._decode = choose_decoder(self.settings)
         self.model.limit_threads(settings.threads)
 
@@ -169,12 +175,14 @@ class Completer:
         name: str = "",
         forced: bool = False,
         check: Callable[[], None] = lambda: None,
+        check_typed: Callable[[Callable[[str], bool]], None] = lambda fits: None,
     ) -> CompletionResult:
         """Return up to k texts to insert at the cursor, an offset in code points, best first.
 
         `name` identifies an open document; without it the text is not indexed. `forced`, for a person who asks,
-        completes even where suggestions are rarely wanted or right. `check` is called before every forward pass
-        and may raise to cancel.
+        completes even where suggestions are rarely wanted or right. `check` and `check_typed` are called before
+        every forward pass and may raise to cancel: the second knows what was typed since, and is given what tells
+        whether a draft so far goes on with that.
         """
         started = time.perf_counter()
         if self._second_row_is_free != self.model.second_row_is_free:  # a GPU ran out of memory: the CPU goes on
@@ -199,8 +207,16 @@ class Completer:
         texts = DraftText(self.tokens, prompt, context)
         request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
         places = copied_places(prompt, mixture, self.tokens.end_of_text, self.settings.max_tokens)
+        so_far = DraftsSoFar(texts, places)
+
+        def check_step() -> None:
+            check()
+            check_typed(so_far.fit)
+            so_far.begin_step()
+
+        watched = replace(request, stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self.model.run_request(lambda model: self._decode(model, request, self.settings, check))
+        drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
 
         scored = drafts.scored(self.settings.ranking)
         if not forced and not context.needs_name and texts.is_empty(scored[0][0]):

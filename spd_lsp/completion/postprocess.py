@@ -46,6 +46,8 @@ _MAX_COMPARED = 64  # places whose texts may become copies
 # Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
 # .25 for 146 in five others.
 _LATER_COPY = 0.3
+# The last place is a copy's that is this much as likely as the draft there: as before drafts had a say in that.
+_LAST_PLACE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,23 +289,30 @@ def with_copies(
 ) -> list[Completion]:
     """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
 
-    Outside of words the last of `most` places is that of the likeliest other copy, if it is likelier than the
-    draft there. A draft that says the same gives way to a copy; other copies come last.
+    It gives way to a likelier draft unless its match is very long. Outside of words the last of `most` places is
+    that of the likeliest other copy, unless the draft there is much likelier. A draft that says the same gives way
+    to a copy, and what it says counts for that; other copies come last.
     """
     elsewhere = _Continuations(found)
     possible = ((text, match) for text, match in elsewhere.copies().items() if _can_be_offered(text, context))
+    written = {draft.text: draft.probability for draft in drafts}
     copies = [
-        Completion(text, match.probability, is_copy=True, match=match)
+        Completion(text, match.probability(written.get(text, 0.0)), is_copy=True, match=match)
         for text, match in islice(possible, _MAX_COPIES)
     ]
-    first = [copy for copy in copies[:1] if copy.match and copy.match.is_reliable]
+    best_draft = calibrate(drafts[0].probability, by, first=True) if drafts else 0.0
+    first = [
+        copy
+        for copy in copies[:1]
+        if copy.match and copy.match.is_reliable and (copy.match.is_long or copy.probability > best_draft)
+    ]
     matched = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
     best = [*first, *(draft for draft in matched if draft.text not in {copy.text for copy in first})]
     kept, later = best[: max(most - 1, 1)], best[max(most - 1, 1) :]
     shown = {one.text for one in kept}
     others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
     is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > calibrate(later[0].probability, by, first=False)
+    is_likely = is_free and others[0].probability > _LAST_PLACE * calibrate(later[0].probability, by, first=False)
     by_text: dict[str, Completion] = {}
     for completion in (*kept, *others[:is_likely], *later, *others):
         by_text.setdefault(completion.text, completion)

@@ -78,8 +78,8 @@ class Model(Protocol):
         Row i continues row parents[i] of the call before; after a prefill all rows continue row 0.
         """
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return log p of each token of each draft after the prefilled prompt, in one pass."""
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
 
 
 class AdaptedModel(Model, Protocol):

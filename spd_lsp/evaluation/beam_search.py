@@ -20,10 +20,10 @@ from spd_lsp.decoding.superposed import (
     DecodingResult,
     Draft,
     Model,
-    condition_on_allowed,
     ngram_histories,
     rank_drafts,
     ranking_score,
+    score_logits,
 )
 from spd_lsp.models.logits import log_z, top_allowed
 from spd_lsp.settings import Settings
@@ -74,7 +74,10 @@ def _row_options(
     before = ngram_histories(start, live)  # [N, REACH]
     allowed, is_first = [start.allowed(draft.ids) for draft in live], not live[0].ids
     if start.interpolation is not None and settings.interpolation == "linear":
-        ids, logp_f = mix_rows(logits, before, start.interpolation, settings, allowed, is_first=is_first)
+        if is_first:  # there is one row
+            ids, logp_f = score_logits(logits[0], before, start.interpolation, settings, allowed[0])
+        else:
+            ids, logp_f = mix_rows(logits, before, start.interpolation, settings, allowed)
         return np.broadcast_to(ids, logp_f.shape), logp_f
     rows = [
         top_candidates(row, settings, may_follow, is_first=is_first)
@@ -96,8 +99,6 @@ def mix_rows(
     interpolation: Interpolation,
     settings: Settings,
     allowed: Sequence[Ids | None],
-    *,
-    is_first: bool = False,
 ) -> tuple[Ids, Floats]:
     """As in `superposed`, but of logits [N, V], a row for each history. -> ids [C], log p_f [N, C]."""
     tau = settings.temperature
@@ -110,10 +111,6 @@ def mix_rows(
     p = np.exp(logits[:, candidates] / tau - z)  # [N, C]
     p_f = interpolation.mix(histories, candidates, p)
     can_follow = np.array([_is_allowed(candidates, may_follow) for may_follow in allowed])  # [N, C]
-    if is_first and allowed[0] is not None:
-        p_f, p = p_f * can_follow, p * can_follow
-        all_allowed = np.exp([[log_z(logits[0][allowed[0]], tau)]] - z)  # [1, 1]
-        p_f = condition_on_allowed(p_f, all_allowed - p.sum(axis=1, keepdims=True))
     return candidates, np.where(can_follow, np.log(np.maximum(p_f, TINY)), -np.inf)
 
 

@@ -1,8 +1,7 @@
 """All decoders by name: the two of the product and their baselines.
 
 All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass `superposed`
-reads one position per stream, `greedy` one, the others one per unfinished draft; `rescored` adds one pass over all
-drafts.
+reads one position per stream, `greedy` and `best-first` one, the others one per unfinished draft.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Che
 
 DECODERS: dict[str, DecodingFunction] = {
     "superposed": partial(_product_decoder, "superposed"),
-    "rescored": partial(_product_decoder, "rescored"),
+    "best-first": partial(_product_decoder, "best-first"),
     "greedy": _greedy,
     "nucleus": nucleus,
     "beam": beam,

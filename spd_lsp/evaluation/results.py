@@ -19,9 +19,10 @@ def out_option(name: str, help: str) -> Callable[[Any], Any]:
     """`--out` of a command, by default a folder of the user's for these repositories and this model."""
 
     def choose_folder(context: click.Context, option: click.Parameter, value: Path | None) -> Path:
-        repos = context.params.get("repos") or context.params.get("names") or ()
+        given = context.params
+        repos = given.get("repos") or given.get("names") or filter(None, [given.get("benchmark")])
         return value or _default_folder(
-            name, [Path(repo).resolve() for repo in repos], context.params.get("model") or "starter"
+            name, [Path(repo).resolve() for repo in repos], given.get("model") or "starter"
         )
 
     return click.option(

@@ -16,15 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.lsp.protocol import safe_traceback, user_message
-from spd_lsp.lsp.request import (
-    CancellationToken,
-    Cancelled,
-    CancelReason,
-    CompletionRequest,
-    RecentResults,
-    RequestScheduler,
-    after_accepting,
-)
+from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import LOADING
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
@@ -154,9 +147,9 @@ class CompletionWorker:
         if self._completer is not None:
             self._completer.apply_settings(settings)
 
-    def complete(self, request: CompletionRequest, check: Callable[[], None]) -> CompletionResult | None:
+    def complete(self, request: CompletionRequest, cancel: CancellationToken) -> CompletionResult | None:
         """Answer a request, if there is a model."""
-        check()
+        cancel.check()
         if (completer := self._completer) is None:
             return None
         self._update_index(completer, request.uri)
@@ -167,7 +160,8 @@ class CompletionWorker:
             request.path,
             name=request.uri,
             forced=request.explicit,
-            check=check,
+            check=cancel.check,
+            check_typed=cancel.check_typed,
         )
         prompt = result.prompt_tokens, result.read_tokens
         sizes = len(result.completions), result.passes, *prompt, result.seconds * 1000
@@ -175,12 +169,12 @@ class CompletionWorker:
         return result
 
     def complete_ahead(
-        self, request: CompletionRequest, check: Callable[[], None], shown: Answer
+        self, request: CompletionRequest, cancel: CancellationToken, shown: Answer
     ) -> CompletionResult | None:
         """Answer a request that follows if something that is shown is accepted, and change nothing by that."""
-        check()
+        cancel.check()
         try:
-            return self.complete(request, check)
+            return self.complete(request, cancel)
         finally:
             if self._completer is not None:
                 self._completer.resume(*_offer(*shown))
@@ -320,5 +314,4 @@ class Prefetcher:
         following = after_accepting(request, result.completions[0])
         if self._recent.find(following, self._worker.is_current) is None:
             work = partial(self._worker.complete_ahead, following, shown=(request, result))
-            if ahead := await self._requests.run(following.uri, following, work):
-                self._recent.add(following, ahead)
+            await self._requests.run_ahead(following.uri, following, work)

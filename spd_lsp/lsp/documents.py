@@ -32,6 +32,7 @@ _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
 _ASKED_AFTER = re.compile(r"[\w.]")  # characters after which editors ask by themselves
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
 _REVISIONS = itertools.count()
 
 
@@ -100,7 +101,7 @@ class LspDocument(TextDocument):
 
     edit_time: float = float("-inf")  # of the last edit, in monotonic seconds
     shrank: bool = False  # whether the last edit only deleted text
-    edited_at: int = 0  # offset in code points where the last edit's text ends
+    edited_at: int = 0  # offset in code points where the last edit leaves the cursor, most likely
     revision: int  # of its text, never used twice
 
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
@@ -168,8 +169,12 @@ class LspDocument(TextDocument):
         is_soon = time.monotonic() - self.edit_time < _TYPING_SECONDS
         return is_first and is_soon and _ASKED_AFTER.fullmatch(self._text, offset - 1, offset) is not None
 
-    def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
-        """Replace a range, or everything where the change names no range."""
+    def apply_change(self, change: types.TextDocumentContentChangeEvent, *, is_further: bool = False) -> None:
+        """Replace a range, or everything where the change names no range.
+
+        is_further: it is a part of the last edit. Enter in a line of blanks writes the new line, and then deletes
+        the blanks above it.
+        """
         start = 0
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.offset_at_position(change.range.start)
@@ -180,9 +185,14 @@ class LspDocument(TextDocument):
         # Editors that count in UTF-16 may insert the two surrogates of a character one by one; join them.
         if _SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        self.edit_time, self.shrank = time.monotonic(), not change.text and len(text) < len(self._text)
-        self.revision = next(_REVISIONS)
-        self._text, self._starts, self.edited_at = text, None, min(start + len(change.text), len(text))
+        growth, only_deletes = len(text) - len(self._text), not change.text and len(text) < len(self._text)
+        self.edit_time, self.revision = time.monotonic(), next(_REVISIONS)
+        self._text, self._starts = text, None
+        if is_further and only_deletes and not self.shrank:
+            self.edited_at += growth if start < self.edited_at else 0
+        else:
+            typed = len(change.text) - (change.text in _CLOSED_PAIRS)
+            self.shrank, self.edited_at = only_deletes, min(start + typed, len(text))
 
 
 class LspWorkspace(Workspace):
@@ -289,5 +299,5 @@ class LspWorkspace(Workspace):
         """Apply one edit, if the document is open."""
         document = self.get_text_document(text_doc.uri)
         if document.is_open:
-            document.apply_change(change)
+            document.apply_change(change, is_further=document.version == text_doc.version)
             document.version = text_doc.version

@@ -1,21 +1,17 @@
-"""Completion requests in plain values, and what answers one: a recent result, or a computation, new or running.
+"""Completion requests in plain values, and recent results, which answer whoever types along with their drafts.
 
-In: open documents and positions, and blocking work that polls `check`. Out: requests that can be compared, and
-their results. Recent results are reused while someone types along with their drafts. At most one computation runs
-for a document: equal requests share it, a newer one cancels it. Knows nothing of models.
+In: open documents and positions. Out: requests that can be compared, and what remains of a result. Knows nothing
+of models.
 """
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import enum
 import re
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
@@ -29,12 +25,9 @@ if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
     from spd_lsp.completion.postprocess import Completion
 
-Request = TypeVar("Request")
-Result = TypeVar("Result")
-Check = Callable[[], None]
-Work = Callable[[Check], Result]
-
 _MAX_RESULTS = 16
+_PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "`": "`"}
+_QUOTES = ('"', "'", "`")
 _COMPLETE = "the best draft is typed out"
 
 
@@ -153,7 +146,7 @@ def remaining(
     Example: the result after `x = ` was `compute(y)`, `copy(y)`; after `x = co` there remain `mpute(y)`, `py(y)`.
     """
     typed = request.source[previous.cursor : request.cursor]
-    if not _is_typed_on(previous, typed, request):
+    if (closed := _closed_by_editor(previous, typed, request)) is None:
         return None
     if not typed:
         return dataclasses.replace(result, passes=0) if previous.explicit == request.explicit else None
@@ -161,7 +154,7 @@ def remaining(
     drafts = (one for one in result.completions if one.text.startswith(typed) and not one.is_name)
     if (best := next(drafts, None)) and best.ends and best.text.rstrip() == typed.rstrip():
         return dataclasses.replace(result, completions=[], reason=_COMPLETE, passes=0)
-    rest = result.after(typed)
+    rest = _inside(result, typed, closed).after(typed)
     return _with_names(rest, result, request, typed) if rest.completions else None
 
 
@@ -185,14 +178,56 @@ def _with_names(
     return dataclasses.replace(rest, completions=[*first, *others][: result.limit])
 
 
-def _is_typed_on(previous: CompletionRequest, typed: str, request: CompletionRequest) -> bool:
-    """Whether nothing changed between two requests but the text typed at the cursor."""
-    if len(previous.source) + len(typed) != len(request.source):
-        return False
-    source = previous.source[: previous.cursor] + typed + previous.source[previous.cursor :]
-    return request == dataclasses.replace(
-        previous, source=source, cursor=request.cursor, explicit=request.explicit
-    )
+def typed_since(earlier: CompletionRequest, later: CompletionRequest) -> str:
+    """What was typed between two requests; "" if more than that changed, or the user made the later one."""
+    typed = later.source[earlier.cursor : later.cursor]
+    if later.explicit or _closed_by_editor(earlier, typed, later) is None:
+        return ""
+    return normalize_line_ends(typed)
+
+
+def _closed_by_editor(previous: CompletionRequest, typed: str, request: CompletionRequest) -> str | None:
+    """What stands right of the cursor because the editor closes what is opened; None if more changed than typing.
+
+    Example: `f` and `f(|)` -> ")".
+    """
+    length = len(request.source) - len(previous.source) - len(typed)
+    closed = request.source[request.cursor : request.cursor + length] if length > 0 else ""
+    if length < 0 or (closed and closed != _left_open(typed)):
+        return None
+    source = previous.source[: previous.cursor] + typed + closed + previous.source[previous.cursor :]
+    typed_on = dataclasses.replace(previous, source=source, cursor=request.cursor, explicit=request.explicit)
+    return closed if request == typed_on else None
+
+
+def _left_open(text: str, closers: str = "") -> str:
+    """What would close the brackets and quotes that a text leaves open, the innermost first.
+
+    Once `closers` are given, those that were open before it.  Example: `f(["a", "b` -> `"])`.
+    """
+    for char in text:
+        if closers[:1] == char:
+            closers = closers[1:]
+        elif char in _PAIRS and closers[:1] not in _QUOTES:
+            closers = _PAIRS[char] + closers
+    return closers
+
+
+def _inside(result: CompletionResult, typed: str, closed: str) -> CompletionResult:
+    """A result whose drafts end before they close what the editor has closed already.
+
+    Example: of `open(path) as file`, after `open(` and the editor's `)`, there is `open(path`.
+    """
+    if not closed:
+        return result
+
+    def cut(draft: Completion) -> Completion:
+        for end in range(len(typed), len(draft.text)):
+            if len(_left_open(draft.text[len(typed) : end + 1], closed)) < len(closed):
+                return dataclasses.replace(draft, text=draft.text[:end], ends=False)
+        return draft
+
+    return dataclasses.replace(result, completions=[cut(one) for one in result.completions])
 
 
 def unfinished_word(before: str) -> str:
@@ -220,114 +255,3 @@ def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> I
 
 def _is_indexable(document: LspDocument, disabled_languages: Collection[str]) -> bool:
     return not document.may_hold_secrets and document.language_id not in disabled_languages
-
-
-class CancelReason(enum.Enum):
-    """Why a computation was cancelled."""
-
-    CLIENT = "the editor cancelled the request"
-    SUPERSEDED = "a newer request replaced it"
-    SHUTDOWN = "the server is shutting down"
-
-
-class Cancelled(Exception):
-    """Raised by `CancellationToken.check` inside the work, and by `RequestScheduler.run` to its callers."""
-
-    def __init__(self, reason: CancelReason) -> None:
-        super().__init__(reason.value)
-        self.reason = reason
-
-
-class CancellationToken:
-    """Set on the event loop, polled in the worker thread."""
-
-    def __init__(self) -> None:
-        self.reason: CancelReason | None = None
-
-    def cancel(self, reason: CancelReason) -> None:
-        """Ask the work to stop; the first reason stays."""
-        self.reason = self.reason or reason
-
-    def check(self) -> None:
-        """Raise Cancelled after `cancel`. Cheap enough to call for every token."""
-        if self.reason is not None:
-            raise Cancelled(self.reason)
-
-
-class _Job(Generic[Request, Result]):
-    """One computation and the number of callers that wait for it."""
-
-    def __init__(self, request: Request, cancel: CancellationToken, task: asyncio.Task[Result]) -> None:
-        self.request = request
-        self.cancel = cancel
-        self.task = task
-        self.waiting = 0
-
-    def answers(self, request: Request) -> bool:
-        """Whether it runs for an equal request."""
-        return self.cancel.reason is None and not self.task.done() and self.request == request
-
-    def stop(self, reason: CancelReason) -> None:
-        """Cancel it: at once for its callers, within one step in the worker."""
-        if not self.task.done():
-            self.cancel.cancel(reason)
-            self.task.cancel()
-
-
-class RequestScheduler(Generic[Request, Result]):
-    """The newest request of each document, a value that compares. For use on one event loop."""
-
-    def __init__(self, worker: Executor) -> None:
-        self._worker = worker
-        self._jobs: dict[str, _Job[Request, Result]] = {}
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything runs or waits to run."""
-        return any(not job.task.done() for job in self._jobs.values())
-
-    def running(self, uri: str) -> Request | None:
-        """The document's request whose result is not known yet."""
-        job = self._jobs.get(uri)
-        return None if job is None or job.task.done() else job.request
-
-    async def run(self, uri: str, request: Request, work: Work[Result], *, delay: float = 0.0) -> Result:
-        """Run `work(check)` in the worker, or share the run of an equal request; a newer request cancels it.
-
-        delay: seconds to wait before the work starts, during which a newer request replaces it for free.
-        """
-        job = self._jobs.get(uri)
-        if job is None or not job.answers(request):
-            self.drop(uri, CancelReason.SUPERSEDED)
-            cancel = CancellationToken()
-            job = _Job(request, cancel, asyncio.ensure_future(self._run(work, cancel, delay)))
-            self._jobs[uri] = job
-        job.waiting += 1
-        try:
-            return await asyncio.shield(job.task)
-        except asyncio.CancelledError:
-            if job.cancel.reason is None:
-                raise  # this caller was cancelled, not the work
-            raise Cancelled(job.cancel.reason) from None
-        finally:
-            job.waiting -= 1
-            if not job.waiting:
-                job.stop(CancelReason.CLIENT)
-
-    def drop(self, uri: str, reason: CancelReason) -> None:
-        """Cancel what runs for a document."""
-        if (job := self._jobs.pop(uri, None)) is not None:
-            job.stop(reason)
-
-    def drop_all(self, reason: CancelReason) -> None:
-        """Cancel everything."""
-        for uri in list(self._jobs):
-            self.drop(uri, reason)
-
-    async def _run(self, work: Work[Result], cancel: CancellationToken, delay: float) -> Result:
-        try:
-            await asyncio.sleep(delay)
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work, cancel.check)
-        except asyncio.CancelledError:
-            cancel.cancel(CancelReason.SHUTDOWN)  # the loop itself is ending, unless `stop` gave a reason
-            raise

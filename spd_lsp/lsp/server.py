@@ -26,18 +26,16 @@ from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
 from spd_lsp.lsp.request import (
-    CancellationToken,
-    Cancelled,
-    CancelReason,
     CompletionRequest,
     RecentResults,
-    RequestScheduler,
     cursor_line,
     indexable,
     request_at,
+    typed_since,
     with_selected,
 )
-from spd_lsp.lsp.status import LOADING, MAY_HOLD_SECRETS, OFF, READY, Status, document_status
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
+from spd_lsp.lsp.status import COMPUTING, LOADING, MAY_HOLD_SECRETS, OFF, READY, Status, document_status
 from spd_lsp.lsp.transport.editor_process import local_process
 from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from spd_lsp.completion.postprocess import Completion
     from spd_lsp.lsp.completion_worker import Load
 
-MAX_DEBOUNCE = 0.05  # seconds
+MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
@@ -68,8 +66,8 @@ class SpdServer(LanguageServer):
         self.settings = settings
         self.configuration = Configuration(settings, fixed)
         self.worker = CompletionWorker(load)
-        self.requests = RequestScheduler(self.worker.executor)
         self.recent = RecentResults()
+        self.requests = RequestScheduler(self.worker.executor, typed_since, self.keep)
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
         self.prefetcher = Prefetcher(self.worker, self.requests, self.recent)
         self.indexer = FolderIndexer(self, self.worker.look_for_tables, may_index)
@@ -100,22 +98,43 @@ class SpdServer(LanguageServer):
             return []
         request = request.joined_with(self.requests.running(request.uri))
         self.prefetcher.stop(request)
-        debounce = 0.0 if request.explicit else min(MAX_DEBOUNCE, self.status.seconds / 4)
-        work = partial(self.worker.complete, request)
+        self.status.reason = COMPUTING
         try:
-            result = await self.requests.run(request.uri, request, work, delay=debounce)
+            result = await asyncio.wait_for(self.compute(request), self.patience(known))
+        except asyncio.TimeoutError:
+            result = known
         except Cancelled:
             return None
         except Exception as error:
             self.show_once(user_message(error, "completion"))
             return []
-        return self.note(request, self.recent.add(request, result.with_left(known))) if result else []
+        return self.note(request, result) if result else []
+
+    async def compute(self, request: CompletionRequest) -> CompletionResult | None:
+        """Return what a running computation of an earlier request leaves for this one, or else its own result."""
+        await self.requests.finish_earlier(request.uri, request)
+        left = None if request.explicit else self.recent.find(request, self.worker.is_current)
+        if left and not left.asks_again:
+            return left
+        return await self.requests.run(request.uri, request, partial(self.worker.complete, request))
+
+    def patience(self, known: CompletionResult | None) -> float | None:
+        """Seconds to wait for what comes behind the first draft that is left; None: for ever, as there is none."""
+        if known is None or not known.keeps_first:
+            return None
+        return MAX_WAIT_FOR_OTHERS if self.status.seconds < MAX_WAIT_FOR_OTHERS else 0.001
+
+    def keep(self, request: CompletionRequest, result: CompletionResult | None) -> CompletionResult | None:
+        """Keep a result, with what is left of earlier ones, whoever still waits for it."""
+        left = None if request.explicit else self.recent.find(request, self.worker.is_current)
+        return result and self.recent.add(request, result.with_left(left))
 
     def note(self, request: CompletionRequest, result: CompletionResult) -> list[Completion]:
         """Return a result's drafts; its reason, cost and problems are for the user to see."""
         self.worker.shown = request, result
         self.prefetcher.complete_ahead(request, result)
-        self.status.reason, self.status.seconds, self.status.last = result.reason, result.seconds, result
+        self.status.reason, self.status.last = result.reason, result
+        self.status.seconds = result.seconds or self.status.seconds
         for problem in result.problems:
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
@@ -370,6 +389,8 @@ def did_open(ls: SpdServer, params: object) -> None:
 def did_change(ls: SpdServer, params: Change) -> None:
     """Prefetch at the edit of a document, or of a notebook's cell."""
     for document in ls.workspace.edited_documents(params):
+        request = ls.request_at(document, document.edited_at)
+        ls.requests.note_edit(request.uri, request)
         ls.prefetch(document, document.edited_at)
 
 

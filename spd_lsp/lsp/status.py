@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LOADING = "the model is loading"
 READY = "the model is ready"
+COMPUTING = "the model is still computing"  # the reason if nobody waits for what it computes
 OFF = "completions are off"
 MAY_HOLD_SECRETS = "this file may hold secrets"
 
@@ -24,7 +25,7 @@ class Status:
     kind: str = "loading"  # or "normal", "error"
     message: str = LOADING
     reason: str = ""  # why the last completion was empty
-    seconds: float = 0.0  # that the last completion took
+    seconds: float = 0.0  # that the last completion took for which there was a pass
     last: CompletionResult | None = None  # of the last completion
 
     def note_progress(self, text: str) -> None:
@@ -41,7 +42,7 @@ class Status:
             "busy": busy or self.kind == "loading",
             "kind": self.kind,
             "message": printable(self.message) if settings.enabled else OFF,
-            "reason": printable(self.reason),
+            "reason": printable(self._too_slow() if self.reason == COMPUTING else self.reason),
             "model": printable(settings.model),
             "tables": [printable(name) for name in self.last.ngrams] if self.last else [],
             "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,
@@ -49,6 +50,11 @@ class Status:
             "lastTokensRead": self.last.read_tokens if self.last and self.last.passes else 0,
             "lastMilliseconds": round(self.seconds * 1000),
         }
+
+    def _too_slow(self) -> str:
+        if self.seconds < 0.05:
+            return COMPUTING
+        return f"the model takes {self.seconds:.1f} s for a completion, and typing went on before that"
 
 
 def document_status(reason: str, indexed: bool | None, not_indexed: str) -> dict[str, Any]:

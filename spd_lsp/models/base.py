@@ -27,6 +27,7 @@ CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
 MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
 SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
+_WHOLE = np.ones(1)  # of a token that is not mixed with others
 _MAX_DROPPED = (
     64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
 )
@@ -102,11 +103,13 @@ class Engine(ABC):
     selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
     tells_drafts_apart = False  # whether `step_drafts` can be called: whether the model has a draft adapter
     second_row_is_free = False  # whether a pass of two rows takes about the time of one: measured on a GPU
+    forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
     oom_fallback: OomFallback | None = None
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
         self.draft_cache: Any = None  # the cache of the last `step_rows` or `step_drafts`
+        self.drafts_read: dict[tuple[int, ...], Any] = {}  # by `read_draft`: caches that hold each, and maybe more
         self.on_step: Callable[[float], None] = lambda seconds: None  # called with the time each step took
         self.before_chunk: Callable[[], None] = lambda: None  # called before some of a prompt is read
         self.threads: ThreadCountTuner | None = None
@@ -194,6 +197,20 @@ class Engine(ABC):
         self.on_step(time.perf_counter() - started)
         return logits
 
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read the last token of a draft, whose others were read since the last prefill; the logits after it [V].
+
+        Drafts of one parent may be read in any order.
+        """
+        started = time.perf_counter()
+        parent = self.drafts_read[draft[:-1]] if draft[:-1] else self.prompts[-1].cache
+        length = len(self.prompts[-1].ids) + len(draft) - 1
+        cache = parent.fork(length) if not draft[:-1] or parent.length > length else parent
+        logits: Floats = self.forward([(draft[-1:], _WHOLE)], cache)[0]
+        self.drafts_read[draft] = cache
+        self.on_step(time.perf_counter() - started)
+        return logits
+
     def step_top_k(
         self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
     ) -> TopK:
@@ -261,27 +278,31 @@ class Engine(ABC):
         ]
 
     def token_probabilities(self, ids: Sequence[int]) -> Floats:
-        """The probability of each id but the first, given those before it; no prompt is cached. [T - 1]."""
-        if len(ids) < 2:
-            return np.empty(0)
+        """The probability of each id but the first, given those before it, and of the likeliest one there.
+
+        No prompt is cached. [2, T - 1].
+        """
         cache = self.new_cache()
-        log_probs = [
-            token_log_probs(
-                self.forward_ids([ids[start : start + SCORED_CHUNK]], cache)[0],
-                ids[start + 1 : start + SCORED_CHUNK + 1],
-            )
-            for start in range(0, len(ids) - 1, SCORED_CHUNK)
-        ]
-        return np.asarray(np.exp(np.concatenate(log_probs)))
+        parts = [np.empty((2, 0))]
+        for start in range(0, len(ids) - 1, SCORED_CHUNK):
+            log_p = log_softmax(self.forward_ids([ids[start : start + SCORED_CHUNK]], cache)[0])
+            following = ids[start + 1 : start + SCORED_CHUNK + 1]
+            log_p = log_p[: len(following)]
+            parts.append(np.stack([log_p[np.arange(len(following)), list(following)], log_p.max(axis=1)]))
+        return np.asarray(np.exp(np.concatenate(parts, axis=1)))
 
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""
-        self.draft_cache = None
+        self._forget_drafts()
         self.prompts[-1].crop(length)
 
     def release(self) -> None:
         """Free the memory of this engine, which cannot be used any more."""
-        self.prompts, self.draft_cache = [], None
+        self._forget_drafts()
+        self.prompts = []
+
+    def _forget_drafts(self) -> None:
+        self.draft_cache, self.drafts_read = None, {}
 
     def _cached_prompt(self, ids: list[int]) -> CachedPrompt:
         """The cache for a prompt, holding the positions known of it, moved to the end.
@@ -290,7 +311,7 @@ class Engine(ABC):
         to another text, or to one that may come back: the prefix is copied, and the least recently used prompt is
         evicted.
         """
-        self.draft_cache = None
+        self._forget_drafts()
         lengths = [common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
         length = max(lengths)
         prompt = self.prompts[lengths.index(length)]

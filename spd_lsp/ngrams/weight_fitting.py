@@ -29,9 +29,9 @@ from ngram_builders.table.order_weights import (
     perplexity,
 )
 from ngram_builders.table.writer import build_columns
-from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS
+from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, doubt
 
-Observed = tuple[Observations, F64]  # of a document: probabilities by order, and by the model
+Observed = tuple[Observations, F64]  # of a document: probabilities by order, and by the model as it reads them
 
 MAX_FIT_TOKENS = 8_000  # more change the weights by hundredths
 _WINDOW = 512  # tokens of a document that the model reads at once
@@ -42,7 +42,7 @@ class ScoringModel(Protocol):
     """A model that can score a text."""
 
     def token_probabilities(self, ids: Sequence[int]) -> npt.NDArray[np.floating]:
-        """Return the probability of each id after those before it. [T] -> [T - 1]"""
+        """Return the probability of each id after those before it, and of the likeliest one. [T] -> [2, T - 1]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +87,30 @@ def windows(streams: Iterable[Ids]) -> Iterator[tuple[Ids, Ids]]:
 
 def fit_weights(read: Sequence[Observed]) -> FitResult | None:
     """Fit weights on all documents, and cross-validate them; None if there are too few tokens."""
-    if sum(len(p_model) for _, p_model in read) < MIN_FIT_TOKENS:
+    if sum(of_model.shape[1] for _, of_model in read) < MIN_FIT_TOKENS:
         return None
-    whole, base = _joined(read)
+    whole, base, odds = _joined(read)
     crossed = []
     shipped = tuple(map(tuple, expand_order_weights(ORDER_WEIGHTS)[1:].tolist()))
     for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
         if fitted_on and judged_on:
-            crossed.append(mix_probabilities(*_joined(judged_on), fit_order_weights(*_joined(fitted_on), shipped)))
+            seen, p, beside = _joined(judged_on)
+            crossed.append(mix_probabilities(seen, p, _fitted(fitted_on, shipped), beside))
     return FitResult(
-        weights=fit_order_weights(whole, base, shipped),
+        weights=_fitted(read, shipped),
         places=len(base),
         model_alone=perplexity(base),
-        shipped=perplexity(mix_probabilities(whole, base, shipped)),
+        shipped=perplexity(mix_probabilities(whole, base, shipped, odds)),
         fitted=perplexity(np.concatenate(crossed)) if crossed else float("nan"),
     )
 
 
-def _joined(read: Sequence[Observed]) -> Observed:
-    """Join the observations of several documents."""
-    return join_observations([seen for seen, _ in read]), np.concatenate([p_model for _, p_model in read])
+def _fitted(read: Sequence[Observed], initial: OrderWeights) -> OrderWeights:
+    seen, p_model, odds = _joined(read)
+    return fit_order_weights(seen, p_model, initial, odds)
+
+
+def _joined(read: Sequence[Observed]) -> tuple[Observations, F64, F64]:
+    """Several documents as one: what the orders say, what the model says, and the odds by its doubt."""
+    p_model, top = np.concatenate([of_model for _, of_model in read], axis=1)
+    return join_observations([seen for seen, _ in read]), p_model, doubt(top)

@@ -30,7 +30,7 @@ from spd_lsp.training.train import RATE, Progress, TrainingPlan
 STARTER_FOLDER = Path(__file__).parents[1] / "starter"
 TOKENS = 150_000_000
 DECAY = 15_000_000  # tokens
-STEPS_PER_LOG_LINE = 25  # steps between lines of a log
+STEPS_PER_LOG_LINE = 10  # steps between lines of a log
 
 
 class RecipeGroup(click.Group):
@@ -73,7 +73,10 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     layers = click.option("--layers", default=0, help="Number of layers to extend this model to.")
     rate = click.option("--rate", default=RATE, show_default=True, help="Highest learning rate of matrices.")
-    return model(layers(rate(command)))
+    text = "Muon for matrices, or AdamW for everything: for a model that is trained already."
+    kinds = click.Choice(["muon", "adamw"])
+    optimiser = click.option("--optimiser", type=kinds, default="muon", show_default=True, help=text)
+    return model(layers(rate(optimiser(command))))
 
 
 def decay_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -159,11 +162,17 @@ def show_packages(listing: Path, more: int = 0) -> Iterator[Callable[[Source], N
 
 @main.command()
 @common_options
-def corpus(work: Path, seed: int) -> None:
+@click.option(
+    "--held-out",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="A folder that the model will be judged on: copies of its files are left out; may be repeated.",
+)
+def corpus(work: Path, seed: int, held_out: tuple[Path, ...] = ()) -> None:
     """Fetch the packages of corpus.txt and keep their sources."""
     make = Recipe(work=work, seed=seed)
     with show_packages(make.listing, more=1) as report:
-        recipe.make_corpus(make, report)
+        recipe.make_corpus(make, report, held_out)
 
 
 @main.command()
@@ -181,6 +190,16 @@ def tokenizer(work: Path, seed: int, vocabulary: int) -> None:
     """Learn the tokenizer."""
     with console().status("learning the tokenizer"):
         recipe.make_tokenizer(Recipe(work=work, seed=seed, vocabulary=vocabulary))
+
+
+@main.command()
+@common_options
+@tokenizer_option
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def base(work: Path, seed: int, vocabulary: int, model: Path) -> None:
+    """Start from a model in a GGUF file, in place of `tokenizer`; then `rows`, `train --optimiser adamw`."""
+    with console().status("trimming the vocabulary"):
+        recipe.make_base(Recipe(work=work, seed=seed, vocabulary=vocabulary), model)
 
 
 @main.command()
@@ -210,6 +229,7 @@ def train(
     layers: int = 0,
     rate: float = RATE,
     batch: int = 8,
+    optimiser: str = "muon",
 ) -> None:
     """Train at a constant rate, or resume training, possibly with more tokens.
 
@@ -217,7 +237,7 @@ def train(
     """
     torch.set_num_threads(threads)
     workers.join()
-    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch)
+    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch, optimiser)
     if start:
         with workers.first_alone():
             recipe.make_start(make, start, layers)
@@ -252,6 +272,16 @@ def export(
     for language, kinds in facts["validation"].items():
         said = (f"{kind} {loss['bits_per_byte']:.3f}" for kind, loss in kinds.items())
         console().print(f"{language}, bits a byte: {', '.join(said)}")
+
+
+@main.command()
+@common_options
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--kind", type=click.Choice(["decay", "run"]), default="run", show_default=True)
+def gguf(work: Path, seed: int, file: Path, kind: str = "run") -> None:
+    """Write the last checkpoint as a GGUF file in four bits, and add its losses to curve.jsonl."""
+    torch.set_num_threads(1)
+    console().print_json(data=recipe.make_gguf(Recipe(work=work, seed=seed), file, kind))
 
 
 @main.command()

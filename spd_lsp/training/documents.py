@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from spd_lsp.training.tokenizer import END, PREFIX, SPECIAL, SUFFIX
+from spd_lsp.training.tokenizer import END, FILE, PREFIX, SPECIAL, SUFFIX
 
-END_ID, SUFFIX_ID, PREFIX_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX))
+END_ID, SUFFIX_ID, PREFIX_ID, FILE_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX, FILE))
 SUFFIX_TOKENS = 256  # of the text after the cursor
 _SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four characters per token
 # The prefix has no end token, so each of its lines teaches the model that text continues. But a completion follows
@@ -24,10 +24,11 @@ _SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four char
 END_WEIGHT = 10.0
 _CHUNK_CHARACTERS = (
     400,
-    3_400,
+    2_600,
 )  # characters around one gap, so that most documents fit in a context of 1,024 tokens
 # No gap cuts off the rest of its last line: if a suffix begins with a newline, the gap ends with its line.
-_CUT_SHARES = {"rest": 0.5, "bracket": 0.1, "lines": 0.2, "part": 0.2}
+_CUT_SHARES = {"rest": 0.45, "bracket": 0.1, "lines": 0.2, "body": 0.1, "part": 0.15}
+_MAX_BODY_LINES = 24
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _MAX_BRACKET_LENGTH = 300  # characters
 # A comment at the start of a file: `#` alone or before a space, to exclude `#include`.
@@ -56,7 +57,7 @@ class TrainingDocument:
 
 
 def cut_gap(text: str, rng: random.Random) -> Gap:
-    """Cut a middle out of text: the rest of a line or of a bracket, one to six lines, or a part of a line."""
+    """Cut a middle out of text: the rest of a line or of a bracket, lines, a whole body, or a part of a line."""
     kind = rng.choices(list(_CUT_SHARES), list(_CUT_SHARES.values()))[0]
     start, end = _CUTS[kind](text, rng)
     return Gap(text[:start], text[start:end], text[end:])
@@ -70,13 +71,45 @@ def rest_of_line_span(text: str, rng: random.Random) -> tuple[int, int]:
 
 
 def some_lines(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the span of one to six lines, with or without the first one's indentation."""
+    """Return the span of one to eight lines, with or without the first one's indentation."""
     start, end = _pick_line(text, rng)
     start += rng.choice((0, indentation(text[start:end])))
-    for _ in range(rng.randint(0, 5)):
-        following = text.find("\n", end + 1)
-        end = following if following >= 0 else len(text)
+    for _ in range(rng.randint(0, 7)):
+        end = _next_line_end(text, end)
     return start, end
+
+
+def body(text: str, rng: random.Random) -> tuple[int, int]:
+    """Return the span of the lines below a random one that are indented deeper, if any, else some lines."""
+    for _ in range(8):
+        start, end = _pick_line(text, rng)
+        last = _body_end(text, end, indentation(text[start:end]))
+        if last > end:
+            first = end + 1 + indentation(text[end + 1 : last])
+            return rng.choice((end, first)), last
+    return some_lines(text, rng)
+
+
+def _body_end(text: str, end: int, depth: int) -> int:
+    """Return where the lines after `end` that are indented deeper than `depth` end; `end` if there are none."""
+    last, place = end, end
+    for _ in range(_MAX_BODY_LINES):
+        following = _next_line_end(text, place)
+        line = text[place + 1 : following]
+        if line.strip():
+            if indentation(line) <= depth:
+                return last
+            last = following
+        if following == len(text):
+            return last
+        place = following
+    return end
+
+
+def _next_line_end(text: str, end: int) -> int:
+    """Return where the line after the one that ends here ends."""
+    following = text.find("\n", end + 1)
+    return following if following >= 0 else len(text)
 
 
 def part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
@@ -118,7 +151,13 @@ def _pick_line(text: str, rng: random.Random) -> tuple[int, int]:
     return start, end
 
 
-_CUTS = {"rest": rest_of_line_span, "bracket": rest_of_bracket, "lines": some_lines, "part": part_of_line}
+_CUTS = {
+    "rest": rest_of_line_span,
+    "bracket": rest_of_bracket,
+    "lines": some_lines,
+    "body": body,
+    "part": part_of_line,
+}
 
 
 def strip_copyright(text: str) -> str:
@@ -143,6 +182,11 @@ def split_text(text: str, rng: random.Random) -> Iterator[str]:
         end = end + 1 if end >= 0 else len(text)
         yield text[start:end]
         start = end
+
+
+def file_document(path: str, text: str, tokenizer: Tokenizer) -> TrainingDocument:
+    """Encode a file below its path, and its end: how a model reads the neighbours of a file."""
+    return TrainingDocument([FILE_ID, *tokenizer.encode(f"{path}\n{text}").ids, END_ID])
 
 
 def plain_document(text: str, tokenizer: Tokenizer) -> TrainingDocument:

@@ -25,7 +25,7 @@ class ChunkedLoss(torch.autograd.Function):
         """hidden [N, D], embedding [V, D], targets and shares [N]; matrices are multiplied in precision low."""
         weights = embedding.to(low)  # [V, D]
         hidden_grad = torch.empty_like(hidden, dtype=torch.float32)
-        embedding_grad = torch.zeros_like(embedding)
+        embedding_grad = torch.zeros_like(embedding, dtype=torch.float32)
         total = hidden.new_zeros((), dtype=torch.float32)
         for states, chunk_targets, share, gradient in zip(
             *(torch.split(tensor, CHUNK) for tensor in (hidden.to(low), targets, shares, hidden_grad)), strict=True

@@ -12,14 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import LlamaConfig
+from tokenizers import Tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from ngram_builders.arrays import U16
 from ngram_builders.errors import UserError
@@ -27,6 +27,7 @@ from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.numpy.recorded import DRAFT_ADAPTER
 from spd_lsp.training import checkpoint, workers
+from spd_lsp.training.base_model import write_base
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.draft_adapter import FrozenModel, measure_by_gamma, train_adapter, write_adapter
@@ -38,12 +39,14 @@ from spd_lsp.training.export import (
     measure_storage,
     write_card,
 )
+from spd_lsp.training.export_gguf import write_gguf
 from spd_lsp.training.memorization import Memorization, measure_memorization
 from spd_lsp.training.ngrams import encode_packages, write_domain
 from spd_lsp.training.rows import (
+    group_by_package,
     order_rows,
+    read_packages,
     read_texts,
-    read_training_texts,
     write_held_out_rows,
     write_training_rows,
 )
@@ -60,7 +63,7 @@ from spd_lsp.training.train import (
     train,
 )
 from spd_lsp.training.transfer import add_layers, transfer_vocabulary
-from spd_lsp.training.validation import HeldOutLoss, measure_texts
+from spd_lsp.training.validation import KINDS, HeldOutLoss, measure_held_out, measure_texts, sum_losses
 
 LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
 JUDGED = LISTING.with_name("judged.txt")
@@ -72,6 +75,10 @@ _TOKENIZER_BYTES = 60_000_000  # of source text that the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
 _HELD_OUT_OTHERS = 30  # of each other language
+_HELD_OUT_ROWS = 48  # of each kind, at most
+_CURVE_ROWS = {"python": 6}  # of each kind, measured while a run goes on; one of each other language
+_CURVE = "curve.jsonl"
+_BASE_BYTES = 16_000_000  # of source text that the vocabulary of a base model is trimmed for
 ReportStep = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
 
@@ -120,10 +127,10 @@ def never(progress: Progress) -> bool:
     return False
 
 
-def make_corpus(recipe: Recipe, report: Callable[[Source], None]) -> None:
-    """Fetch and unpack the packages; `report` is called for each."""
+def make_corpus(recipe: Recipe, report: Callable[[Source], None], held_out: Sequence[Path] = ()) -> None:
+    """Fetch and unpack the packages; `report` is called for each. Nothing like the files in `held_out` is kept."""
     if not (recipe.work / "corpus" / "sources.json").exists():
-        for source in gather(recipe.listing, recipe.work / "archives", recipe.work / "corpus"):
+        for source in gather(recipe.listing, recipe.work / "archives", recipe.work / "corpus", held_out=held_out):
             report(source)
 
 
@@ -143,6 +150,15 @@ def make_tokenizer(recipe: Recipe) -> None:
         save_tokenizer(learn_tokenizer(texts, recipe.vocabulary), folder, recipe.length)
 
 
+def make_base(recipe: Recipe, model: Path) -> None:
+    """Start the run from a published model in a GGUF file, with its tokenizer, trimmed to what code needs."""
+    folder = recipe.work / "tokenizer"
+    if not (folder / "tokenizer_config.json").exists():
+        chosen = recipe.selection(_BASE_BYTES).values()
+        texts = read_texts(path for language in chosen for package in language.learnt for path in package)
+        write_base(model, texts, recipe.vocabulary, recipe.length, folder, recipe.work / _START)
+
+
 def make_rows(recipe: Recipe) -> None:
     """Encode the training files and the held-out ones."""
     folder = recipe.work / "rows"
@@ -151,11 +167,12 @@ def make_rows(recipe: Recipe) -> None:
     tokens = open_tokenizer(recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent)
     chosen = recipe.selection(recipe.rows_bytes)
     folder.mkdir(parents=True, exist_ok=True)
+    corpus = recipe.work / "corpus"
     for language, held_out in recipe.held_out(chosen).items():
-        write_held_out_rows(
-            read_texts(held_out), tokens, recipe.length, recipe.seed, folder / "held_out" / language
-        )
-    learnt = [read_training_texts(chain.from_iterable(files.learnt)) for files in chosen.values()]
+        packages = read_packages(group_by_package(held_out, corpus / language), corpus / language)
+        into = folder / "held_out" / language
+        write_held_out_rows(packages, tokens, recipe.length, recipe.seed, into, _HELD_OUT_ROWS)
+    learnt = [read_packages(files.learnt, corpus / language) for language, files in chosen.items()]
     counts = write_training_rows(learnt, tokens, recipe.length, recipe.seed, folder / "learnt.ids.npy")
     facts = {"source_bytes": recipe.rows_bytes, "rows": dict(zip(chosen, counts, strict=True))}
     (folder / "rows.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -248,10 +265,11 @@ def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int) -> TrainingPlan:
+def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int, optimiser: str = "muon") -> TrainingPlan:
     """Return the plan of a run with a constant rate."""
     return TrainingPlan(
         tokens=tokens,
+        optimiser=optimiser,
         seed=seed,
         matrix_rate=rate,
         embedding_rate=round(EMBEDDING_SHARE * rate, 6),
@@ -315,6 +333,36 @@ def make_starter(
     facts = collect_facts(plan, progress, measures, storage, sources, tokenizer, recipe.config())
     write_card(out, facts)
     return facts
+
+
+def make_gguf(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any]:
+    """Write the last checkpoint of a run or decay as a GGUF file, and add its losses to the learning curve."""
+    folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
+    model, progress = ExportedWeights(recipe.work / phase).load(recipe.config())
+    write_gguf(model, open_tokenizer(folder), out.stem, out)
+    losses = measure_curve(model.bfloat16(), recipe.work / "rows" / "held_out", open_tokenizer(folder))
+    point = {"phase": phase, "tokens": progress["tokens"], "seconds": progress["seconds"], **losses}
+    with (recipe.work / _CURVE).open("a", encoding="utf-8") as curve:
+        curve.write(json.dumps(point) + "\n")
+    return point
+
+
+def measure_curve(model: LlamaForCausalLM, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, float]]:
+    """Return bits per byte of a few held-out rows of Python and of all other languages together, by kind."""
+    others = [language for language in CORPUS_LANGUAGES if language != "python" and (held_out / language).is_dir()]
+    return {
+        name: {
+            kind: round(
+                sum_losses(
+                    measure_held_out(model, held_out / language, kind, tokenizer, _CURVE_ROWS.get(language, 1))
+                    for language in languages
+                ).bits_per_byte,
+                4,
+            )
+            for kind in KINDS
+        }
+        for name, languages in {"python": ["python"], "others": others}.items()
+    }
 
 
 def make_adapter(

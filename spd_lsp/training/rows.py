@@ -1,7 +1,7 @@
-"""Turn documents into rows of token ids: arrays [rows, length] on disk that can be memory-mapped.
+"""Turn a package's files into rows of token ids: arrays [rows, length] on disk that can be memory-mapped.
 
-Half of the tokens are rows of concatenated plain text; half are rows of whole documents with gaps. Files are
-ordered by package and name, so a file follows the end of a neighbour in its row.
+Some files are one stream of plain text, each below its path. Others have gaps: such a row holds whole documents,
+and before them neighbours, files of the same package. So about half of all tokens are plain.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from spd_lsp.training.documents import TrainingDocument, plain_document, strip_copyright, with_gaps
+from spd_lsp.training.documents import TrainingDocument, file_document, strip_copyright, with_gaps
+
+_PLAIN_SHARE = 0.25  # of the files
+_NEIGHBOUR_SHARES = (0.0, 0.25, 0.5)  # of a row with gaps; one of them, at random
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +32,55 @@ class Row:
     measured: list[bool]
 
 
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a package: its path there, and its text."""
+
+    path: str
+    text: str
+
+
+Package = Sequence[SourceFile]  # sorted by path
+
+
 def read_texts(paths: Iterable[Path]) -> Iterator[str]:
     """Yield the texts of corpus files."""
     for path in paths:
         yield path.read_bytes().decode("utf-8")
 
 
-def read_training_texts(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield the texts of corpus files as used for training."""
-    return map(strip_copyright, read_texts(paths))
+def read_packages(packages: Iterable[Iterable[Path]], folder: Path) -> Iterator[Package]:
+    """Yield the files of a language's packages, below its folder, without copyright comments."""
+    for paths in packages:
+        texts = ((path, path.read_bytes().decode("utf-8")) for path in paths)
+        yield [SourceFile(path.relative_to(folder).as_posix(), strip_copyright(text)) for path, text in texts]
 
 
-def encode(
-    texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
-) -> tuple[array[int], list[TrainingDocument]]:
-    """Encode half of the texts as one plain stream, half as documents with gaps, in the order of the texts."""
+def group_by_package(paths: Iterable[Path], folder: Path) -> list[list[Path]]:
+    """Sort files of a language into their packages."""
+    packages: dict[str, list[Path]] = {}
+    for path in sorted(paths):
+        packages.setdefault(path.relative_to(folder).parts[0], []).append(path)
+    return [*packages.values()]
+
+
+def arrange(
+    packages: Iterable[Package], tokenizer: Tokenizer, length: int, seed: int
+) -> tuple[Iterator[Row], Iterator[Row]]:
+    """Return rows of plain text, and rows with gaps, in the order of the packages."""
     rng = random.Random(seed)
     stream = array("H")
-    gaps: list[TrainingDocument] = []
-    for text in texts:
-        if rng.random() < 0.5:
-            stream.extend(plain_document(text, tokenizer).ids)
-        else:
-            gaps += with_gaps(text, tokenizer, length, rng)
-    return stream, gaps
+    rows: list[Iterator[Row]] = []
+    for files in packages:
+        encoded = [file_document(file.path, file.text, tokenizer).ids for file in files]
+        cut = [place for place in range(len(files)) if rng.random() >= _PLAIN_SHARE]
+        for place in sorted({*range(len(files))} - {*cut}):
+            stream.extend(encoded[place])
+        documents = [
+            (place, document) for place in cut for document in with_gaps(files[place].text, tokenizer, length, rng)
+        ]
+        rows.append(gap_rows(documents, encoded, length, rng))
+    return plain_rows(stream, length), chain.from_iterable(rows)
 
 
 def plain_rows(stream: array[int], length: int) -> Iterator[Row]:
@@ -60,34 +89,44 @@ def plain_rows(stream: array[int], length: int) -> Iterator[Row]:
         yield Row(list(stream[start : start + length]), [True] * length)
 
 
-def gap_rows(gaps: Iterable[TrainingDocument], filler: Iterator[int], length: int) -> Iterator[Row]:
-    """Pack whole documents into rows; space too small for the next one is filled with plain text."""
-    waiting = deque(gaps)
+def gap_rows(
+    documents: Iterable[tuple[int, TrainingDocument]],
+    files: Sequence[Sequence[int]],
+    length: int,
+    rng: random.Random,
+) -> Iterator[Row]:
+    """Pack whole documents into rows, neighbours before them; a row that no neighbours fill is the last.
+
+    documents: each with its file's place among `files`, the encoded files of the package.
+    """
+    waiting = deque(documents)
     while waiting:
-        ids: list[int] = []
-        measured: list[bool] = []
-        while waiting and len(ids) + len(waiting[0].ids) <= length:
-            document = waiting.popleft()
-            ids += document.ids
-            measured += [position >= document.middle for position in range(len(document.ids))]
-        missing = length - len(ids)
-        ids += [token for token, _ in zip(filler, range(missing), strict=False)]
-        if len(ids) < length:
+        room = length - int(length * rng.choice(_NEIGHBOUR_SHARES))
+        first, document = waiting.popleft()
+        last, packed = first, [document]
+        while waiting and sum(len(one.ids) for one in packed) + len(waiting[0][1].ids) <= room:
+            last, document = waiting.popleft()
+            packed.append(document)
+        missing = length - sum(len(one.ids) for one in packed)
+        head = _neighbours(files, first, last, missing)
+        if len(head) < missing:
             return
-        yield Row(ids, measured + [False] * missing)
+        measured = [position >= one.middle for one in packed for position in range(len(one.ids))]
+        yield Row([*head, *(token for one in packed for token in one.ids)], [False] * missing + measured)
 
 
-def arrange(
-    texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int
-) -> tuple[Iterator[Row], Iterator[Row]]:
-    """Return rows of plain text, and rows with gaps. A quarter of the plain stream fills the latter."""
-    stream, gaps = encode(texts, tokenizer, length, seed)
-    reserved = len(stream) // 4
-    return plain_rows(stream[reserved:], length), gap_rows(gaps, iter(stream[:reserved]), length)
+def _neighbours(files: Sequence[Sequence[int]], first: int, last: int, size: int) -> list[int]:
+    """Return so many tokens of the files before `first`, nearest last, or after `last`; the farthest is cut."""
+    ids: list[int] = []
+    for file in (*reversed(files[:first]), *files[last + 1 :]):
+        if len(ids) >= size:
+            break
+        ids = [*file[: size - len(ids)], *ids]
+    return ids
 
 
 def write_training_rows(
-    languages: Iterable[Iterable[str]], tokenizer: Tokenizer, length: int, seed: int, path: Path
+    languages: Iterable[Iterable[Package]], tokenizer: Tokenizer, length: int, seed: int, path: Path
 ) -> list[int]:
     """Write the training rows of each language, shuffled, as ids [rows, length]. Return their numbers."""
     parts = [
@@ -117,10 +156,13 @@ def order_rows(counts: Sequence[int], seed: int, spent: int, share: float) -> ND
     return np.concatenate((np.arange(spent), np.concatenate(parts)[np.argsort(turns, kind="stable")]))
 
 
-def write_held_out_rows(texts: Iterable[str], tokenizer: Tokenizer, length: int, seed: int, folder: Path) -> None:
-    """Write the held-out rows, plain and with gaps separately: ids and measured, both [rows, length]."""
+def write_held_out_rows(
+    packages: Iterable[Package], tokenizer: Tokenizer, length: int, seed: int, folder: Path, most: int
+) -> None:
+    """Write at most so many held-out rows of each kind, plain and with gaps: ids and measured, [rows, length]."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, arranged in zip(("plain", "gaps"), arrange(texts, tokenizer, length, seed), strict=True):
+    for name, arranged in zip(("plain", "gaps"), arrange(packages, tokenizer, length, seed), strict=True):
         rows = list(arranged)
+        rows = random.Random(seed).sample(rows, min(most, len(rows)))
         np.save(folder / f"{name}.ids.npy", np.asarray([row.ids for row in rows], dtype=np.uint16))
         np.save(folder / f"{name}.measured.npy", np.asarray([row.measured for row in rows], dtype=np.bool_))

@@ -13,8 +13,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 VOCABULARY = 16_384
-END, SUFFIX, PREFIX, MIDDLE, PAD = "<|endoftext|>", "<|suffix|>", "<|prefix|>", "<|middle|>", "<|pad|>"
-SPECIAL = (END, SUFFIX, PREFIX, MIDDLE, PAD)  # their ids are their places: END is 0
+END, SUFFIX, PREFIX, FILE, PAD = "<|endoftext|>", "<|suffix|>", "<|prefix|>", "<file_sep>", "<|pad|>"
+SPECIAL = (END, SUFFIX, PREFIX, FILE, PAD)  # their ids are their places: END is 0
 
 # A newline takes the blanks around it along: "\n        " can be one token; none has text before a newline.
 _ENDS = r"(?:[ \t]*\r?\n)+[ \t]*"  # ends of lines and the indentation that follows
@@ -54,7 +54,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, length: int) -> None:
         "bos_token": END,
         "eos_token": END,
         "pad_token": PAD,
-        "additional_special_tokens": [SUFFIX, PREFIX, MIDDLE],
+        "additional_special_tokens": [SUFFIX, PREFIX, FILE],
         "clean_up_tokenization_spaces": False,
         "model_max_length": length,
     }

@@ -19,8 +19,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ngram_builders.arrays import U16
 from spd_lsp.training import checkpoint, workers
+from spd_lsp.training.attention import BLOCKED
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
+from spd_lsp.training.precision import LowCopy
 
 RATE = 0.02  # learning rate of matrices; that of embeddings and norms is EMBEDDING_SHARE of it
 EMBEDDING_SHARE = 0.3
@@ -33,6 +35,7 @@ class TrainingPlan:
 
     tokens: int  # the budget; a run without decay may be given a larger one later
     rows_a_step: int = 8
+    optimiser: str = "muon"  # of the matrices; "adamw": of everything, for a model that is trained already
     matrix_rate: float = RATE
     embedding_rate: float = EMBEDDING_SHARE * RATE
     warm_up: int = 200_000  # tokens until the full rate
@@ -105,7 +108,10 @@ def load_exported(folder: Path) -> LlamaForCausalLM:
 
 
 def create_optimisers(model: LlamaForCausalLM, plan: TrainingPlan) -> dict[str, Optimizer]:
-    """Create Muon for the hidden matrices, AdamW for the embedding and the norms."""
+    """Create Muon for the hidden matrices, AdamW for the embedding and the norms; or AdamW for all."""
+    if plan.optimiser == "adamw":
+        betas = (0.9, 0.98)  # few tokens a step: a longer memory
+        return {"adamw": AdamW(model.parameters(), lr=plan.matrix_rate, betas=betas, weight_decay=0.0, fused=True)}
     hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
     norms = [p for p in model.parameters() if p.ndim == 1]
     embedding = [model.model.embed_tokens.weight]
@@ -156,14 +162,13 @@ def token_weights(ids: Tensor, end_weight: float) -> Tensor:
 
 def _row_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan) -> Tensor:
     """Return the mean loss of a row [1, L] in nats per token."""
-    low: torch.dtype = getattr(torch, plan.low)
-    with torch.autocast(row.device.type, low, enabled=low != torch.float32):
-        hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
-    return next_token_loss(hidden, model.model.embed_tokens.weight, row, token_weights(row, plan.end_weight), low)
+    hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
+    weights = token_weights(row, plan.end_weight)
+    return next_token_loss(hidden, model.model.embed_tokens.weight, row, weights, hidden.dtype)
 
 
 def _take_step(
-    model: LlamaForCausalLM, optimisers: dict[str, Optimizer], ids: Tensor, plan: TrainingPlan
+    copy: LowCopy[LlamaForCausalLM], optimisers: dict[str, Optimizer], ids: Tensor, plan: TrainingPlan
 ) -> float:
     """Update once from ids [B, L], row by row to save memory. Return the mean of their losses.
 
@@ -171,14 +176,17 @@ def _take_step(
     """
     total = torch.zeros(())
     for row in torch.split(ids, 1)[workers.rank() :: workers.count()]:
-        loss = _row_loss(model, row, plan) / len(ids)
+        loss = _row_loss(copy.model, row, plan) / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
+        copy.move_gradients()
         total += loss.detach()
-    workers.sum_over_processes([total, *(p.grad for p in model.parameters() if p.grad is not None)])
-    torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
+    parameters = list(copy.master.parameters())
+    workers.sum_over_processes([total, *(p.grad for p in parameters if p.grad is not None)])
+    torch.nn.utils.clip_grad_norm_(parameters, plan.clip)
     for optimiser in optimisers.values():
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
+    copy.refresh()
     return float(total)
 
 
@@ -201,11 +209,13 @@ def train(
     model = load_exported(start) if start else create_model(config, plan.seed)
     optimisers = create_optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimisers))
+    model.set_attn_implementation(BLOCKED)
+    copy = LowCopy(model, getattr(torch, plan.low))
     started, saved = time.process_time() - progress.seconds / workers.count(), time.monotonic()
     while progress.share(plan) < 1.0:
         _set_rates(optimisers, rate(progress, plan))
         ids = batch(rows, progress.step, plan.rows_a_step)
-        loss = _take_step(model, optimisers, ids, plan)
+        loss = _take_step(copy, optimisers, ids, plan)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
         progress.seconds = (time.process_time() - started) * workers.count()

@@ -53,9 +53,19 @@ def bytes_per_token(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     return width
 
 
-def measure_held_out(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer) -> HeldOutLoss:
-    """Measure a model on the held-out rows of one kind."""
-    ids, measured = (np.load(folder / f"{kind}.{part}.npy") for part in ("ids", "measured"))
+def sum_losses(losses: Iterable[HeldOutLoss]) -> HeldOutLoss:
+    """Return the loss over the tokens of all."""
+    found = list(losses)
+    return HeldOutLoss(
+        sum(loss.nats for loss in found), sum(loss.tokens for loss in found), sum(loss.bytes for loss in found)
+    )
+
+
+def measure_held_out(
+    model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, rows: int | None = None
+) -> HeldOutLoss:
+    """Measure a model on the held-out rows of one kind, or on the first ones."""
+    ids, measured = (np.load(folder / f"{kind}.{part}.npy")[:rows] for part in ("ids", "measured"))
     return _measure_rows(model, ids, measured, tokenizer)
 
 

@@ -258,10 +258,13 @@ def test_an_impossible_folder_is_reported(tmp_path):
     assert re.search(r"error +data folder +cannot write to .*: File name too long", result.output)
 
 
-@pytest.mark.parametrize(("settings", "text"), [({}, "1 stream"), ({"streams": 2}, "2 streams")])
-def test_the_number_of_streams_is_reported(settings, text):
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [({}, "in 1 stream"), ({"streams": 2}, "in 2 streams"), ({"decoder": "best-first"}, "best first")],
+)
+def test_how_drafts_are_written_is_reported(settings, text):
     finding = check_model(Settings(**settings), lambda settings: load_completer(settings, str, ngrams=False))
-    assert finding.text.endswith(f"drafts in {text}")
+    assert finding.text.endswith(f"drafts {text}")
 
 
 def test_a_model_that_fails_after_opening_is_a_problem():

@@ -155,6 +155,17 @@ def test_drafts_share_one_row_again_once_a_gpu_ran_out_of_memory(tokens):
     assert completer.settings.streams == 1
 
 
+@pytest.mark.parametrize("forks_are_free", [False, True])
+def test_drafts_are_read_best_first_where_a_model_can_go_on_from_any(tokens, forks_are_free):
+    model = load(STARTER, "cpu")
+    model.forks_are_free, read, read_draft = forks_are_free, [], model.read_draft
+    model.read_draft = lambda draft: read.append(draft) or read_draft(draft)
+    completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), Settings(max_tokens=6))
+    answer = completer.complete(ELSEWHERE, len(ELSEWHERE), "python", forced=True)
+    assert answer.completions
+    assert len(read) == (answer.passes - 1 if forks_are_free else 0)
+
+
 def test_completions_go_on_from_the_cursor_in_the_middle_of_a_word(completer):
     source = "import collections\n\nqueue = collections.deq\n"
     answer = completer.complete(source, source.index("deq") + 3, "python")

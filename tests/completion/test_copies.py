@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import AddedToken
 
 from ngram_builders.table.suffix_array import Place, SearchedTexts, build_suffix_array, find_places
@@ -42,12 +46,28 @@ def texts(completions):
     return [one.text for one in completions]
 
 
+FOUND = [(12, "read_text().split()\n", 1), (12, "read_text().split()\n    return 1", 2), (12, "exists()\n", 3)]
+
+
 def test_a_copy_of_a_long_match_on_which_most_agree_comes_first(ask):
-    found = [(9, "read_text().split()\n", 1), (9, "read_text().split()\n    return 1", 2), (9, "exists()\n", 3)]
-    offered = ask(found)
+    offered = ask(FOUND)
     assert texts(offered) == ["read_text().split()", "read_bytes()", "name", "exists()"]
     assert [one.is_copy for one in offered] == [True, False, False, True]
-    assert offered[0].match == Match(length=9, count=2, places=3, files=2)
+    assert offered[0].match == Match(length=12, count=2, places=3, files=2)
+
+
+@pytest.mark.parametrize(("length", "first"), [(9, "):"), (12, "alive):")])
+def test_a_copy_of_a_shorter_match_gives_way_to_a_draft_that_is_likelier(ask, length, first):
+    found = [(length, "alive):\n", 1), (length, "alive):\n", 2)]
+    assert texts(ask(found, drafts=("):",), probabilities=(0.5,), source="def f(x"))[0] == first
+    assert texts(ask(found, drafts=("):",), probabilities=(0.01,), source="def f(x"))[0] == "alive):"
+
+
+def test_what_a_draft_says_of_a_copy_counts_beside_its_match(ask):
+    said = [ask(FOUND, drafts=("read_text().split()", "name"), probabilities=(p, 0.1))[0] for p in (0.02, 0.5)]
+    unwritten = ask(FOUND)[0]
+    assert texts([*said, unwritten]) == ["read_text().split()"] * 3
+    assert unwritten.probability < said[0].probability < said[1].probability
 
 
 @pytest.mark.parametrize(
@@ -156,10 +176,24 @@ def test_a_copy_at_the_left_margin_is_indented_as_it_stands_elsewhere(ask):
     assert copy.text == "    h()"
 
 
+POSITIVE = st.integers(1, 40)
+
+
+@given(POSITIVE, POSITIVE, st.integers(0, 40), st.floats(0.02, 0.5))
+def test_more_evidence_makes_a_copy_likelier(length, count, others, written):
+    match = Match(length, count, count + others, 1)
+    p = match.probability(written)
+    assert 0 < p < 1
+    assert match.probability(2 * written) > p
+    assert match.probability(0.0) < p
+    assert replace(match, length=length + 1).probability(written) > p
+    assert replace(match, places=match.places + 1).probability(written) < p
+
+
 def test_what_is_said_of_a_copy():
-    long, short = Match(12, 2, 2, 2), Match(3, 2, 2, 2)
-    assert long.probability > short.probability > Match(3, 1, 9, 1).probability > 0
-    assert Match(8, 2, 2, 1).probability == pytest.approx(0.40, abs=0.01)
+    long = Match(12, 2, 2, 2)
+    assert Match(8, 2, 2, 1).probability(0.0) == pytest.approx(0.14, abs=0.01)
+    assert Match(8, 2, 2, 1).probability(0.1) == pytest.approx(0.56, abs=0.01)
     copy = Completion("a", 0.7, is_copy=True, match=long)
     shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), WITH_NGRAMS[False])
     assert shown[0].probability == 0.7

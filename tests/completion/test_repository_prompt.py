@@ -90,6 +90,7 @@ class Reader:
     """A model that notes what it reads, and says that texts end."""
 
     max_positions, device, second_row_is_free, tells_drafts_apart = 4096, "cpu", False, False
+    forks_are_free = False
 
     def __init__(self, size):
         self.size, self.read = size, []

@@ -11,7 +11,7 @@ import spd_lsp
 from spd_lsp.completion.tokenizer import ModelTokenizer, is_indented
 from spd_lsp.models.llama.prepared import prepare
 from tests.completion.vocabularies import CUTS, SENTENCEPIECE, train_tokenizer
-from tests.conftest import REAL_MODELS, STARTER
+from tests.conftest import STARTER
 
 SNIPPETS = {path.name: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "snippets").iterdir()}
 SNIPPETS["queue.c with CRLF"] = SNIPPETS["queue.c"].replace("\n", "\r\n")
@@ -27,10 +27,10 @@ def tokens(request, tmp_path_factory):
     return train_tokenizer(tmp_path_factory.mktemp("tokenizer"), request.param, [*CODE, *SNIPPETS.values()])
 
 
-@pytest.fixture(scope="module", params=REAL_MODELS)
-def real_tokens(request, real_model_folder):
+@pytest.fixture(scope="module")
+def real_tokens(real_model):
     """The tokenizer of a model that people have."""
-    return ModelTokenizer(prepare(real_model_folder / request.param, request.param, lambda text: None))
+    return ModelTokenizer(prepare(real_model, real_model.name, lambda text: None))
 
 
 def excluded(tokens, text, at):

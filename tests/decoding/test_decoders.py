@@ -6,8 +6,10 @@ import dataclasses
 
 import pytest
 
-from spd_lsp.decoding.decoders import choose_decoder
-from spd_lsp.decoding.superposed import DecodingRequest
+from spd_lsp.decoding.best_first import best_first
+from spd_lsp.decoding.decoders import choose_decoder, settings_for
+from spd_lsp.decoding.multi_stream import superpose_streams
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
 
@@ -18,8 +20,22 @@ def never(ids):
 
 def test_each_choice_of_the_setting_is_another_decoder():
     (setting,) = (field for field in dataclasses.fields(Settings) if field.name == "decoder")
-    names = setting.metadata["choices"]
+    automatic, *names = setting.metadata["choices"]
+    assert automatic == setting.default == "auto"
     assert len({choose_decoder(Settings(decoder=name)) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("forks_are_free", [False, True])
+def test_the_model_decides_unless_the_settings_do(forks_are_free):
+    def choose(is_free=False, **chosen):
+        known = settings_for(Settings(**chosen), second_row_is_free=is_free, forks_are_free=forks_are_free)
+        return choose_decoder(known)
+
+    assert choose() is (best_first if forks_are_free else superpose)
+    assert choose(decoder="best-first") is best_first
+    for chosen in ({"decoder": "superposed"}, {"interpolation": "paper"}, {"ranking": "mean"}, {"reset_every": 4}):
+        assert choose(**chosen) is superpose
+    assert choose(streams=2) is choose(is_free=True) is superpose_streams
 
 
 @pytest.mark.parametrize("g", [0, 1, 2, 3])

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, TINY
 from spd_lsp.decoding.multi_stream import superpose_streams
-from spd_lsp.decoding.rescoring import rescore
 from spd_lsp.decoding.superposed import (
     OPTIONS_PER_DRAFT,
     DecodingRequest,
@@ -272,7 +272,7 @@ def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
     assert {draft.ids[0] for draft in found.best} <= {11, 12}
 
 
-@pytest.mark.parametrize("decode", [superpose, superpose_streams, beam, rescore])
+@pytest.mark.parametrize("decode", [superpose, superpose_streams, beam, best_first])
 @pytest.mark.parametrize("counts", [Counts(3), None])
 def test_what_a_person_has_typed_is_given(decode, counts):
     """One of the tokens that go on from there follows for certain: their probabilities add up to one."""

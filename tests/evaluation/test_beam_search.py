@@ -135,6 +135,10 @@ class Bigrams:
     def successors(self, histories, n):
         return np.array([5])
 
+    def mix_top(self, histories, p, n):
+        candidates = np.union1d(np.argsort(-p)[:n], [5])
+        return candidates, self.mix(histories, candidates, p[candidates])
+
 
 @pytest.mark.parametrize("decode", [beam, branches])
 def test_ngrams_speak_of_each_row_by_its_own_history(decode):

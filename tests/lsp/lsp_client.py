@@ -224,11 +224,14 @@ class FakeCompleter:
         name: str,
         forced: bool,
         check: Any,
+        check_typed: Any,
     ) -> CompletionResult:
         self.requests.append((source, cursor, language, path, forced))
         try:
             for _ in range(self.steps):
                 check()
+                if self.steps_taken:  # the first step reads the prompt
+                    check_typed(lambda typed: any(text.startswith(typed) for text in self.texts))
                 self.steps_taken += 1
                 assert self.turns is None or self.turns.acquire(timeout=TIMEOUT)
             if self.error:

@@ -143,6 +143,25 @@ def test_a_document_knows_whether_it_shrank():
     assert not doc.shrank
 
 
+def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_the_cursor_behind_what_it_wrote():
+    """VS Code's Enter in a line of blanks."""
+    doc = document("if x:\n    ")
+    end = types.Position(1, 4)
+    doc.apply_change(types.TextDocumentContentChangePartial(types.Range(end, end), "\n    "))
+    blanks = types.Range(types.Position(1, 0), end)
+    doc.apply_change(types.TextDocumentContentChangePartial(blanks, ""), is_further=True)
+    assert doc.source == "if x:\n\n    "
+    assert not doc.shrank and doc.edited_at == len(doc.source)
+
+
+def test_the_cursor_is_most_likely_between_the_two_of_a_pair():
+    doc = document("f")
+    doc.apply_change(
+        types.TextDocumentContentChangePartial(types.Range(types.Position(0, 1), types.Position(0, 1)), "()")
+    )
+    assert doc.edited_at == 2
+
+
 def test_the_line_before_the_cursor_starts_behind_the_last_line_end():
     doc = document("a\r\n  b\fc\n")
     assert doc.line_before(7) == "  b\f"

@@ -24,7 +24,7 @@ OTHERS = {
     "data_dir": "/data",
     "python_interpreter": "/python",
     "indexing": "off",
-    "decoder": "rescored",
+    "decoder": "best-first",
     "streams": 2,
     "max_tokens": 8,
     "context_tokens": 64,

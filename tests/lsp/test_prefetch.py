@@ -14,7 +14,8 @@ from spd_lsp.completion.completer import Completer, CompletionResult
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.lsp import completion_worker
 from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.request import CancellationToken, CompletionRequest, after_accepting
+from spd_lsp.lsp.request import CompletionRequest, after_accepting
+from spd_lsp.lsp.request_scheduler import CancellationToken
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Domains
@@ -189,21 +190,20 @@ async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_n
         assert result is not None and result.completions
         return [(draft.text, round(draft.probability, 6)) for draft in result.completions]
 
-    def nothing() -> None:
-        pass
-
     one, other = await loaded(), await loaded()
     asked = CompletionRequest(SOURCE, len(SOURCE), "python", None, "file:///a.py", explicit=True)
     elsewhere = CompletionRequest("frobnicator.quench", 18, "python", None, "file:///b.py", explicit=True)
-    result = one.complete(asked, nothing)
-    assert drafts(other.complete(asked, nothing)) == drafts(result)
+    result = one.complete(asked, CancellationToken())
+    assert drafts(other.complete(asked, CancellationToken())) == drafts(result)
     assert result is not None
     following = replace(after_accepting(asked, result.completions[0]), explicit=True)
-    ahead = one.complete_ahead(following, nothing, shown=(asked, result))
-    assert drafts(ahead) == drafts(other.complete(following, nothing))
+    ahead = one.complete_ahead(following, CancellationToken(), shown=(asked, result))
+    assert drafts(ahead) == drafts(other.complete(following, CancellationToken()))
     another = await loaded()
-    another.complete(asked, nothing)
-    assert drafts(one.complete(elsewhere, nothing)) == drafts(another.complete(elsewhere, nothing))
+    another.complete(asked, CancellationToken())
+    assert drafts(one.complete(elsewhere, CancellationToken())) == drafts(
+        another.complete(elsewhere, CancellationToken())
+    )
     for worker in (one, other, another):
         worker.close()
 

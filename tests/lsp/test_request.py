@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.completer import CompletionResult
 from spd_lsp.completion.postprocess import Completion
-from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting, remaining
+from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting, remaining, typed_since
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
 
 COMPLETION = "textDocument/completion"
@@ -39,6 +39,27 @@ def remaining_texts(result: CompletionResult, request: CompletionRequest) -> lis
 ])  # fmt: skip
 def test_what_remains_of_the_drafts(typed: str, texts_left: list[str]):
     assert remaining_texts(result_of("compute(y)", "copy(y)"), after(typed)) == texts_left
+
+
+def closed(typed: str, by_editor: str) -> CompletionRequest:
+    """A request behind what was typed, where the editor has closed a bracket or a quote."""
+    source = PREVIOUS.source[:4] + typed + by_editor + PREVIOUS.source[4:]
+    return dataclasses.replace(PREVIOUS, source=source, cursor=4 + len(typed))
+
+
+@pytest.mark.parametrize(("typed", "by_editor", "texts_left"), [
+    ("f(", ")", ["['a', g(b)]"]), ("f([", "])", ["'a', g(b)"]), ("f(['", "'])", ["a"]), ("f(['a", "'])", []),
+    ("f(['a', g(", ")])", ["b"]), ("f(['a', g(b)])", "", [".h"]),
+    ("f(", "]", []), ("f(", "))", []), ("f", ")", []),
+])  # fmt: skip
+def test_what_remains_ends_before_what_the_editor_has_closed(typed: str, by_editor: str, texts_left: list[str]):
+    assert remaining_texts(result_of("f(['a', g(b)]).h"), closed(typed, by_editor)) == texts_left
+
+
+def test_a_computation_may_go_on_while_the_editor_closes_what_is_typed():
+    assert typed_since(PREVIOUS, closed("f(['", "'])")) == "f(['"
+    assert typed_since(PREVIOUS, closed("f(", "]")) == ""
+    assert typed_since(PREVIOUS, dataclasses.replace(after("f"), explicit=True)) == ""
 
 
 @pytest.mark.parametrize("change", [

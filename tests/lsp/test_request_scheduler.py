@@ -1,24 +1,34 @@
-"""The newest request wins, equal ones share a run, and cancelling reaches the worker: on a bare event loop."""
+"""Equal requests share a run, typing along leaves it, any other request stops it: on a bare event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request import CancellationToken, Cancelled, CancelReason, RequestScheduler
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from tests.lsp.lsp_client import until
 
 Scheduler = RequestScheduler[str, str]
 
 
+KEPT: list[tuple[str, str]] = []
+
+
+def keep(request: str, result: str) -> str:
+    KEPT.append((request, result))
+    return result
+
+
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
+    """Its requests are texts, of which one continues another if it begins with it."""
+    KEPT.clear()
     with ThreadPoolExecutor(1) as worker:
-        yield RequestScheduler(worker)
+        yield RequestScheduler(worker, lambda one, other: other.removeprefix(one) if one in other else "", keep)
 
 
 class Work:
@@ -30,10 +40,11 @@ class Work:
         self.over = False
         self.turns = threading.Semaphore(0)
 
-    def __call__(self, check: Callable[[], None]) -> str:
+    def __call__(self, token: CancellationToken) -> str:
         try:
             for _ in range(3):
-                check()
+                token.check()
+                token.check_typed(lambda typed: self.answer.startswith(typed))
                 self.steps += 1
                 assert self.turns.acquire(timeout=20)
             return self.answer
@@ -97,53 +108,124 @@ async def test_equal_requests_share_one_run_while_it_lasts(scheduler: Scheduler)
     assert await scheduler.run("doc", "same", other.go()) == "own"
 
 
-async def test_a_run_is_cancelled_with_its_last_caller(scheduler: Scheduler):
+async def test_a_result_that_nobody_waits_for_any_more_is_kept(scheduler: Scheduler):
     work = Work()
-    waiting = [asyncio.ensure_future(scheduler.run("doc", "same", work)) for _ in range(2)]
+    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
     await until(lambda: work.steps == 1)
-    waiting[0].cancel()
-    await asyncio.sleep(0)
-    work.turns.release(1)
-    await until(lambda: work.steps == 2)
-    waiting[1].cancel()
-    done = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(error, asyncio.CancelledError) for error in done)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
     work.go()
-    await until(lambda: work.over)
-    assert work.steps == 2
+    await until(lambda: KEPT)
+    assert KEPT == [("request", "done")]
 
 
-async def test_an_equal_request_after_a_cancel_runs_again(scheduler: Scheduler):
-    work = Work()
+async def test_an_equal_request_after_a_cancel_shares_what_still_runs(scheduler: Scheduler):
+    work, other = Work(), Work("again")
     waiting = asyncio.ensure_future(scheduler.run("doc", "same", work))
     await until(lambda: work.steps == 1)
     waiting.cancel()
-    again = asyncio.ensure_future(scheduler.run("doc", "same", Work("again").go()))
+    again = asyncio.ensure_future(scheduler.run("doc", "same", other.go()))
     await asyncio.sleep(0)
     work.go()
-    assert await again == "again"
+    assert await again == "done"
+    assert not other.over
+
+
+async def test_what_nobody_waits_for_keeps_no_other_document_waiting(scheduler: Scheduler):
+    work = Work()
+    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
+    await until(lambda: work.steps == 1)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    elsewhere = asyncio.ensure_future(scheduler.run("other", "b", Work("b").go()))
+    await asyncio.sleep(0)
+    work.go()
+    assert await elsewhere == "b"
+    assert work.steps == 1
+
+
+async def test_a_request_waits_for_the_run_that_it_continues_and_the_older_one_is_answered(scheduler: Scheduler):
+    work = Work("done")
+    older = asyncio.ensure_future(scheduler.run("doc", "x = ", work))
+    await until(lambda: work.steps == 1)
+    newer = asyncio.ensure_future(scheduler.finish_earlier("doc", "x = do"))
+    with pytest.raises(Cancelled) as caught:
+        await older
+    assert caught.value.reason is CancelReason.SUPERSEDED
+    assert not newer.done()
+    work.go()
+    await newer
+    assert KEPT == [("x = ", "done")]
+
+
+async def test_a_run_ends_within_one_step_once_it_does_not_fit_what_was_typed(scheduler: Scheduler):
+    work = Work("done")
+    older = asyncio.ensure_future(scheduler.run("doc", "x = ", work))
+    await until(lambda: work.steps == 1)
+    newer = asyncio.ensure_future(scheduler.finish_earlier("doc", "x = no"))
+    await asyncio.sleep(0)
+    assert not newer.done()
+    work.go()
+    await newer
+    assert work.steps == 1 and not KEPT
+    assert await scheduler.run("doc", "x = no", Work("ne").go()) == "ne"
+    with pytest.raises(Cancelled):
+        await older
+
+
+async def test_of_two_that_wait_for_the_same_run_only_the_newer_goes_on(scheduler: Scheduler):
+    work = Work("done")
+    asking = [asyncio.ensure_future(scheduler.run("doc", "x = ", work))]
+    await until(lambda: work.steps == 1)
+    for text in ("x = d", "x = do"):
+        asking.append(asyncio.ensure_future(scheduler.finish_earlier("doc", text)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+    work.go()
+    done = await asyncio.gather(*asking, return_exceptions=True)
+    assert [isinstance(one, Cancelled) for one in done] == [True, True, False]
+
+
+async def test_what_fails_is_no_concern_of_a_request_that_continues_it(scheduler: Scheduler):
+    begun, turn = threading.Event(), threading.Event()
+
+    def fails(token: CancellationToken) -> str:
+        begun.set()
+        assert turn.wait(20)
+        raise ValueError("broken")
+
+    older = asyncio.ensure_future(scheduler.run("doc", "x = ", fails))
+    await until(begun.is_set)
+    newer = asyncio.ensure_future(scheduler.finish_earlier("doc", "x = d"))
+    await asyncio.sleep(0)
+    turn.set()
+    await newer
+    assert isinstance((await asyncio.gather(older, return_exceptions=True))[0], Cancelled)
+
+
+@pytest.mark.parametrize(
+    ("edited", "stops"), [("x = do", False), ("x = don", False), ("x = d", False), ("y = d", True)]
+)
+async def test_an_edit_stops_a_run_unless_it_is_on_the_way_to_it_or_goes_on_from_it(
+    scheduler: Scheduler, edited: str, stops: bool
+):
+    work = Work("ne")
+    waiting = asyncio.ensure_future(scheduler.run("doc", "x = do", work))
+    await until(lambda: work.steps == 1)
+    scheduler.note_edit("doc", edited)
+    work.go()
+    done = (await asyncio.gather(waiting, return_exceptions=True))[0]
+    assert isinstance(done, Cancelled) if stops else done == "ne"
 
 
 async def test_an_error_reaches_all_callers_and_is_not_kept(scheduler: Scheduler):
-    def fails(check: Callable[[], None]) -> str:
+    def fails(token: CancellationToken) -> str:
         raise ValueError("broken")
 
     waiting = [asyncio.ensure_future(scheduler.run("doc", "same", fails)) for _ in range(2)]
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(error) for error in done] == [ValueError, ValueError]
     assert await scheduler.run("doc", "same", Work("now").go()) == "now"
-
-
-async def test_during_the_delay_a_newer_request_replaces_it_for_free(scheduler: Scheduler):
-    early = Work()
-    waiting = asyncio.ensure_future(scheduler.run("doc", "early", early, delay=20.0))
-    await asyncio.sleep(0.01)
-    assert scheduler.busy
-    assert await scheduler.run("doc", "late", Work("late").go()) == "late"
-    with pytest.raises(Cancelled):
-        await waiting
-    assert not early.steps
-    assert not scheduler.busy
 
 
 async def test_a_loop_that_ends_stops_the_worker(scheduler: Scheduler):

@@ -60,6 +60,12 @@ def test_requests_that_share_an_engine_know_whether_a_second_row_is_free(engine)
     assert BatchScheduler(engine).new_engine().second_row_is_free
 
 
+@pytest.mark.parametrize("is_free", [False, True])
+def test_requests_that_share_an_engine_know_whether_forks_are_free(engine, is_free):
+    engine.forks_are_free = is_free
+    assert BatchScheduler(engine).new_engine().forks_are_free == is_free
+
+
 def test_requests_that_share_an_engine_know_whether_it_tells_drafts_apart(engine):
     assert BatchScheduler(engine).new_engine().tells_drafts_apart is engine.tells_drafts_apart
 

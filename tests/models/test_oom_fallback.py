@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spd_lsp.decoding.rescoring import rescore
+from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models import open_checkpoint
 from spd_lsp.models.base import OomFallback
@@ -53,7 +53,7 @@ def drafts_of(engine, ids, decode=superpose):
     return [draft.ids for draft in drafts.best]
 
 
-@pytest.mark.parametrize("decode", [superpose, rescore])
+@pytest.mark.parametrize("decode", [superpose, best_first])
 @pytest.mark.parametrize("passes", range(0, 9, 2))
 def test_drafts_are_the_same_wherever_memory_runs_out(decoder, passes, decode):
     reports, plain = [], NumpyEngine(decoder)

@@ -140,8 +140,9 @@ def test_token_probabilities_are_those_of_one_plain_pass_and_leave_the_cache_alo
     model = TransformersEngine(network)
     prompt, read = ids_of(20), ids_of(30, seed=3)
     model.prefill(prompt)
-    found = model.token_probabilities(read)
+    found, likeliest = model.token_probabilities(read)
     with torch.inference_mode():
         p = network(input_ids=torch.tensor([read]), use_cache=False).logits[0].float().softmax(-1).numpy()
     np.testing.assert_allclose(found, [p[i, token] for i, token in enumerate(read[1:])], atol=1e-5)
+    np.testing.assert_allclose(likeliest, p[:-1].max(axis=1), atol=1e-5)
     close(model.step([7], np.ones(1)), plain_logits(network, [*prompt, 7]))

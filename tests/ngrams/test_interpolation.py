@@ -86,19 +86,81 @@ def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
     assert p[0] == pytest.approx([PAPER_LAMBDAS.sum(), 0.0])
 
 
+def weight_beside(top, *weights):
+    """What is left of the sum of some order weights beside a model whose likeliest token has this probability."""
+    odds = (1 - top) * sum(weights) / (1 - sum(weights))
+    return odds / (1 + odds)
+
+
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
     p = mixture.mix([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
-    known = sum(ORDER_WEIGHTS[4])
+    known = weight_beside(0.2, *ORDER_WEIGHTS[4])
     assert p[0] == pytest.approx([0.1 * (1 - known) + known, 0.2 * (1 - known)])
-    bigram = ORDER_WEIGHTS[0][0]
+    bigram = weight_beside(0.2, ORDER_WEIGHTS[0][0])
     assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
 
 
 def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), order_weights=[((0.5,),)])
-    assert mixture.mix([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx([0.55, 0.1])
+    half = weight_beside(0.2, 0.5)
+    expected = [0.1 * (1 - half) + half, 0.2 * (1 - half)]
+    assert mixture.mix([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx(expected)
+
+
+HISTORIES, KNOWN = [[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], 6
+
+
+@pytest.fixture
+def knows_six(tmp_path):
+    """A mixture that has seen 6 follow 1, 2, 3, 4, 5."""
+    return Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, KNOWN]]).columns]], (1.0,))
+
+
+def favouring(token, top):
+    """The probabilities of a model whose likeliest token this is."""
+    p = np.full(VOCABULARY, (1 - top) / (VOCABULARY - 1))
+    p[token] = top
+    return p
+
+
+def test_a_model_that_is_sure_holds_against_n_grams_and_one_that_is_not_is_led(knows_six):
+    everywhere = np.arange(VOCABULARY)
+    sure, unsure = (knows_six.mix(HISTORIES, everywhere, favouring(7, top)) for top in (0.99, 0.3))
+    assert sure[0].argmax() == 7
+    assert unsure[0].argmax() == KNOWN
+
+
+@pytest.mark.parametrize("top", [0.2, 0.5, 0.9, 0.99])
+def test_the_surer_a_model_is_the_less_n_grams_take_from_its_favourite(knows_six, top):
+    def taken(top):
+        return 1 - knows_six.mix(HISTORIES, np.arange(VOCABULARY), favouring(7, top))[:, 7] / top
+
+    assert (taken(top + 0.01)[:2] < taken(top)[:2]).all()
+    assert taken(top)[2] == pytest.approx(0)  # of an unseen context nobody knows more
+
+
+def test_a_model_that_is_certain_is_not_moved(knows_six):
+    certain = favouring(7, 1.0)
+    assert knows_six.mix(HISTORIES, np.arange(VOCABULARY), certain)[0] == pytest.approx(certain)
+
+
+def test_each_draft_s_own_distribution_says_how_sure_the_model_is_of_it(knows_six):
+    p = np.stack([favouring(7, 0.99), favouring(7, 0.3)])
+    everywhere = np.arange(VOCABULARY)
+    both = knows_six.mix([HISTORIES[0]] * 2, everywhere, p)
+    alone = [knows_six.mix(HISTORIES[:1], everywhere, row)[0] for row in p]
+    np.testing.assert_allclose(both, alone)
+
+
+def test_only_what_may_follow_says_how_sure_a_model_is(knows_six):
+    """Of two tokens that begin with what is typed one is all but certain, however unlikely both were."""
+    p = np.full(VOCABULARY, -1.0)
+    p[7], p[KNOWN] = 0.0099, 0.0001
+    ids, mixed = knows_six.mix_top(HISTORIES[:1], p, 3)
+    taken = 1 - mixed[0][ids == 7] / 0.0099
+    assert taken == pytest.approx(weight_beside(0.99, *ORDER_WEIGHTS[4]), rel=1e-4)
 
 
 def test_where_tables_have_weights_of_their_own_those_that_know_the_longest_context_decide(tmp_path):
@@ -108,15 +170,18 @@ def test_where_tables_have_weights_of_their_own_those_that_know_the_longest_cont
     pools, candidates = [[table.columns] for table in tables], np.array([3, 4])
     mixture = Mixture(pools, (0.6, 0.2), order_weights=[mine, yours])
     both, either = mixture.mix([[1, 2], [9, 2]], candidates, p)
-    assert both == pytest.approx([0.6 * 0.2 + 0.3 + 0.1 * 0.75, 0.6 * 0.3 + 0.1 * 0.25])
-    bigram = 0.75 * 0.1 + 0.25 * 0.5
+    odds = (1 - 0.3) / (1 - 0.4 * (1 - (1 - 0.3)))  # of weights .1 and .3 beside a likeliest token of .3
+    rest = 1 - 0.4 * odds
+    expected = [rest * 0.2 + (0.3 + 0.1 * 0.75) * odds, rest * 0.3 + 0.1 * 0.25 * odds]
+    assert both == pytest.approx(expected)
+    bigram = 0.75 * weight_beside(0.3, 0.1) + 0.25 * weight_beside(0.3, 0.5)
     assert either == pytest.approx([(1 - bigram) * 0.2 + bigram * 0.75, (1 - bigram) * 0.3 + bigram * 0.25])
     everywhere = np.full(VOCABULARY, 1 / VOCABULARY)
     assert mixture.mix([[1, 2], [5, 2], [7]], np.arange(VOCABULARY), everywhere).sum(axis=1) == pytest.approx(1.0)
     ids, mixed = mixture.adjusted(2.0, 6).mix_top([[1, 2]], everywhere, 3)
     assert mixed == pytest.approx(mixture.adjusted(2.0, 6).mix([[1, 2]], ids, everywhere[ids]))
     silent = Mixture(pools, (0.6, 0.0), order_weights=[mine, yours])
-    assert silent.mix([[1, 2]], candidates, p)[0] == pytest.approx([0.6 * 0.2 + 0.4, 0.6 * 0.3])
+    assert silent.mix([[1, 2]], candidates, p)[0] == pytest.approx([rest * 0.2 + 0.4 * odds, rest * 0.3])
 
 
 def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
@@ -136,6 +201,7 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
 def test_both_sides_in_one_call_are_what_the_single_calls_say(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     p = np.linspace(0, 0.2, VOCABULARY)
+    p /= p.sum() - p[3]
     p[3] = -1
     histories = [[1, 2], [5, 5], [7]]
     ids, p_f = mixture.mix_top(histories, p, 2)
@@ -302,7 +368,7 @@ def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     doubled = mixture.adjusted(2.0, 6).mix(histories, candidates, p)
     rows = mixture.order_weights[0, 2]
     said = rows @ by_order[0] / rows.sum()  # of n-grams alone
-    odds = rows.sum() / (1 - rows.sum())
+    odds = (1 - 0.5) * rows.sum() / (1 - rows.sum())
     assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))
     assert doubled[0] == pytest.approx((p + 2 * odds * said) / (1 + 2 * odds))
     assert doubled[1] == pytest.approx(p)  # of an unseen context nobody knows more
@@ -319,7 +385,7 @@ def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     assert heard[0, :3].tolist() == [1, 1, 0]
     assert fewer[0, :3].tolist() == [1, 0, 0]
     assert bigrams.successors([[4, 1]], 5).tolist() == [2]
-    p = np.full(table.columns.vocab_size, 0.01, dtype=np.float32)
+    p = np.full(VOCABULARY, 1 / VOCABULARY, dtype=np.float32)
     ids, mixed = bigrams.mix_top([[9, 2]], p, 3)
     assert mixed == pytest.approx(bigrams.mix([[9, 2]], ids, p[ids]))
     assert mixture.mix_top([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same

@@ -49,6 +49,19 @@ def test_gathering_keeps_permissive_packages_and_the_standard_library(tmp_path: 
     assert [source["sha256"] for source in manifest] == [kept.sha256, closed.sha256, library.sha256]
 
 
+def test_copies_of_held_out_files_are_left_out(tmp_path: Path) -> None:
+    """Wherever they are: a package may contain another one."""
+    near = "".join(f"a_long_enough_line_{number} = {number}\n" for number in range(20))
+    make_wheel(tmp_path, "kept", {"kept/a.py": CODE, "kept/b.py": near + "x = 1\n", "kept/c.py": "y = 2\n"})
+    (tmp_path / "listing.txt").write_text("[python]\nkept==1.0\n")
+    for name, text in (("one/a.py", CODE), ("two/b.py", near)):
+        (tmp_path / "judged" / name).parent.mkdir(parents=True)
+        (tmp_path / "judged" / name).write_text(text)
+    folders = [tmp_path / "judged" / name for name in ("one", "two")]
+    (kept,) = gather(tmp_path / "listing.txt", tmp_path, tmp_path / "corpus", library=False, held_out=folders)
+    assert (kept.files, kept.left_out) == (1, {"duplicate": 1, "near duplicate": 1})
+
+
 def test_every_language_is_fetched_from_its_package_index(tmp_path: Path) -> None:
     archives = tmp_path / "archives"
     facts = '{"name": "@one/two", "version": "1.2.3", "license": "MIT"}'
@@ -91,7 +104,7 @@ def test_every_listed_package_is_pinned_and_listed_once() -> None:
         names = [folder_name(requirement) for requirement in requirements]
         assert len(names) == len(set(names))
         assert all(name != requirement.lstrip("@") for name, requirement in zip(names, requirements, strict=True))
-    assert len(listing["python"]) == 48
+    assert len(listing["python"]) == 47
 
 
 def test_evaluation_packages_are_not_trained_on() -> None:

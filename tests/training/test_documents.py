@@ -12,10 +12,13 @@ from tokenizers import Tokenizer
 from spd_lsp.training.documents import (
     BRACKETS,
     END_ID,
+    FILE_ID,
     PREFIX_ID,
     SUFFIX_ID,
     SUFFIX_TOKENS,
+    body,
     cut_gap,
+    file_document,
     infilling_document,
     part_of_line,
     plain_document,
@@ -50,11 +53,25 @@ def test_the_rest_of_a_line_ends_where_the_line_ends(text: str, seed: int) -> No
 
 
 @given(text=TEXTS, seed=SEEDS)
-def test_some_lines_are_one_to_six_and_end_where_a_line_ends(text: str, seed: int) -> None:
+def test_some_lines_are_one_to_eight_and_end_where_a_line_ends(text: str, seed: int) -> None:
     start, end = some_lines(text, random.Random(seed))
-    assert 0 <= text[start:end].count("\n") <= 5
+    assert 0 <= text[start:end].count("\n") <= 7
     assert end == len(text) or text[end] == "\n"
     assert not text[:start].rpartition("\n")[2].strip()
+
+
+def test_a_body_is_what_is_indented_deeper_than_the_line_above_it() -> None:
+    text = "def f():\n    if x:\n        y()\n\n    z()\n\nw()\n"
+    found = {text[slice(*body(text, random.Random(seed)))] for seed in range(80)}
+    whole = "    if x:\n        y()\n\n    z()"
+    assert {f"\n{whole}", whole[4:], "\n        y()", "y()"} <= found
+
+
+@given(text=TEXTS, seed=SEEDS)
+def test_a_body_ends_where_a_line_ends(text: str, seed: int) -> None:
+    start, end = body(text, random.Random(seed))
+    assert 0 <= start <= end <= len(text)
+    assert end == len(text) or text[end] == "\n"
 
 
 @given(text=TEXTS, seed=SEEDS)
@@ -113,6 +130,12 @@ def test_every_stretch_of_a_file_gives_one_document(tokenizer: Tokenizer, source
 
 def test_a_plain_document_is_the_text_and_its_end(tokenizer: Tokenizer) -> None:
     assert plain_document("x = 1\n", tokenizer).ids == [*tokenizer.encode("x = 1\n").ids, END_ID]
+
+
+def test_a_file_stands_below_its_path(tokenizer: Tokenizer) -> None:
+    ids = file_document("a/b.py", "x = 1\n", tokenizer).ids
+    assert (ids[0], ids[-1]) == (FILE_ID, END_ID)
+    assert tokenizer.decode(ids[1:-1]) == "a/b.py\nx = 1\n"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "   \n\n"])

@@ -21,7 +21,7 @@ from spd_lsp.training.export import (
     round_to_int8,
     write_card,
 )
-from spd_lsp.training.rows import write_held_out_rows
+from spd_lsp.training.rows import SourceFile, write_held_out_rows
 from spd_lsp.training.train import TrainingPlan, train
 from spd_lsp.training.validation import HeldOutLoss
 
@@ -77,7 +77,8 @@ def test_the_stored_weights_are_measured(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "python"
-    write_held_out_rows(sources, tokenizer, 300, 0, folder)
+    package = [SourceFile(f"p/m{number}.py", text) for number, text in enumerate(sources)]
+    write_held_out_rows([package], tokenizer, 300, 0, folder, most=4)
     for kind in ("plain", "gaps"):
         for part in ("ids", "measured"):
             path = folder / f"{kind}.{part}.npy"

@@ -17,11 +17,14 @@ from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, recipe, selection
 from spd_lsp.training.__main__ import main
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
+from spd_lsp.training.gguf_weights import read_model
 from spd_lsp.training.handover import pack_run, unpack_run
 from spd_lsp.training.recipe import (
     Recipe,
     make_adapter,
+    make_base,
     make_decay,
+    make_gguf,
     make_ngrams,
     make_rows,
     make_start,
@@ -33,6 +36,7 @@ from spd_lsp.training.recipe import (
     record_plan,
 )
 from spd_lsp.training.train import ModelShape, Progress, TrainingPlan
+from tests.training.base_files import write_published
 
 TINY = ModelShape(width=16, inner=24, layers=2, heads=2)
 
@@ -142,6 +146,24 @@ def test_an_adapter_is_continued_for_the_same_model_only(encoded: Path) -> None:
     with pytest.raises(UserError, match="no draft adapter that could be trained further"):
         make_adapter(make, out, 2, ignore, further=True)
     assert not (out / "draft_adapter.safetensors").exists(), "an adapter of other weights would stay"
+
+
+@pytest.mark.slow
+def test_a_published_model_goes_on_learning_and_becomes_a_gguf_file(work: Path, sources: list[str]) -> None:
+    """Each export adds a point to the learning curve."""
+    pytest.importorskip("xllamacpp")
+    write_published(sources, work / "published.gguf")
+    make = recipe_in(work, vocabulary=500)
+    make_base(make, work / "published.gguf")
+    make_rows(make)
+    for tokens in (1200, 2400):
+        make_weights(make, TrainingPlan(tokens=tokens, rows_a_step=2, optimiser="adamw", matrix_rate=1e-3), ignore)
+        point = make_gguf(make, work / "starter.gguf")
+        assert point["tokens"] == tokens
+    curve = [json.loads(line) for line in (work / "curve.jsonl").read_text().splitlines()]
+    assert [one["tokens"] for one in curve] == [1200, 2400]
+    assert all(one[name][kind] > 0 for one in curve for name in ("python", "others") for kind in ("plain", "gaps"))
+    assert read_model(work / "starter.gguf").config.vocab_size == 500
 
 
 def stop_after_one(progress: Progress) -> bool:

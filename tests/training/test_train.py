@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,18 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(config: Lla
     for _ in range(3):
         parts = train(config, ROWS, PLAN, tmp_path / "parts", stop=after(2))
     for name, parameter in whole.named_parameters():
+        assert torch.equal(parameter, parts.get_parameter(name)), name
+
+
+@pytest.mark.parametrize("low", ["float32", "bfloat16"])
+def test_a_trained_models_run_can_be_resumed_too(config: LlamaConfig, tmp_path: Path, low: str) -> None:
+    """Passes in low precision, AdamW for everything: weights and state are kept in full."""
+    plan = replace(PLAN, optimiser="adamw", matrix_rate=3e-4, low=low)
+    whole = train(config, ROWS, plan, tmp_path / "whole")
+    for _ in range(3):
+        parts = train(config, ROWS, plan, tmp_path / "parts", stop=after(2))
+    for name, parameter in whole.named_parameters():
+        assert parameter.dtype == torch.float32
         assert torch.equal(parameter, parts.get_parameter(name)), name
 
 
@@ -82,6 +95,14 @@ def test_matrices_go_to_muon_and_the_rest_to_adamw_each_once(config: LlamaConfig
         id(p) for o in create_optimisers(model, PLAN).values() for group in o.param_groups for p in group["params"]
     ]
     assert sorted(given) == sorted(id(parameter) for parameter in model.parameters())
+
+
+def test_adamw_alone_learns_everything_at_one_rate(config: LlamaConfig) -> None:
+    model = create_model(config, 0)
+    (adamw,) = create_optimisers(model, replace(PLAN, optimiser="adamw", matrix_rate=3e-4)).values()
+    assert len(adamw.param_groups) == 1
+    assert adamw.param_groups[0]["lr"] == 3e-4
+    assert len(adamw.param_groups[0]["params"]) == len(list(model.parameters()))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The contenders: each writes k drafts of N tokens after the same prompt, read with an empty cache.
 
-`superposed` and `rescored` look up n-grams; the others do not, and so are at their fastest. `greedy` is a bare
+`superposed` and `best-first` look up n-grams; the others do not, and so are at their fastest. `greedy` is a bare
 loop over one row. Those named after transformers are its `generate`, batched, with its own cache. `llama.cpp` is
 that library, with k rows that begin with the most likely tokens and continue greedily. The others drive this
 project's engine. End of text stops none of them. `reading` reads as many bytes as the model's weights take: the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spd_lsp.models.base import Engine
 
 HISTORY = 16  # tokens before the drafts that n-grams can reach back to
-_WITH_NGRAMS = ("superposed", "rescored")
+_WITH_NGRAMS = ("superposed", "best-first")
 _TOP_P = 0.9  # of nucleus sampling, as in `evaluation.sampling`
 WHOLE = np.ones(1)
 LLAMA_CPP = "llama.cpp"
@@ -156,7 +156,7 @@ def _run_reading(setup: BenchSetup) -> Timing:
 
 CONTENDERS: dict[str, Callable[[BenchSetup, int], Timing]] = {
     "superposed": lambda setup, k: _run_decoder("superposed", setup, k),
-    "rescored": lambda setup, k: _run_decoder("rescored", setup, k),
+    "best-first": lambda setup, k: _run_decoder("best-first", setup, k),
     "greedy": lambda setup, k: _run_greedy(setup),
     "nucleus": lambda setup, k: _run_decoder("nucleus", setup, k),
     "beam": lambda setup, k: _run_decoder("beam", setup, k),

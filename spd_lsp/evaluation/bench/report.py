@@ -26,7 +26,7 @@ _TOKENS = """\
 Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in a random order. The prompt
 was read with an empty cache each time. A token: {clock} for one more token of all k drafts. Times greedy: the
 median ratio within a round; where 1 lies between its quartiles, no difference is shown. Superposed drafts look
-up n-grams, the others do not; rescoring is divided among the tokens. llama.cpp is called as a library: k rows
+up n-grams, the others do not. llama.cpp is called as a library: k rows
 that share the prompt, with keys and values in half precision."""
 _STEPS = """\
 A pass with one superposed position of each request, wall clock. The limit is the time to read the weights and the
@@ -37,7 +37,7 @@ Editors that send requests at once, each as soon as it has its answer, after fiv
 requests share a pass, of one row for superposed drafts and k for others; all look up n-grams. The same clock:"""
 _NAMES = {
     "superposed": "superposed decoding",
-    "rescored": "superposed, then rescored",
+    "best-first": "best-first, one row a pass",
     "greedy": "greedy, one draft",
     "branches": "likeliest first tokens, batched",
     "nucleus": "nucleus, batched",

@@ -16,8 +16,6 @@ from typing import Any
 
 from spd_lsp.evaluation.bench.server_client import ServerClient
 
-_KEY_SECONDS = (0.08, 0.2)
-_PAUSE_SECONDS = 0.5  # more before a new line, and now and then
 _PAUSES = 0.1  # of all keys
 _LEAST_ACCEPTED = 3  # characters; whoever needs fewer types them
 _LINE_END = re.compile(r"\n[ \t]*")
@@ -34,6 +32,9 @@ class AskingEditor:
     context: dict[str, int]
     delay: float  # seconds without a key before it asks
     wants: Callable[[str], bool] = lambda before: True  # from the text left of the cursor
+    pace: tuple[float, float] = (0.08, 0.2)  # seconds a key
+    pause: float = 0.5  # seconds more before a new line, and now and then
+    accepts: bool = True  # whoever types on shows at how many places something is shown
 
 
 EDITORS = (
@@ -45,6 +46,15 @@ EDITORS = (
         {"triggerKind": 1},
         0.2,
         lambda before: bool(_WORD_OR_DOT.search(before)),
+    ),
+    AskingEditor(
+        "VS Code, nothing accepted",
+        "textDocument/inlineCompletion",
+        {"triggerKind": 2},
+        0.05,
+        pace=(0.11, 0.11),
+        pause=0.29,
+        accepts=False,
     ),
 )
 
@@ -59,6 +69,8 @@ class TypingRecord:
     seconds: list[float] = field(default_factory=list)  # from each key to its answer
     without_pass: int = 0
     shown: int = 0
+    pauses: int = 0
+    shown_in_pauses: int = 0
     usable: int = 0  # one of the drafts is what comes next
     wrong: int = 0  # no draft begins with the next key
     agreed: int = 0  # keys that the first draft had foreseen
@@ -96,6 +108,7 @@ class Typist:
         item = {"uri": self._uri, "languageId": self._language, "version": 1, "text": before + after}
         self._server.notify("textDocument/didOpen", {"textDocument": item})
         self._before, self._drafts, written, last = before, [], 0, self._record.keys + keys
+        await self._server.request(self._editor.method, self._place)  # whoever opens a file reads it first
         while written < len(text) and self._record.keys < last:
             key = self._next_key(text[written:])
             self._press(key)
@@ -103,10 +116,21 @@ class Typist:
             await self._wait_for_answer(text[written:])
         self._server.notify("textDocument/didClose", {"textDocument": {"uri": self._uri}})
 
+    @property
+    def _position(self) -> dict[str, int]:
+        lines = self._before.split("\n")
+        return {"line": len(lines) - 1, "character": len(lines[-1])}
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        """What a request is about."""
+        document = {"uri": self._uri}
+        return {"textDocument": document, "position": self._position, "context": self._editor.context}
+
     def _next_key(self, rest: str) -> str:
         """What the next key writes: a draft that is right, a character, or a line end with its indentation."""
         right = [draft for draft in self._drafts if rest.startswith(draft) and len(draft) >= _LEAST_ACCEPTED]
-        if right:
+        if right and self._editor.accepts:
             self._record.accepted += 1
             return max(right, key=len)
         line_end = _LINE_END.match(rest)
@@ -114,8 +138,7 @@ class Typist:
 
     def _press(self, key: str) -> None:
         """Write it; the editor keeps what it goes on with of the drafts."""
-        lines = self._before.split("\n")
-        position = {"line": len(lines) - 1, "character": len(lines[-1])}
+        position = self._position
         self._version += 1
         self._server.notify(
             "textDocument/didChange",
@@ -135,13 +158,11 @@ class Typist:
         """Ask as the editor does; take the answer if it comes before the next key."""
         pressed = time.monotonic()
         pauses = self._chance.random() < _PAUSES or rest.startswith("\n")
-        seconds = self._chance.uniform(*_KEY_SECONDS) + pauses * _PAUSE_SECONDS
+        self._record.pauses += pauses
+        seconds = self._chance.uniform(*self._editor.pace) + pauses * self._editor.pause
         if seconds > self._editor.delay and self._editor.wants(self._before):
             await asyncio.sleep(0 if self._waits else self._editor.delay)
-            lines = self._before.split("\n")
-            position = {"line": len(lines) - 1, "character": len(lines[-1])}
-            place = {"textDocument": {"uri": self._uri}, "position": position, "context": self._editor.context}
-            number, answer = self._server.send_request(self._editor.method, place)
+            number, answer = self._server.send_request(self._editor.method, self._place)
             self._record.asked += 1
             left = None if self._waits else pressed + seconds - time.monotonic()
             await asyncio.wait([answer], timeout=left)
@@ -149,6 +170,7 @@ class Typist:
                 self._record.seconds.append(time.monotonic() - pressed)
                 word = len(self._before) - len(_WORD.sub("", self._before))
                 await self._show(_texts(answer.result(), word), rest)
+                self._record.shown_in_pauses += pauses and bool(self._drafts)
             else:
                 self._server.notify("$/cancelRequest", {"id": number})
         await asyncio.sleep(0 if self._waits else pressed + seconds - time.monotonic())

@@ -61,9 +61,9 @@ class UniformModel:
         """Return the logits of each row [N, V]."""
         return np.broadcast_to(self.logits, (len(rows), len(self.logits)))
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return the log-probability of each token."""
-        return [np.full(len(draft), -np.log(len(self.logits))) for draft in drafts]
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Return the logits [V]."""
+        return self.logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class UnadaptedModel:
         """Read the mixture of each row."""
         return self.model.step_rows(rows, parents)
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Read whole drafts."""
-        return self.model.score_drafts(drafts)
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read a draft's last token."""
+        return self.model.read_draft(draft)
 
 
 class UnmixedModel(UnadaptedModel):

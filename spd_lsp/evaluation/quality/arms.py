@@ -50,6 +50,8 @@ ARM_KINDS: dict[str, ArmKind] = {
     **{name: ArmKind(name) for name in DECODERS},
     "superposed": ArmKind("superposed", as_product=True),
     "uncopied": ArmKind("superposed"),
+    "best-first": ArmKind("best-first", as_product=True),
+    "best-first-alone": ArmKind("best-first"),
     "unadapted": ArmKind("superposed", as_product=True, unadapted=True),
     "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
     # The paper's decoder with its numbers for Llama-2-7B.

@@ -26,6 +26,8 @@ _CHUNK, _CHUNK_SECONDS = 64, 1.0  # tokens; of processor time, since a busy mach
 class LlamaEngine(Engine):
     """A GGUF model in llama.cpp."""
 
+    forks_are_free = True
+
     def __init__(self, model: LlamaModel, embeddings: TokenEmbeddings, device: str) -> None:
         self.context = LlamaContext(model)
         self.embeddings = embeddings

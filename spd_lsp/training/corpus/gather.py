@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -52,12 +52,16 @@ def _open_package(requirement: str, language: str, archives: Path) -> FetchedPac
             return open_debian(requirement, archives, language)
 
 
-def gather(listing: Path, archives: Path, corpus: Path, library: bool = True) -> Iterator[Source]:
+def gather(
+    listing: Path, archives: Path, corpus: Path, library: bool = True, held_out: Iterable[Path] = ()
+) -> Iterator[Source]:
     """Fetch and unpack every listed package, one Source at a time, then the manifest.
 
-    `library` adds Python's standard library.
+    `library` adds Python's standard library. Files like those in the folders `held_out` are left out.
     """
     copies, sources = Copies(), []
+    for path in (path for folder in held_out for path in sorted(folder.rglob("*")) if path.is_file()):
+        copies.skip_reason(normalise_text(path.read_bytes()))
     for language, requirements in read_listing(listing).items():
         for requirement in requirements:
             package = _open_package(requirement, language, archives)

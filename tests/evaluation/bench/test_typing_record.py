@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
-from spd_lsp.evaluation.bench import typing_record, typist
+from spd_lsp.evaluation.bench import typing_record
 from spd_lsp.evaluation.bench.server_client import ServerClient
 from spd_lsp.evaluation.bench.typist import EDITORS, TypingRecord, Typist
 
@@ -39,33 +40,29 @@ class FakeServer:
         reply.set_result({"items": [{"insertText": self.text[start : start + self.offered]}]})
         return 1, reply
 
-    async def request(self, method: str) -> Any:
+    async def request(self, method: str, params: Any = None) -> Any:
         return {"lastPasses": 0}
 
 
-async def typed(monkeypatch: pytest.MonkeyPatch, offered: int, *, waits: bool = False) -> TypingRecord:
-    if not waits:
-        monkeypatch.setattr(typist, "_KEY_SECONDS", (0.06, 0.06))
-        monkeypatch.setattr(typist, "_PAUSE_SECONDS", 0.0)
+async def typed(offered: int, *, waits: bool = False) -> TypingRecord:
+    editor = EDITORS[0] if waits else replace(EDITORS[0], pace=(0.06, 0.06), pause=0.0)
     server, record = FakeServer(TEXT, offered), TypingRecord()
     document = "file:///a.py", "python"
-    someone = Typist(server, EDITORS[0], document, record, seed=0, waits=waits)  # type: ignore[arg-type]
+    someone = Typist(server, editor, document, record, seed=0, waits=waits)  # type: ignore[arg-type]
     await someone.type("", TEXT, "", 99)
     assert server.written == TEXT
     return record
 
 
-async def test_what_is_right_is_accepted_and_saves_keys_but_indentation_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    record = await typed(monkeypatch, offered=14)
+async def test_what_is_right_is_accepted_and_saves_keys_but_indentation_does_not():
+    record = await typed(offered=14)
     assert record.accepted == 2
     assert record.keys + record.saved == len("if x:\nvalue = 1\n")
     assert record.wrong == 0 and record.usable == record.shown == record.without_pass
 
 
-async def test_short_drafts_are_typed(monkeypatch: pytest.MonkeyPatch):
-    record = await typed(monkeypatch, offered=2)
+async def test_short_drafts_are_typed():
+    record = await typed(offered=2)
     assert (record.accepted, record.saved, record.keys) == (0, 0, len("if x:\nvalue = 1\n"))
     assert record.agreed and not record.flickers, "what was foreseen goes on"
 
@@ -76,6 +73,15 @@ def test_the_part_that_is_typed_is_typed_on_lines_of_its_own():
     assert "".join(typing_record._parts(text)) == text
 
 
+async def test_whoever_accepts_nothing_types_every_character_and_counts_what_is_shown():
+    server, record = FakeServer(TEXT, 14), TypingRecord()
+    someone = Typist(server, EDITORS[3], ("file:///a.py", "python"), record, seed=0, waits=True)  # type: ignore[arg-type]
+    await someone.type("", TEXT, "", 99)
+    assert server.written == TEXT
+    assert (record.accepted, record.keys) == (0, len("if x:\nvalue = 1\n"))
+    assert record.shown == record.keys - 1 and record.shown_in_pauses == record.pauses > 0
+
+
 @pytest.mark.slow
 def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
     file = tmp_path / "app.py"
@@ -83,14 +89,14 @@ def test_the_command_types_a_file_and_reports_on_three_editors(tmp_path: Path):
     arguments = ["--data-dir", str(tmp_path / "data"), "bench", "--typing", str(file), "--keys", "12"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    assert "| VS Code | Neovim | Emacs |" in result.output
-    assert "| keys | 12 | 12 | 12 |" in result.output
+    assert "| VS Code | Neovim | Emacs | VS Code, nothing accepted |" in result.output
+    assert "| keys | 12 | 12 | 12 | 12 |" in result.output
     assert "| something was shown, % of answers | 0.0 |" not in result.output
 
 
-async def test_whoever_waits_for_answers_counts_the_same_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_real_time = await typed(monkeypatch, offered=14)
-    waiting = await typed(monkeypatch, offered=14, waits=True)
+async def test_whoever_waits_for_answers_counts_the_same_without_a_pause() -> None:
+    in_real_time = await typed(offered=14)
+    waiting = await typed(offered=14, waits=True)
     for counted in ("keys", "saved", "asked", "shown", "usable", "wrong", "accepted"):
         assert getattr(waiting, counted) == getattr(in_real_time, counted)
 

@@ -93,7 +93,7 @@ def test_what_cannot_be_meant_is_refused(text, message):
         parse_arm(text)
 
 
-@pytest.mark.parametrize("kind", ["superposed", "rescored"])
+@pytest.mark.parametrize("kind", ["superposed", "best-first"])
 def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
     (package,) = read_packages([repository])
     prior = PackageNgrams(package, tokens, {})
@@ -145,6 +145,9 @@ def test_ablations_do_not_tell_drafts_apart(kind, tokens):
     class AdaptedModel(TinyModel):
         def step_drafts(self, ids, before, weights, parents):
             raise AssertionError("told apart")
+
+        def limit_threads(self, count):
+            pass
 
     model = AdaptedModel(vocabulary=tokens.vocab_size)
     model.tells_drafts_apart = True

@@ -127,6 +127,14 @@ def test_rows_continue_their_parents(engine, network):
     np.testing.assert_allclose(rows[1], expected, atol=ROUNDING)
 
 
+def test_drafts_go_on_from_any_that_were_read(engine, network):
+    engine.prefill(PROMPT)
+    drafts = [(11,), (22,), (11, 33), (22, 44), (11, 55), (11, 33, 66), (11, 55, 77), (22, 44, 88), (11, 33, 99)]
+    for draft in drafts:
+        expected = transformers_logits(network, [*PROMPT, *draft])
+        np.testing.assert_allclose(engine.read_draft(draft), expected, atol=ROUNDING)
+
+
 def test_scores_are_log_probabilities(engine, network):
     engine.prefill(PROMPT)
     [short, long] = engine.score_drafts([[11], [22, 33, 44]])
@@ -183,6 +191,8 @@ def test_sequences_are_given_back(engine):
         engine.prefill(PROMPT)
         engine.step_rows([([3], ONE)] * 16, [0] * 16)
         engine.step_rows([([3], ONE)] * 16, [0] * 16)
+        for draft in ((1,), (2,), (3,), (1, 2), (1, 3), (2, 1), (2, 3)):
+            engine.read_draft(draft)
     engine.crop(0)
     assert len(engine.context.free) + len(engine.context.dropped) == free
 

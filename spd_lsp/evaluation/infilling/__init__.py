@@ -1,0 +1,1 @@
+"""HumanEval-Infilling, on which others publish numbers: are the filled programs right?"""

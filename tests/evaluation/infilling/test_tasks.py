@@ -1,0 +1,77 @@
+"""A task is a program with a gap: filled with the solution it passes, filled with something else it does not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.errors import UserError
+from spd_lsp.evaluation.infilling.sandbox import passes
+from spd_lsp.evaluation.infilling.tasks import read_tasks, sample_tasks
+
+ROW = {
+    "task_id": "SingleLineInfilling/HumanEval/7/L1",
+    "entry_point": "largest",
+    "prompt": 'def largest(numbers):\n    """Return the largest number."""\n    best = numbers[0]\n',
+    "suffix": "        if number > best:\n            best = number\n    return best\n",
+    "canonical_solution": "    for number in numbers:\n",
+    "test": "def check(candidate):\n    assert candidate([1, 3, 2]) == 3\n    assert candidate([2]) == 2\n",
+}
+
+
+def write(path: Path, *rows: object) -> Path:
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def test_the_filled_program_passes_its_tests_and_no_other_does(tmp_path: Path):
+    [task] = read_tasks(write(tmp_path / "tasks.jsonl.gz", ROW))
+    assert (
+        task.source.replace("\n\n", f"\n{task.solution}\n", 1)
+        == ROW["prompt"] + "    for number in numbers:\n" + ROW["suffix"]
+    )
+    assert passes(task.program(task.solution))
+    assert not passes(task.program("    for number in numbers[:1]:"))
+    assert not passes(task.program(""))
+
+
+def test_a_task_knows_its_problem_and_how_much_is_missing(tmp_path: Path):
+    several = ROW | {"task_id": "MultiLineInfilling/HumanEval/7/L1_L2"}
+    line, lines = read_tasks(write(tmp_path / "tasks.jsonl.gz", ROW, several))
+    assert line.problem == lines.problem == "HumanEval/7"
+    assert (line.is_line, lines.is_line) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([], "no gaps of whole lines"),
+        ([{"task_id": "1"}], "no file of HumanEval-Infilling"),
+        (["text"], "no file of HumanEval-Infilling"),
+        ([ROW | {"prompt": "def f():\n    ret"}], "no gaps of whole lines"),
+        ([ROW | {"prompt": None}], "no gaps of whole lines"),
+    ],
+)
+def test_another_file_is_refused_with_a_reason(tmp_path: Path, rows: list[object], reason: str):
+    with pytest.raises(UserError, match=reason):
+        read_tasks(write(tmp_path / "tasks.jsonl.gz", *rows))
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path):
+    (tmp_path / "tasks").write_text("text")
+    with pytest.raises(UserError, match="no file of HumanEval-Infilling"):
+        read_tasks(tmp_path / "tasks")
+
+
+def test_more_drawn_tasks_include_fewer_in_the_order_of_the_file(tmp_path: Path):
+    rows = [ROW | {"task_id": f"SingleLineInfilling/HumanEval/{n}/L0"} for n in range(50)]
+    tasks = read_tasks(write(tmp_path / "tasks.jsonl.gz", *rows))
+    few, more = sample_tasks(tasks, 10, seed=3), sample_tasks(tasks, 20, seed=3)
+    assert len(few) == 10 and set(few) < set(more)
+    assert few == sorted(few, key=tasks.index)
+    assert sample_tasks(tasks, None, seed=3) == tasks
+    assert sample_tasks(tasks, 10, seed=4) != few

@@ -52,11 +52,10 @@ def is_little(reading):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("budget", [512, 1024])
 @pytest.mark.parametrize("fill_format", [*FORMATS, NO_FILL_FORMAT])
-def test_a_key_makes_a_model_read_little(fill_format, budget, tmp_path):
-    reading = typed(tmp_path, CountingTypist(tokenizer(tmp_path, fill_format), budget))
-    assert reading.first[0] > budget // 3
+def test_a_key_makes_a_model_read_little(fill_format, tmp_path):
+    reading = typed(tmp_path, CountingTypist(tokenizer(tmp_path, fill_format), 1024))
+    assert reading.first[0] > 400
     assert is_little(reading), (np.mean(reading.tokens), np.percentile(reading.tokens, 95))
 
 

@@ -49,18 +49,22 @@ BUT_BLANKS = bytes(sorted(set(ANY) - set(b" \t\n\r")))
 class Pieces:
     """The bytes of a vocabulary's tokens, by what they begin with, and which of them can stand side by side."""
 
-    def __init__(self, pieces: Sequence[bytes], encode: Encode) -> None:
-        """`encode` gives the ids of a text that others precede."""
+    def __init__(self, pieces: Sequence[bytes], encode: Encode, order: Ids | None = None) -> None:
+        """`encode` gives the ids of a text that others precede; `order` is that of the same pieces, if known."""
         self.of = pieces
         self.encode = encode
-        order = sorted((i for i, piece in enumerate(pieces) if piece), key=pieces.__getitem__)
-        # A byte may have a token beside that of its letter, which the tokenizer never gives.
-        same = {i for pair in pairwise(order) if pieces[pair[0]] == pieces[pair[1]] for i in pair}
-        order = [i for i in order if i not in same or not self._is_other(i)]
-        self._sorted, self._ids = [pieces[i] for i in order], np.array(order, dtype=np.int64)
+        self.order = self._find_order() if order is None else order
+        self._sorted, self._ids = [pieces[i] for i in self.order], self.order
         self._marks = np.array([i for i, piece in enumerate(pieces) if not piece], dtype=np.int64)
         self._beginning: dict[bytes, Ids] = {}
         self._neighbours: dict[tuple[Path, bytes], bool] = {}
+
+    def _find_order(self) -> Ids:
+        """The ids that have bytes, in the order of these."""
+        order = sorted((i for i, piece in enumerate(self.of) if piece), key=self.of.__getitem__)
+        # A byte may have a token beside that of its letter, which the tokenizer never gives.
+        same = {i for pair in pairwise(order) if self.of[pair[0]] == self.of[pair[1]] for i in pair}
+        return np.array([i for i in order if i not in same or not self._is_other(i)], dtype=np.int64)
 
     def _is_other(self, i: int) -> bool:
         """Whether another token has the same bytes, and is the one that the tokenizer gives."""

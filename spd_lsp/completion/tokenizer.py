@@ -19,6 +19,7 @@ from weakref import proxy
 
 from tokenizers import AddedToken, Tokenizer
 
+from ngram_builders.arrays import Ids
 from ngram_builders.errors import UserError
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
@@ -74,12 +75,10 @@ class ModelTokenizer:
         self.specials = _separate_marks(self.tokenizer)
         if stored:
             self.vocab_size, self.pieces = len(stored.pieces), stored.pieces
-            self.sorted_pieces = [self.pieces[i] for i in stored.order], stored.order
+            self.spellings = self._spellings(stored.order)
         else:
             self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
-            write_vocabulary(
-                folder, lambda: StoredVocabulary(self.fingerprint, self.pieces, self.sorted_pieces[1])
-            )
+            write_vocabulary(folder, lambda: StoredVocabulary(self.fingerprint, self.pieces, self.spellings.order))
         config = read_config(folder)
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
@@ -256,7 +255,10 @@ class ModelTokenizer:
     @cached_property
     def spellings(self) -> Pieces:
         """The same, by what they begin with."""
-        return Pieces(self.pieces, partial(ModelTokenizer.encode_inside, proxy(self)))
+        return self._spellings(None)
+
+    def _spellings(self, order: Ids | None) -> Pieces:
+        return Pieces(self.pieces, partial(ModelTokenizer.encode_inside, proxy(self)), order)
 
 
 def size(tokenizer: Tokenizer, text: str) -> int:

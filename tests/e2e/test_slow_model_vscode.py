@@ -85,7 +85,9 @@ class Typist:
         def is_right(typed: str, ghost: str) -> bool:
             shown = opened(typed + ghost.partition("\n")[0])
             return any(
-                typed.startswith(before) and opened(before + draft).startswith(shown) for before, draft in said
+                (typed.startswith(before) or before.startswith(typed))  # as if the menu's item were accepted
+                and opened(before + draft).startswith(shown)
+                for before, draft in said
             )
 
         def opened(text: str) -> str:  # what VS Code closes stands in its text already

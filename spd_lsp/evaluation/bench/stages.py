@@ -39,7 +39,7 @@ STAGES = {
     "_index_active": "live index",
     "mixture_for": "tables of the file",
     "adjusted": "tables of the file",
-    "places": "copies: search",
+    "copied_places": "copies: search",
     "continuations": "copies: texts",
     "with_copies": "copies: texts",
     "rank_completions": "postprocessing",

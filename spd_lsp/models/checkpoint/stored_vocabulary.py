@@ -22,12 +22,12 @@ import tokenizers
 from spd_lsp.models.llama.prepared import read_source
 
 _NAME = "vocabulary.msgpack"
-_FORMAT = 1  # to be raised when something is found out in another way
+_FORMAT = 2  # to be raised when something is found out in another way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredVocabulary:
-    """A vocabulary: its name, the bytes of each id, and the ids that have bytes in the order of these."""
+    """A vocabulary: its name, the bytes of each id, and ids that have bytes in the order of these."""
 
     fingerprint: str
     pieces: list[bytes]
@@ -77,9 +77,12 @@ def _unpack(stored: dict[str, bytes]) -> StoredVocabulary:
     fingerprint, joined = stored["fingerprint"], stored["pieces"]
     if not isinstance(fingerprint, str) or int(lengths.sum()) != len(joined):
         raise ValueError("lengths and pieces differ")
-    if len(order) != np.count_nonzero(lengths) or (len(order) and order.max() >= len(lengths)):
+    pieces = _cut(joined, lengths.tolist())
+    if len(order) and order.max() >= len(pieces):
         raise ValueError("the order is not that of the pieces")
-    return StoredVocabulary(fingerprint, _cut(joined, lengths.tolist()), order.astype(np.int64))
+    if {pieces[i] for i in order} != set(pieces) - {b""}:  # of several ids with the same bytes one is enough
+        raise ValueError("the order lacks pieces")
+    return StoredVocabulary(fingerprint, pieces, order.astype(np.int64))
 
 
 def _cut(joined: bytes, lengths: Sequence[int]) -> list[bytes]:

@@ -11,6 +11,7 @@ I inputs and O outputs of a product; B inputs of a pass, each N rows of T positi
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ngram_builders.arrays import F32, I8, I64, Floats
-from spd_lsp.models.base import Engine, ForwardInput
+from spd_lsp.models.base import ChunkSizer, Engine, ForwardInput
 from spd_lsp.models.numpy.kv_cache import (
     INITIAL_CAPACITY,
     NO_WINDOW,
@@ -253,6 +254,9 @@ class Decoder:
         return x
 
 
+_CHUNK, _CHUNK_SECONDS = 128, 1.0  # tokens, and processor time for them
+
+
 class NumpyEngine(Engine):
     """A decoder with some cached prompts."""
 
@@ -262,6 +266,8 @@ class NumpyEngine(Engine):
         self.device = "cpu"
         self.tells_drafts_apart = decoder.adapter is not None
         super().__init__()
+        # Of one size unless a whole second goes by: where a prompt is cut, 8-bit products are rounded otherwise.
+        self.chunks, self.clock = ChunkSizer(_CHUNK_SECONDS, _CHUNK, _CHUNK), time.thread_time
 
     def new_cache(self) -> KVCache:
         """As in `Engine`."""

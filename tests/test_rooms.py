@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("spd_lsp", "ngram_builders")
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 EVERYWHERE = [*FILES, *(path for folder in ("tests", "editors") for path in (ROOT / folder).rglob("*.py"))]
-LARGEST_ROOM = 12  # files
-LONGEST = 400  # lines
+LARGEST_ROOM = 14  # files
+LONGEST = 450  # lines
 WORD = re.compile(r"\w+")
 
 

@@ -47,8 +47,9 @@ def test_the_server_is_told_where_the_cursor_is_in_documents_that_it_knows(tmp_p
     for name, text in MODULES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.js").write_text(text)
+    copied = shutil.copytree(SOURCE.parent, tmp_path / "src") / SOURCE.name  # away from installed modules
     done = subprocess.run(
-        [str(shutil.which("node")), "-e", USE, str(SOURCE)],
+        [str(shutil.which("node")), "-e", USE, str(copied)],
         env=os.environ | {"NODE_PATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -118,7 +118,7 @@ def _decode(data: bytes, path: str) -> tuple[str, str | None]:
             return "", _NOT_UTF8
     if is_notebook(path):
         try:
-            text = replace_lone_surrogates("".join(_code_cells(json.loads(text))))
+            text = _replace_lone_surrogates("".join(_code_cells(json.loads(text))))
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             return "", _DAMAGED_NOTEBOOK
         if len(text) > MAX_SOURCE_BYTES:
@@ -142,7 +142,7 @@ def _code_cells(notebook: Any) -> list[str]:
     return [f"{text}\n" for text in texts if text.strip() and not _OTHER_CODE.match(text)]
 
 
-def replace_lone_surrogates(text: str) -> str:
+def _replace_lone_surrogates(text: str) -> str:
     """Join the halves of characters that JSON may hold; replace single ones, which no tokenizer reads."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

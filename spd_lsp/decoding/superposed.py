@@ -245,12 +245,12 @@ def superposition_weights(live: Sequence[Draft]) -> Floats:
 
 def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
-    groups = by_allowed(live, request)
+    groups = _by_allowed(live, request)
     options = [_expand_alike(logits, *group, request, settings) for group in groups]
     return options[0] if len(options) == 1 else heapq.merge(*options, key=lambda draft: -draft.score)
 
 
-def by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[Ids | None, list[Draft]]]:
+def _by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[Ids | None, list[Draft]]]:
     """Group drafts that any id may follow; each of those that still spell what is typed is a group of its own."""
     allowed = [request.allowed(draft.ids) for draft in live]
     free = [draft for draft, ids in zip(live, allowed, strict=True) if ids is None]

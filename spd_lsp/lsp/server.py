@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from spd_lsp.completion.postprocess import Completion
     from spd_lsp.lsp.completion_worker import Load
 
-MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
+_MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
@@ -122,7 +122,7 @@ class SpdServer(LanguageServer):
         """Seconds to wait for what comes behind the first draft that is left; None: for ever, as there is none."""
         if known is None or not known.keeps_first:
             return None
-        return MAX_WAIT_FOR_OTHERS if self.status.seconds < MAX_WAIT_FOR_OTHERS else 0.001
+        return _MAX_WAIT_FOR_OTHERS if self.status.seconds < _MAX_WAIT_FOR_OTHERS else 0.001
 
     def keep(self, request: CompletionRequest, result: CompletionResult | None) -> CompletionResult | None:
         """Keep a result, with what is left of earlier ones, whoever still waits for it."""

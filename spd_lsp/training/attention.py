@@ -16,7 +16,7 @@ _BLOCK = 256  # queries
 
 
 # Dimensions: B rows, H heads, K heads of keys, L positions, C positions of a block, D width of a head.
-def blocked_attention(
+def _blocked_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, scaling: float, **_: Any
 ) -> tuple[Tensor, None]:
     """Attend from query [B, H, L, D] to key and value [B, K, L, D], each position to itself and those before."""
@@ -33,4 +33,4 @@ def blocked_attention(
     return torch.cat(mixed, dim=2).transpose(1, 2).contiguous(), None  # [B, L, H, D]
 
 
-AttentionInterface.register(BLOCKED, blocked_attention)
+AttentionInterface.register(BLOCKED, _blocked_attention)

@@ -26,16 +26,16 @@ MARKS = {
 }
 
 
-def open_base_tokenizer(path: Path) -> Tokenizer:
+def _open_base_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a GGUF file, which cuts text as llama.cpp does."""
     return build_tokenizer(read_header(path), LlamaModel(path).tokenize, bos=None)
 
 
 def write_base(path: Path, texts: Iterable[str], size: int, length: int, tokens: Path, start: Path) -> None:
     """Write a model with the `size` tokens that serve these texts best: tokenizer and weights, to two folders."""
-    old = open_base_tokenizer(path)
+    old = _open_base_tokenizer(path)
     trimmed, origins = trim_tokenizer(old, MARKS, count_tokens(old, texts), size)
-    model = keep_embeddings(read_model(path), old.get_vocab(), origins)
+    model = _keep_embeddings(read_model(path), old.get_vocab(), origins)
     model.config.max_position_embeddings = 2 * length  # it read longer texts before
     model.config.bos_token_id = model.config.eos_token_id = trimmed.token_to_id(END)
     model.config.pad_token_id = trimmed.token_to_id(PAD)
@@ -43,7 +43,7 @@ def write_base(path: Path, texts: Iterable[str], size: int, length: int, tokens:
     model.save_pretrained(start)
 
 
-def keep_embeddings(
+def _keep_embeddings(
     model: LlamaForCausalLM, ids: Mapping[str, int], origins: Sequence[str | None]
 ) -> LlamaForCausalLM:
     """Give the model the embeddings of these old tokens, in this order; None stands for the mean of all."""

@@ -19,7 +19,7 @@ from spd_lsp.training.gguf_weights import weights_of
 _ARCHITECTURE = "llama"
 _CUTS = "smollm"  # llama.cpp's word for how the text is cut before merging
 EMBEDDING = GGMLQuantizationType.Q8_0  # it is the output, too, and there errors are not averaged
-MATRIX = GGMLQuantizationType.Q4_0
+_MATRIX = GGMLQuantizationType.Q4_0
 
 
 def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: Path) -> None:
@@ -30,9 +30,9 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
     _add_shape(writer, model)
     _add_tokenizer(writer, tokenizer)
     for title, values in weights_of(model):
-        kind = GGMLQuantizationType.F32 if values.ndim == 1 else EMBEDDING if "embd" in title else MATRIX
+        kind = GGMLQuantizationType.F32 if values.ndim == 1 else EMBEDDING if "embd" in title else _MATRIX
         values = np.ascontiguousarray(values)
-        stored = four_bits.quantise(values) if kind == MATRIX else quantize(values, kind)
+        stored = four_bits.quantise(values) if kind == _MATRIX else quantize(values, kind)
         writer.add_tensor(title, stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

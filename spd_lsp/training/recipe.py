@@ -340,14 +340,14 @@ def make_gguf(recipe: Recipe, out: Path, phase: str = "run") -> dict[str, Any]:
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     model, progress = ExportedWeights(recipe.work / phase).load(recipe.config())
     write_gguf(model, open_tokenizer(folder), out.stem, out)
-    losses = measure_curve(model.bfloat16(), recipe.work / "rows" / "held_out", open_tokenizer(folder))
+    losses = _measure_curve(model.bfloat16(), recipe.work / "rows" / "held_out", open_tokenizer(folder))
     point = {"phase": phase, "tokens": progress["tokens"], "seconds": progress["seconds"], **losses}
     with (recipe.work / _CURVE).open("a", encoding="utf-8") as curve:
         curve.write(json.dumps(point) + "\n")
     return point
 
 
-def measure_curve(model: LlamaForCausalLM, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, float]]:
+def _measure_curve(model: LlamaForCausalLM, held_out: Path, tokenizer: Tokenizer) -> dict[str, dict[str, float]]:
     """Return bits per byte of a few held-out rows of Python and of all other languages together, by kind."""
     others = [language for language in CORPUS_LANGUAGES if language != "python" and (held_out / language).is_dir()]
     return {

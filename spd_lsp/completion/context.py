@@ -30,9 +30,7 @@ _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fi
 _ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
 _TYPICAL_LINE = 16  # tokens; budget kept for a line of usual length
-_STRIDE = (
-    3  # characters that the window's top stays for, to four tokens of budget: reading all costs a key 1.4 tokens
-)
+_STRIDE = 2  # characters typed before the window moves, to four tokens of budget: costs a key 2 tokens
 _MAX_RECENT = 1024  # characters between the anchor and the cursor
 _CHARACTERS_PER_TOKEN = 3  # of code, at least
 _GRACE = 2  # tokens; a text has hardly ever more tokens than its lines, and never many

@@ -17,7 +17,7 @@ import string
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 import numpy as np
 
@@ -26,10 +26,11 @@ from ngram_builders.arrays import Ids
 Path = tuple[int, ...]
 Encode = Callable[[str], list[int]]
 
-_LONGEST = 64  # bytes before the cursor of a token that holds it
+_LONGEST = 128  # bytes before the cursor of a token that holds it
 _ALIKE = 4  # tokens with the same letter behind the cursor that are tried behind another token
 _MAX_TRIED = 256
 _MAX_REMEMBERED = 50_000
+_CUT_WITH = 4  # tokens
 # What may follow, by its first byte, with texts of each kind that tokenizers tell apart: behind blanks, it decides
 # how these are cut; some tokenizers look two characters ahead.
 _KINDS: tuple[tuple[bytes, tuple[str, ...]], ...] = (
@@ -128,8 +129,16 @@ class Pieces:
                 self._neighbours.clear()
             before = self.spelled(last)
             texts = ((i, self._encoded(before + self.of[i])) for i in self._samples(start))
-            self._neighbours[key] = any(ids == [*last, i] for i, ids in texts)
+            # Behind a part of a character nothing can be tried, and any token may follow.
+            self._neighbours[key] = self._encoded(before) is None or any(ids == [*last, i] for i, ids in texts)
         return self._neighbours[key]
+
+    def cuts_before(self, text: bytes, start: bytes) -> Iterator[list[int]]:
+        """Yield how a text that ends with a blank is cut with tokens behind it that begin with these bytes."""
+        if text[-1:].isspace():
+            for i in islice(self._samples(start), _CUT_WITH):
+                if (ids := self._encoded(text + self.of[i])) is not None:
+                    yield ids
 
     def _samples(self, start: bytes) -> Iterator[int]:
         """Yield the tokens that go on behind these bytes, or if there are many, some of each byte that follows."""
@@ -189,7 +198,8 @@ def spell(pieces: Pieces, ids: Sequence[int], following: bytes = ANY) -> tuple[l
     ends = _whole_paths(pieces, ids[kept:], text[start:], following)
     for at in begins:
         # A text that ends there may be cut otherwise than one that goes on.
-        for cut in (pieces.encode(text[start:at].decode()), ids[kept:]):
+        cuts = (pieces.encode(text[start:at].decode()), ids[kept:], *pieces.cuts_before(text[start:at], text[at:]))
+        for cut in cuts:
             path = pieces.up_to(at - start, cut)
             before = (*ids[max(0, kept - 1) : kept], *(path or ()))
             if path is not None and (not before or pieces.can_precede(before, text[at:])):

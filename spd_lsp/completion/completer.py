@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -153,6 +154,8 @@ class Completer:
         self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
         self.last_offer: _ShownCompletions | None = None
         self.others = FilesAsRead()
+        if domains.live:
+            weakref.finalize(self, domains.live.end)
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:

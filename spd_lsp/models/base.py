@@ -54,16 +54,22 @@ class ChunkSizer:
     Sizes are powers of two: small differences of speed change nothing that is computed.
     """
 
-    def __init__(self, seconds: float = CHUNK_SECONDS, first: int = MIN_CHUNK, largest: int = MAX_CHUNK) -> None:
+    def __init__(
+        self,
+        seconds: float = CHUNK_SECONDS,
+        first: int = MIN_CHUNK,
+        largest: int = MAX_CHUNK,
+        least: int = MIN_CHUNK,
+    ) -> None:
         self.seconds = seconds
         self.size = first
-        self.largest = largest
+        self.least, self.largest = least, largest
 
     def note(self, tokens: int, seconds: float) -> None:
         """Take account of how long a chunk took. Those of a few tokens, a key's, say little of longer ones."""
         if tokens < MIN_CHUNK:
             return
-        self.size = MIN_CHUNK
+        self.size = self.least
         while self.size < self.largest and 2 * self.size * seconds <= tokens * self.seconds:
             self.size *= 2
 

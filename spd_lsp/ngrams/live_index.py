@@ -98,6 +98,7 @@ class LiveIndex:
         self.deferred: dict[str, None] = {}  # documents to be encoded between requests
         self.due: dict[str, float] = {}  # when each domain is to be scanned, or its contents read again
         self.queue: deque[Steps] = deque()
+        self.ended = False
 
     # Updates from the editor.
 
@@ -326,11 +327,19 @@ class LiveIndex:
             for _ in steps:
                 if time.monotonic() >= end:
                     return True
-            self.queue.popleft()
+            if self.queue:  # else another thread has ended the work
+                self.queue.popleft()
         return False
+
+    def end(self) -> None:
+        """Begin no more background work, and let go of what was begun: it would keep this object alive."""
+        self.ended = True
+        self.queue.clear()
 
     def next_work(self) -> Steps | None:
         """Return the head of the queue: work begun, then deferred documents, then scans of the disk."""
+        if self.ended:
+            return None
         if not self.queue:
             self.queue.extend(self.read_deferred(name) for name in self.deferred)
         if not self.queue:

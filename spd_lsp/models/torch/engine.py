@@ -19,7 +19,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import MAX_CHUNK, Engine, ForwardInput
+from spd_lsp.models.base import MAX_CHUNK, ChunkSizer, Engine, ForwardInput
 from spd_lsp.models.topk import TopKRequest
 from spd_lsp.models.torch.cuda_graphs import Capture, Forward
 from spd_lsp.models.torch.decoder import PastKV, TorchDecoder
@@ -58,7 +58,7 @@ class TorchEngine(Engine):
         self.max_groups = 1 << 10  # in one pass; fewer once memory has run out
         super().__init__()
         if capture:  # a GPU: short reads are captured, and long ones take it no time
-            self.chunks.size = MAX_CHUNK
+            self.chunks = ChunkSizer(first=MAX_CHUNK, least=MAX_CHUNK)
 
     def new_cache(self) -> CachedSequence:
         """As in `Engine`."""

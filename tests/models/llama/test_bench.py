@@ -17,7 +17,7 @@ from spd_lsp.models.checkpoint.hub import locate
 @pytest.fixture
 def options(gguf_folder):
     file = gguf_folder / "Q8_0.gguf"
-    chosen = {"text": "x = [1, 2, 3]\n" * 10, "ks": (1, 2), "tokens": 4, "repeat": 1, "threads": 1}
+    chosen = {"text": "x = [1, 2, 3]\n" * 5, "ks": (1, 2), "tokens": 4, "repeat": 1, "threads": 1}
     return BenchOptions(locate(str(file)), str(file), "auto", **chosen, memory=False)
 
 

@@ -76,7 +76,11 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
     text = "Muon for matrices, or AdamW for everything: for a model that is trained already."
     kinds = click.Choice(["muon", "adamw"])
     optimiser = click.option("--optimiser", type=kinds, default="muon", show_default=True, help=text)
-    return model(layers(rate(optimiser(command))))
+    text = (
+        "Learn with the matrices of the layers rounded to so many bits, as a GGUF file stores them; 0: unrounded."
+    )
+    bits = click.option("--bits", type=click.Choice([0, 4]), default=0, show_default=True, help=text)
+    return model(layers(rate(optimiser(bits(command)))))
 
 
 def decay_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -197,7 +201,10 @@ def tokenizer(work: Path, seed: int, vocabulary: int) -> None:
 @tokenizer_option
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def base(work: Path, seed: int, vocabulary: int, model: Path) -> None:
-    """Start from a model in a GGUF file, in place of `tokenizer`; then `rows`, `train --optimiser adamw`."""
+    """Start from a model in a GGUF file, in place of `tokenizer`.
+
+    Then run `rows`, and `train --optimiser adamw --bits 4`.
+    """
     with console().status("trimming the vocabulary"):
         recipe.make_base(Recipe(work=work, seed=seed, vocabulary=vocabulary), model)
 
@@ -230,6 +237,7 @@ def train(
     rate: float = RATE,
     batch: int = 8,
     optimiser: str = "muon",
+    bits: int = 0,
 ) -> None:
     """Train at a constant rate, or resume training, possibly with more tokens.
 
@@ -237,7 +245,7 @@ def train(
     """
     torch.set_num_threads(threads)
     workers.join()
-    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch, optimiser)
+    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch, optimiser, bits)
     if start:
         with workers.first_alone():
             recipe.make_start(make, start, layers)

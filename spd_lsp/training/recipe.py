@@ -265,11 +265,14 @@ def _so_far(progress: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def run_plan(tokens: int, seed: int, rate: float, rows_a_step: int, optimiser: str = "muon") -> TrainingPlan:
+def run_plan(
+    tokens: int, seed: int, rate: float, rows_a_step: int, optimiser: str = "muon", bits: int = 0
+) -> TrainingPlan:
     """Return the plan of a run with a constant rate."""
     return TrainingPlan(
         tokens=tokens,
         optimiser=optimiser,
+        bits=bits,
         seed=seed,
         matrix_rate=rate,
         embedding_rate=round(EMBEDDING_SHARE * rate, 6),

@@ -45,6 +45,7 @@ class TrainingPlan:
     seed: int = 0
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
     low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
+    bits: int = 0  # of the layers' matrices in passes: 4 as they are stored, 0 as `low` says
     checkpoint_minutes: float = 10.0
 
 
@@ -210,7 +211,7 @@ def train(
     optimisers = create_optimisers(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimisers))
     model.set_attn_implementation(BLOCKED)
-    copy = LowCopy(model, getattr(torch, plan.low))
+    copy = LowCopy(model, getattr(torch, plan.low), bits=plan.bits)
     started, saved = time.process_time() - progress.seconds / workers.count(), time.monotonic()
     while progress.share(plan) < 1.0:
         _set_rates(optimisers, rate(progress, plan))

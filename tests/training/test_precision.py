@@ -32,3 +32,16 @@ def test_gradients_of_several_passes_add_up_in_the_model() -> None:
 def test_in_full_precision_there_is_no_copy() -> None:
     copy = LowCopy(nn.Linear(2, 1), torch.float32)
     assert copy.model is copy.master
+
+
+def test_matrices_of_layers_are_rounded_to_four_bits_and_learn_all_the_same() -> None:
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(32, 1)]), "embedding": nn.Embedding(1, 32)})
+    wrapped = nn.ModuleDict({"model": model})
+    copy = LowCopy(wrapped, torch.bfloat16, bits=4)
+    own, low = (next(one["model"]["layers"][0].parameters()) for one in (copy.master, copy.model))
+    assert 2 < len(set(low.flatten().tolist())) <= 16 < len(set(own.flatten().tolist()))
+    assert torch.equal(copy.model["model"]["embedding"].weight, model["embedding"].weight.bfloat16())
+    low.sum().backward()
+    copy.move_gradients()
+    assert own.grad.tolist() == [[1.0] * 32]

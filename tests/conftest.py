@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,9 +15,17 @@ from hypothesis import HealthCheck, settings
 
 import spd_lsp
 from spd_lsp.commands.diagnosis import check_kernels
+from spd_lsp.models.checkpoint.hub import locate
 from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
-STARTER = Path(spd_lsp.__file__).parent / "starter"
+# Tests complete with a small model that does not change when the bundled one does; child processes do, too.
+STARTER_FILES = Path(__file__).parent / "starter"
+STARTER_FILE = STARTER_FILES / "spd-lsp-starter.gguf"
+os.environ["SPD_LSP_STARTER"] = str(STARTER_FILES)
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="spd-lsp-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+STARTER = locate("starter")
+PACKAGE = Path(spd_lsp.__file__).parent
 VOCABULARY = 40
 
 # No test depends on wall time: on a busy machine an example may take any time.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-MODELS = ("torch", "transformers")  # the extra `models`, for every model but the starter
+MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folders
 
 
 def install_command(extra: str) -> str:
@@ -20,7 +20,7 @@ def install_command(extra: str) -> str:
 
 
 def missing_for_models() -> str:
-    """What is missing for models other than the starter, and the remedy; "" if nothing is."""
+    """What is missing for models in Hugging Face folders, and the remedy; "" if nothing is."""
     missing = [name for name in MODELS if find_spec(name) is None]
     are = "are" if len(missing) > 1 else "is"
     return (

@@ -66,10 +66,6 @@ class CompletionModel(Model, Protocol):
         """Whether it can go on from any draft that it has read."""
 
     @property
-    def tells_drafts_apart(self) -> bool:
-        """Whether each draft of a mixture has a distribution of its own."""
-
-    @property
     def positions_read(self) -> int:
         """Of all prompts so far; what was cached is not read."""
 
@@ -228,7 +224,7 @@ class Completer:
         elsewhere = texts.continuations(places if scored else [])
 
         ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
-        calibration = (WITH_NGRAMS if mixture else MODEL_ALONE)[self.model.tells_drafts_apart]
+        calibration = WITH_NGRAMS if mixture else MODEL_ALONE
         ranked = with_copies(ranked, elsewhere, context, self.settings.drafts, calibration)
         gives_away = secret_check(context.before, context.after)
         safe = [completion for completion in ranked if not gives_away(completion.text)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, calibrate, calibrate_drafts
 
 PROBABILITY = st.floats(0, 1)
-ANY = st.sampled_from([*WITH_NGRAMS.values(), *MODEL_ALONE.values()])
+ANY = st.sampled_from([WITH_NGRAMS, MODEL_ALONE])
 
 
 @given(PROBABILITY, PROBABILITY, st.booleans(), ANY)
@@ -20,7 +20,7 @@ def test_likelier_is_never_less(p: float, q: float, first: bool, by: Calibration
 
 @given(st.floats(0.01, 1))  # below, both are at most one in forty
 def test_a_later_draft_beside_ngrams_is_less(p: float):
-    assert calibrate(p, WITH_NGRAMS[False], first=False) <= calibrate(p, WITH_NGRAMS[False], first=True)
+    assert calibrate(p, WITH_NGRAMS, first=False) <= calibrate(p, WITH_NGRAMS, first=True)
 
 
 # Parts of the drafts of an evaluation by their probability: its mean, and the share of them that was right.
@@ -29,7 +29,7 @@ def test_a_later_draft_beside_ngrams_is_less(p: float):
     (0.002, 0.010, False), (0.014, 0.019, False), (0.043, 0.045, False), (0.105, 0.102, False),
 ])  # fmt: skip
 def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
-    assert calibrate(p, WITH_NGRAMS[False], first=first) == pytest.approx(right, abs=0.07)
+    assert calibrate(p, WITH_NGRAMS, first=first) == pytest.approx(right, abs=0.07)
 
 
 @given(st.lists(PROBABILITY, min_size=1, max_size=8), ANY)
@@ -42,5 +42,5 @@ def test_at_most_one_draft_of_a_place_is_right(p: list[float], by: Calibration):
 
 
 def test_a_likely_first_draft_and_a_later_one():
-    assert calibrate(0.15, WITH_NGRAMS[False], first=True) == pytest.approx(0.24, abs=0.01)
-    assert calibrate(0.15, WITH_NGRAMS[False], first=False) == pytest.approx(0.12, abs=0.01)
+    assert calibrate(0.15, WITH_NGRAMS, first=True) == pytest.approx(0.24, abs=0.01)
+    assert calibrate(0.15, WITH_NGRAMS, first=False) == pytest.approx(0.12, abs=0.01)

@@ -37,7 +37,7 @@ def ask(tokens):
         healed = texts.prompt.begun.decode() if healed is None else healed
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
-        return with_copies(said, texts.continuations(places), context, most, WITH_NGRAMS[False])
+        return with_copies(said, texts.continuations(places), context, most, WITH_NGRAMS)
 
     return ask
 
@@ -195,7 +195,7 @@ def test_what_is_said_of_a_copy():
     assert Match(8, 2, 2, 1).probability(0.0) == pytest.approx(0.14, abs=0.01)
     assert Match(8, 2, 2, 1).probability(0.1) == pytest.approx(0.56, abs=0.01)
     copy = Completion("a", 0.7, is_copy=True, match=long)
-    shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), WITH_NGRAMS[False])
+    shown = calibrated([copy, Completion("b", 0.9), Completion("c", 0.9)], Settings(), WITH_NGRAMS)
     assert shown[0].probability == 0.7
     assert sum(one.probability for one in shown) <= 1 + 1e-9
     assert all(one.probability <= 0.7 for one in shown[1:])
@@ -203,5 +203,5 @@ def test_what_is_said_of_a_copy():
 
 def test_a_copy_behind_a_draft_is_said_to_be_right_less_often():
     drafts = [Completion("a", 0.5), Completion("b", 0.2, is_copy=True), Completion("c", 0.01, is_copy=True)]
-    shown = calibrated(drafts, Settings(), WITH_NGRAMS[False])
+    shown = calibrated(drafts, Settings(), WITH_NGRAMS)
     assert [one.probability for one in shown[1:]] == [pytest.approx(0.06), pytest.approx(0.003)]

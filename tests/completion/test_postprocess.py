@@ -256,7 +256,7 @@ def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
         [Completion("return x", 0.2), Completion("raise x", 0.2)],
     )
     begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
-    assert set(texts.beginnings(begun, drafts, WITH_NGRAMS[False])) == {"raise"}
+    assert set(texts.beginnings(begun, drafts, WITH_NGRAMS)) == {"raise"}
 
 
 def test_a_draft_without_a_line_end_was_cut_off():

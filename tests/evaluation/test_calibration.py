@@ -23,22 +23,20 @@ def drawn(n=20_000, seed=0):
     """Drafts that are right as often as `share_right` says."""
     random = np.random.default_rng(seed)
     p, first = random.beta(0.3, 1.5, n), (random.random(n) < 0.4).astype(float)
-    share = [calibrate(p_i, WITH_NGRAMS[False], first=bool(f)) for p_i, f in zip(p, first, strict=True)]
+    share = [calibrate(p_i, WITH_NGRAMS, first=bool(f)) for p_i, f in zip(p, first, strict=True)]
     right = (random.random(n) < np.array(share)).astype(float)
     return ShownDrafts(p, first, right, random.choice(["a", "b", "c"], n))
 
 
 def test_the_weights_by_which_drafts_were_drawn_are_found():
-    (c, a, b), (later_c, later_a, _) = WITH_NGRAMS[False]
+    (c, a, b), (later_c, later_a, _) = WITH_NGRAMS
     assert fit_logistic_weights(drawn()) == pytest.approx([c, a, later_c, later_a, b], abs=0.3)
 
 
 def test_what_is_said_is_the_product_formula():
     seen = drawn(50)
-    (c, a, b), (later_c, later_a, _) = WITH_NGRAMS[False]
-    expected = [
-        calibrate(p, WITH_NGRAMS[False], first=bool(first)) for p, first in zip(seen.p, seen.first, strict=True)
-    ]
+    (c, a, b), (later_c, later_a, _) = WITH_NGRAMS
+    expected = [calibrate(p, WITH_NGRAMS, first=bool(first)) for p, first in zip(seen.p, seen.first, strict=True)]
     assert predict(seen, np.array([c, a, later_c, later_a, b])) == pytest.approx(expected)
 
 

@@ -57,7 +57,6 @@ def prepare_experiment(
     from spd_lsp.models.load import load
 
     network = load(folder, device)
-    network.tells_drafts_apart = False  # in the paper, all drafts share one distribution
     if before + after > network.max_positions:
         raise UserError(
             f"{model} reads {network.max_positions} tokens, but prefix and drafts take {before} + {after}; use a "

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, are_probabilities
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
 from spd_lsp.completion.completer import Completer, CompletionModel, copied_places, decoding_request
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.postprocess import (
@@ -67,8 +67,8 @@ class UniformModel:
 
 
 @dataclass(frozen=True, slots=True)
-class UnadaptedModel:
-    """Gives all drafts one distribution, as in the paper: an ablation of the draft adapter."""
+class UnmixedModel:
+    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
 
     model: Model
 
@@ -77,28 +77,16 @@ class UnadaptedModel:
         return self.model.prefill(ids, check)
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read the mixture."""
-        return self.model.step(ids, weights)
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read the mixture of each row."""
-        return self.model.step_rows(rows, parents)
-
-    def read_draft(self, draft: tuple[int, ...]) -> Floats:
-        """Read a draft's last token."""
-        return self.model.read_draft(draft)
-
-
-class UnmixedModel(UnadaptedModel):
-    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
-
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read the token with the largest weight."""
         return self.model.step(*_heaviest(ids, weights))
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read the token with the largest weight of each row."""
         return self.model.step_rows([_heaviest(*row) for row in rows], parents)
+
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read a draft's last token."""
+        return self.model.read_draft(draft)
 
 
 def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
@@ -163,7 +151,7 @@ class ArmRunner:
         """
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        calibration = self._calibration(arm, mixture)
+        calibration = WITH_NGRAMS if mixture else MODEL_ALONE
         if ARM_KINDS[arm.kind].is_text:
             drafts, ranked = DecodingResult([], passes=0, longest=0), _find_texts(arm, request, around, settings)
         else:
@@ -194,16 +182,9 @@ class ArmRunner:
             cpu_ms=cpu * 1000,
         )
 
-    def _calibration(self, arm: Arm, mixture: Mixture | None) -> Calibration:
-        """The weights that the product would calibrate the arm's drafts with."""
-        told_apart = self.model.tells_drafts_apart and not ARM_KINDS[arm.kind].unadapted
-        return (WITH_NGRAMS if mixture else MODEL_ALONE)[told_apart]
-
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
         model: Model = self.uniform if kind.without_model else self.model
-        if kind.unadapted:
-            model = UnadaptedModel(model)
         if kind.unmixed:
             model = UnmixedModel(model)
         if "length_penalty" in options:

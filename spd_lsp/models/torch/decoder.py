@@ -12,7 +12,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,8 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spd_lsp.models.numpy.decoder import DecoderConfig
-from spd_lsp.models.numpy.kv_cache import NO_WINDOW
+NO_WINDOW = sys.maxsize  # longer than any text
 
 
 class Affine(NamedTuple):
@@ -47,6 +47,23 @@ class Norm(NamedTuple):
         if self.bias is None:
             return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """What the weights do not show."""
+
+    query_heads: int  # H
+    key_heads: int  # G
+    head_width: int  # C
+    epsilon: float  # of the norms
+    rotation_scale: float  # YaRN scales queries and keys
+    max_positions: int
+    windows: Sequence[int] = ()  # of each layer: how many positions it sees, itself included; (): all
+
+    def windows_of(self, layers: int) -> Sequence[int]:
+        """The window of each layer."""
+        return self.windows or [NO_WINDOW] * layers
 
 
 class Layer(NamedTuple):

@@ -125,18 +125,18 @@ def build_context(
     budget: int,
     count_tokens: Callable[[str], int],
     *,
-    forced: bool = False,
+    explicit: bool = False,
 ) -> Context:
     """Return what the model sees around a cursor (in code points) within `budget` tokens, and what to complete.
 
     A text costs what its lines cost. Where suggestions are rarely wanted there is a reason for silence instead,
-    unless a person asked (`forced`).
+    unless a person asked (`explicit`).
     """
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
     page = SplitDocument.open(source, cursor)
     literal = None
-    if not forced:
+    if not explicit:
         silence = _reason_for_silence(known, page)
         if not silence and known is not None and len(source) <= MAX_PARSED_LENGTH:
             literal = request_literal(known, source, cursor)

@@ -32,7 +32,7 @@ def tokens_read(completer: Completer, monkeypatch: pytest.MonkeyPatch) -> list[i
         source, read = f"{ABOVE}\n{TYPED[:end]}\n{BELOW}", 0
         is_indentation = TYPED[:end].rpartition("\n")[2].isspace() and TYPED[end : end + 1] == " "
         if not is_indentation:  # which comes with Enter
-            completer.complete(source, len(ABOVE) + 1 + end, "python", forced=True)
+            completer.complete(source, len(ABOVE) + 1 + end, "python", explicit=True)
             counts.append(read)
     return counts[1:]
 

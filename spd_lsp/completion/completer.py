@@ -320,11 +320,11 @@ class Completer:
         """
         related = self._related_files(document, current=current)
         if related is None or context.omitted:
-            return self.tokens.prompt(context.before, context.after, settled=context.settled)
+            return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
         step = max(1, self.context_budget // _SHARES)
-        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.after)
+        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.read_after)
         room = max(0, left // step * step)
-        return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
+        return self.tokens.prompt(context.before, context.read_after, related, room, settled=context.settled)
 
     def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
         """What a document imports and what else is open, for models that were trained to read it."""

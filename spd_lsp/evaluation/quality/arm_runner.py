@@ -145,7 +145,7 @@ class ArmRunner:
             source, cursor, language, self.completer.context_budget, self.tokens.count, forced=True
         )
         context = dataclasses.replace(context, shape="line")
-        prompt = self.tokens.prompt(context.before, context.after, settled=context.settled)
+        prompt = self.tokens.prompt(context.before, context.read_after, settled=context.settled)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), source, cursor, language)
 
     def warm_up(self, request: ArmRequest) -> float:

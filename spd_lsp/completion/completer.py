@@ -188,7 +188,7 @@ class Completer:
             self._index_active(document, cursor)
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
-        prompt = self._prompt(context, document)
+        prompt = self.prompt(context, document)
 
         self._index_active(document, cursor)
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
@@ -243,7 +243,7 @@ class Completer:
         language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self._prompt(context, document, current=True).ids
+            ids = self.prompt(context, document, current=True).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
         return self.model.positions_read - before
 
@@ -287,18 +287,18 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def _prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
+    def prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
         """The prompt for a context; other files take what it leaves free, in steps: typing must not move them.
 
         Other files are as they were when they were last read, unless `current`.
         """
         related = self._related_files(document, current=current)
         if related is None or context.omitted:
-            return self.tokens.prompt(context.before, context.after, settled=context.settled)
+            return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
         step = max(1, self.context_budget // _SHARES)
-        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.after)
+        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.read_after)
         room = max(0, left // step * step)
-        return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
+        return self.tokens.prompt(context.before, context.read_after, related, room, settled=context.settled)
 
     def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
         """What a document imports and what else is open, for models that were trained to read it."""

@@ -40,6 +40,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d\w*(?:\.\w*)?$")
 _DOT = re.compile(r"[\w)\]}\"'][?!]?(?:\.|->|::)$")  # of an expression: a name follows, in any language
 _IN_COMMENT = "a comment is being written"
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
+_CLOSED = re.compile(r"[)\]}\"'`]+(?=\n|\Z)")  # what an editor may have closed
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
 
@@ -65,6 +66,16 @@ class Context:
     def rest(self) -> str:
         """The cursor's line behind the cursor, without white space around it."""
         return rest_of_line(self.after)
+
+    @property
+    def read_after(self) -> str:
+        """What the model reads of `after`: not the brackets and quotes that end the cursor's line.
+
+        Most editors close what was just opened; if that changed the prompt, all below would be read again. A draft
+        closes them, too, and what it says again is cut off.
+        """
+        closed = _CLOSED.match(self.after)
+        return self.after[closed.end() :] if closed else self.after
 
     @property
     def neighbours(self) -> frozenset[str]:

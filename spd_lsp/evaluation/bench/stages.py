@@ -35,7 +35,7 @@ _SIGNS = frozenset(".([=, ")  # behind which completions are asked for, and wher
 STAGES = {
     "normalize_newlines": "context",
     "build_context": "context",
-    "_prompt": "prompt's ids",
+    "prompt": "prompt's ids",
     "_index_active": "live index",
     "mixture_for": "tables of the file",
     "adjusted": "tables of the file",

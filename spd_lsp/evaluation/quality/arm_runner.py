@@ -150,8 +150,8 @@ class ArmRunner:
             source, cursor, language, self.completer.context_budget, self.tokens.count, explicit=True
         )
         context = dataclasses.replace(context, shape=shape or context.shape)
-        prompt = self.tokens.prompt(context.before, context.after, settled=context.settled)
         document = OpenDocument("", None, language, source)
+        prompt = self.completer.prompt(context, document)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), document, cursor)
 
     def warm_up(self, request: ArmRequest) -> float:

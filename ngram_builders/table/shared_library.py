@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 KERNEL_VARIABLE = "SPD_LSP_KERNEL"  # 0 turns the library off
-LIBRARY_SUFFIX = ".dll" if sys.platform == "win32" else ".so"
+_LIBRARY_SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 _FOLDER = Path(__file__).parent
-LIBRARY = _FOLDER / f"libkernel{LIBRARY_SUFFIX}"
+LIBRARY = _FOLDER / f"libkernel{_LIBRARY_SUFFIX}"
 # In a source tree; an installed package has none.
 SOURCE_FILES = tuple(_FOLDER / name for name in ("kernel.c", "rows.h", "sigbus_guard.h"))
 

@@ -33,7 +33,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     check_config_sizes(folder)
     if missing := missing_for_models():
         raise UserError(f"{folder.name} {missing}")
-    if device == "cpu" or (device == "auto" and not may_have_gpu()):  # said before torch takes its seconds
+    if device == "cpu" or (device == "auto" and not _may_have_gpu()):  # said before torch takes its seconds
         check_free_memory(folder.name, memory_needed(folder), free_memory())
     progress = LoadProgress(f"loading {folder.name}", report)
     for name, share in _IMPORTS.items():
@@ -44,7 +44,7 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     return open_model(folder, device, report)
 
 
-def may_have_gpu() -> bool:
+def _may_have_gpu() -> bool:
     """Whether torch might find one, which takes seconds to ask."""
     if sys.platform == "darwin":
         return platform.machine() == "arm64"

@@ -19,7 +19,7 @@ from spd_lsp.training.gguf_weights import weights_of
 
 _ARCHITECTURE = "llama"
 _CUTS = "smollm"  # llama.cpp's word for how the text is cut before merging; it has none for other ways
-EMBEDDING = GGMLQuantizationType.Q8_0  # it is the output, too, and there errors are not averaged
+_EMBEDDING = GGMLQuantizationType.Q8_0  # it is the output, too, and there errors are not averaged
 _MATRIX = GGMLQuantizationType.Q4_0
 
 
@@ -37,7 +37,7 @@ def write_gguf(
     _add_shape(writer, model)
     _add_tokenizer(writer, tokenizer)
     for title, values in weights_of(model):
-        kind = GGMLQuantizationType.F32 if values.ndim == 1 else EMBEDDING if "embd" in title else matrix
+        kind = GGMLQuantizationType.F32 if values.ndim == 1 else _EMBEDDING if "embd" in title else matrix
         values = np.ascontiguousarray(values)
         stored = four_bits.quantise(values) if kind == GGMLQuantizationType.Q4_0 else quantize(values, kind)
         writer.add_tensor(title, stored, raw_dtype=kind)

@@ -73,7 +73,7 @@ _HELD_OUT_OTHERS = 30  # of each other language
 _HELD_OUT_ROWS = 48  # of each kind, at most
 _CURVE_ROWS = {"python": 6}  # of each kind, measured while a run goes on; one of each other language
 _CURVE = "curve.jsonl"
-EXPORTED = "exported"  # the Hugging Face folder, from which another run may start
+_EXPORTED = "exported"  # the Hugging Face folder, from which another run may start
 _NAME = "spd-lsp-starter"
 _BASE_BYTES = 16_000_000  # of source text that the vocabulary of a base model is trimmed for
 ReportStep = Callable[[Progress, float], None]
@@ -317,7 +317,7 @@ def make_starter(
     run = recipe.needed(f"{phase}/{checkpoint.FULL_FILE}", step).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
-    weights, exported = ExportedWeights(run, averaged), recipe.work / EXPORTED
+    weights, exported = ExportedWeights(run, averaged), recipe.work / _EXPORTED
     progress = export(recipe.config(), weights, folder, exported)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
     write_gguf(weights.load(recipe.config())[0], tokenizer, _NAME, out / f"{_NAME}.gguf")

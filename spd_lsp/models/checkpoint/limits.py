@@ -63,7 +63,7 @@ def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def read_json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """The content of a small file; ValueError for one that is too large or not JSON."""
     if (size := path.stat().st_size) > _MAX_JSON_BYTES:
         raise ValueError(f"it has {size >> 20} MB, and at most {_MAX_JSON_BYTES >> 20} MB are read")
@@ -75,7 +75,7 @@ def check_config_sizes(folder: Path) -> None:
     """Raise `UserError` if config.json names larger sizes than the weights have; a damaged one is read later."""
     path = folder / "config.json"
     try:
-        config = read_json(path)
+        config = _read_json(path)
     except (OSError, ValueError, RecursionError):
         return
     sizes = tensor_sizes(folder)

@@ -1,8 +1,8 @@
 """The weights of a transformers network, fused for the torch decoder, in the same memory.
 
-Parameters are named as in a Llama or StarCoder2. Matrices that read the same input become one: a step makes fewer
-and longer products. The network's own parameters become rows of it, so nothing is stored twice. Whether the decoder
-computes what the network does with its parameters is left to the self-test.
+Parameters are named as in a Llama or StarCoder2. Matrices that read the same input become one, so that a step
+makes fewer and longer products. The network's own parameters become rows of it: nothing is stored twice. Whether
+the decoder computes what the network does with its parameters is left to the self-test.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class TorchDecoder:
             qk = _rotate(self.normalise_heads(qkv[:, :rotated], layer), cos, sin)
             keys[new.slots, :, new.positions] = qk[:, heads:]
             values[new.slots, :, new.positions] = qkv[:, rotated:]
-            mixed = attend(qk[:, :heads], past.visible(keys), past.visible(values), new, masks[window])
+            mixed = _attend(qk[:, :heads], past.visible(keys), past.visible(values), new, masks[window])
             x = x + layer.attention_out(mixed)
             x = x + layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
         logits = self.head(self.norm(x[new.wanted])).float()
@@ -196,7 +196,7 @@ def attention_mask(new: Inputs, past: PastKV, window: int, group: int, dtype: to
     return mask[:, None, :, None].expand(-1, -1, -1, group, -1).flatten(2, 3)
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, mask: Tensor) -> Tensor:
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, mask: Tensor) -> Tensor:
     """Attention of new positions [M, H, C], each over its sequence up to itself [B, G, L, C]. -> [M, H C].
 
     The query heads that share keys stand beside each other as if they were positions: nothing is repeated. Scores

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folders
 
 
-def install_command(extra: str) -> str:
-    """The command that adds an extra to the environment of this program. uv makes some that have no pip."""
+def install_command(extra: str = "") -> str:
+    """The command that adds what is missing to the environment of this program. uv makes some that have no pip."""
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
-    command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]"]
+    command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]" if extra else "spd-lsp"]
     return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
 
 

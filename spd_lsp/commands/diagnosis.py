@@ -33,12 +33,24 @@ from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
 from spd_lsp.ngrams.tuned_settings import read_order_weights, read_tuned
 from spd_lsp.progress import format_count
-from spd_lsp.settings import Settings
+from spd_lsp.settings import NO_MODEL, Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
 
-_PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree-sitter", "msgpack", "numpy")
+_PACKAGES = (
+    *(
+        "pygls",
+        "lsprotocol",
+        "torch",
+        "transformers",
+        "xllamacpp",
+        "tokenizers",
+        "tree-sitter",
+        "msgpack",
+        "numpy",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +87,15 @@ def check_packages(model: str) -> Iterator[Finding]:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
             install = install_command("models") if name in MODELS else f"pip install {name}"
-            if name in MODELS and model == STARTER:
-                yield Finding(name, "ok", f"not installed; only other models need it: {install}")
+            if name in _dispensable(model):
+                yield Finding(name, "ok", f"not installed; other models need it: {install}")
             else:
                 yield Finding(name, "error", f"not installed; run: {install}")
+
+
+def _dispensable(model: str) -> tuple[str, ...]:
+    """The packages that this model does without."""
+    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER else ()
 
 
 def check_kernel() -> Finding:

@@ -106,6 +106,7 @@ class Engine(ABC):
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
     selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
+    predicts = True  # whether it says anything at all: see `no_model.py`
     second_row_is_free = False  # whether a pass of two rows takes about the time of one: measured on a GPU
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
     oom_fallback: OomFallback | None = None

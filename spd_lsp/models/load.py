@@ -15,6 +15,7 @@ from spd_lsp.models.base import Engine
 from spd_lsp.models.checkpoint.limits import check_config_sizes, check_free_memory, free_memory, memory_needed
 from spd_lsp.models.checkpoint.load_progress import LoadProgress
 from spd_lsp.models.llama.prepared import read_source
+from spd_lsp.models.no_model import open_no_model
 
 # What takes seconds to import, and the share of opening a model of 0.5 billion parameters that is done before.
 _IMPORTS = {"torch": 0.0, "transformers": 0.2, "transformers.modeling_utils": 0.3}
@@ -27,6 +28,8 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
     GGUF files run in llama.cpp. Torch, which takes seconds and much memory to import, is imported for others only.
     """
     if source := read_source(folder):
+        if source.is_vocabulary:
+            return open_no_model(folder)
         from spd_lsp.models.llama.open_gguf import open_gguf
 
         return open_gguf(source, device, report)

@@ -12,7 +12,7 @@ from gguf.quants import quantize
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from spd_lsp.models.llama.pre_tokenizers import OWN_CUTS, PATTERNS
+from spd_lsp.models.llama.pre_tokenizers import OWN_CUTS
 from spd_lsp.training import four_bits
 from spd_lsp.training.documents import END_ID
 from spd_lsp.training.gguf_weights import weights_of
@@ -68,16 +68,10 @@ def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     names = sorted(rules["model"]["vocab"], key=rules["model"]["vocab"].__getitem__)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(_CUTS)
-    if (cuts := _patterns(rules)) not in PATTERNS.values():
-        writer.add_array(OWN_CUTS, list(cuts))
+    writer.add_array(OWN_CUTS, [each["pattern"]["Regex"] for each in rules["pre_tokenizer"]["pretokenizers"][:-1]])
     writer.add_token_list(names)
     writer.add_token_types([TokenType.CONTROL if name in special else TokenType.NORMAL for name in names])
     writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
     writer.add_bos_token_id(END_ID)
     writer.add_eos_token_id(END_ID)
     writer.add_add_bos_token(False)
-
-
-def _patterns(rules: dict[str, Any]) -> tuple[str, ...]:
-    """How a byte-level tokenizer cuts a text before merging."""
-    return tuple(each["pattern"]["Regex"] for each in rules["pre_tokenizer"]["pretokenizers"][:-1])

@@ -256,7 +256,7 @@ def test_an_impossible_folder_is_reported(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "text"),
-    [({}, "in 1 stream"), ({"streams": 2}, "in 2 streams"), ({"decoder": "best-first"}, "best first")],
+    [({}, "best first"), ({"streams": 2}, "in 2 streams"), ({"decoder": "superposed"}, "in 1 stream")],
 )
 def test_how_drafts_are_written_is_reported(settings, text):
     finding = check_model(Settings(**settings), lambda settings: load_completer(settings, str, ngrams=False))

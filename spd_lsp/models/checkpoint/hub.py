@@ -21,7 +21,7 @@ from spd_lsp.extras import missing_for_models
 from spd_lsp.models.checkpoint.gguf_parts import find_in_folder
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.settings import HUGGING_FACE_ID, STORED_GGUF, expand_home, is_gguf, is_path
+from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
@@ -46,6 +46,8 @@ def lasting(model: str) -> str:
 
 
 def _find(model: str, report: Callable[[str], None]) -> Path:
+    if model == NO_MODEL:
+        return _prepare_vocabulary(_starter_file(), report)
     if model == STARTER:
         return _prepare_gguf(_starter_file(), model, report)
     if STORED_GGUF.fullmatch(model):
@@ -73,6 +75,13 @@ def _starter_file() -> Path:
     if found := find_in_folder(folder):
         return found
     raise UserError(f"{folder} has no GGUF file, which the bundled model is; install spd-lsp again")
+
+
+def _prepare_vocabulary(path: Path, report: Callable[[str], None]) -> Path:
+    """The folder that stands for a file's vocabulary. Imported late as well."""
+    from spd_lsp.models.llama.prepared import prepare_vocabulary
+
+    return prepare_vocabulary(path, report)
 
 
 def _beside(folder: Path) -> Path:
@@ -216,6 +225,11 @@ def known_languages(folder: Path) -> frozenset[str] | None:
         return frozenset(str(source["language"]) for source in sources if not source.get("skipped")) or None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def bundled_domains(model: str, folder: Path) -> dict[str, Path]:
+    """The built-in n-gram tables, for the bundled model or none at all."""
+    return built_in_domains(folder) if model in (STARTER, NO_MODEL) else {}
 
 
 def built_in_domains(folder: Path) -> dict[str, Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections import Counter
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from ngram_builders.errors import UserError

@@ -23,7 +23,14 @@ _BYTE_LEVEL, _SENTENCEPIECE, _MERGED_SENTENCEPIECE = "gpt2", "llama", "gemma4"  
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = range(1, 6)
 
 
-def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], bos: int | None) -> Tokenizer:
+def cuts_itself(header: GgufHeader) -> bool:
+    """Whether a file says how its texts are cut."""
+    return bool(_own_cuts(header))
+
+
+def build_tokenizer(
+    header: GgufHeader, tokenize: Callable[[str], list[int]] = lambda text: [], bos: int | None = None
+) -> Tokenizer:
     """The tokenizer of a file, which cuts texts as `tokenize` does; `UserError` if none is known that does.
 
     A file may hold its way of cutting, where llama.cpp knows no such way.

@@ -11,7 +11,14 @@ from ngram_builders.errors import UserError
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint import hub
-from spd_lsp.models.checkpoint.hub import built_in_domains, known_languages, lasting, locate, vocabulary
+from spd_lsp.models.checkpoint.hub import (
+    built_in_domains,
+    bundled_domains,
+    known_languages,
+    lasting,
+    locate,
+    vocabulary,
+)
 from spd_lsp.models.llama.prepared import read_source
 from tests.conftest import PACKAGE, STARTER_FILE, STARTER_FILES
 
@@ -40,6 +47,19 @@ def test_another_folder_may_hold_the_starter(tmp_path, monkeypatch):
     shutil.copy(STARTER_FILES / "python.ngt", tmp_path)
     assert built_in_domains(locate("starter")) == {"python": tmp_path / "python.ngt"}
     assert known_languages(locate("starter")) is None
+
+
+def test_no_model_has_the_starters_vocabulary_and_tables():
+    folder, starter = locate("none"), locate("starter")
+    none, model = ModelTokenizer(folder), ModelTokenizer(starter)
+    assert (none.fingerprint, none.pieces, none.end_of_text) == (
+        model.fingerprint,
+        model.pieces,
+        model.end_of_text,
+    )
+    assert bundled_domains("none", folder) == bundled_domains("starter", starter) == built_in_domains(starter)
+    assert bundled_domains("owner/name", starter) == {}
+    assert known_languages(folder) == known_languages(starter)
 
 
 def test_a_folder_is_used_as_it_is(tmp_path):

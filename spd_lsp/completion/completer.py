@@ -207,9 +207,8 @@ class Completer:
         read_before = self.model.positions_read
         drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
 
-        calibration = WITH_NGRAMS if mixture else MODEL_ALONE
         names = partial(self._matching_names, document, cursor)
-        inputs = OfferInputs(document, cursor, texts, places, names, calibration)
+        inputs = OfferInputs(document, cursor, texts, places, names, WITH_NGRAMS if mixture else MODEL_ALONE)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
 
         self.offer = self.last_offer = document, cursor, [completion.text for completion in offer.completions]

@@ -23,7 +23,7 @@ from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings, invalid_reason
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import CompletionResult
+    from spd_lsp.completion.offer import CompletionResult
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 # Language ids of files that are never indexed as source, by extension or by name.
@@ -81,7 +81,7 @@ def complete(
 
     With -, the text is standard input, and FILE tells its language and its tables.
     """
-    from spd_lsp.completion.completer import CompletionResult
+    from spd_lsp.completion.offer import CompletionResult
 
     path, source, cursor = _read_position(position, stdin=text is not None)
     options: dict[str, Any] = {"drafts": drafts, "model": model, "device": device, "max_tokens": max_tokens}

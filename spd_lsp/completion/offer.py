@@ -90,6 +90,27 @@ class Offer:
         return SECRET_REASON if self.withheld else "nothing is likely enough here"
 
 
+@dataclass(frozen=True, slots=True)
+class CompletionResult:
+    """Completions, best first, and what they cost."""
+
+    completions: list[Completion]
+    limit: int = 3  # of completions
+    passes: int = 0  # forward passes, the prompt's included
+    tokens: int = 0  # of the longest draft
+    prompt_tokens: int = 0
+    read_tokens: int = 0  # of the prompt; others were cached
+    seconds: float = 0.0
+    ngrams: tuple[str, ...] = ()  # domains that were used
+    fill_format: str = ""  # with which the model read what stands right of the cursor
+    reason: str = ""  # why there are no completions
+    withheld: int = 0  # drafts hidden because they hold a secret
+    problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
+    index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
+    keeps_first: bool = True  # whether the draft that stood first before the last key is left
+    needs_refresh: bool = False  # whether more was typed, and the model is to be asked what else may follow
+
+
 def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, *, explicit: bool) -> Offer:
     """Return up to k completions, best first.
 

@@ -18,7 +18,7 @@ from spd_lsp.lsp.completion_items import (
     menu_items,
     relative_to,
 )
-from spd_lsp.lsp.request import unfinished_word
+from spd_lsp.lsp.documents import unfinished_word
 
 VS_CODE = ItemCapabilities(
     modes=frozenset({types.InsertTextMode.AsIs, types.InsertTextMode.AdjustIndentation}),

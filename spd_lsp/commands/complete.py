@@ -172,7 +172,9 @@ def _as_table(answer: CompletionResult) -> str:
             first += f"  (copied from {format_count(completion.match.files, 'file')})"
         elif not completion.ends:
             first += " …"
-        rows += [f"{number:3} {completion.probability:6.1%}  {first}", *(f"{'':12}{line}" for line in others)]
+        p = completion.shown_probability
+        shown = "" if p is None else f"{p:.1%}"
+        rows += [f"{number:3} {shown:>6}  {first}", *(f"{'':12}{line}" for line in others)]
     drafts, tokens = format_count(len(answer.completions), "draft"), format_count(answer.tokens, "token")
     rows.append(
         f"{drafts}, {answer.passes} forward passes for {tokens}, "
@@ -185,7 +187,9 @@ def _as_table(answer: CompletionResult) -> str:
 def _as_object(answer: CompletionResult, model: str) -> str:
     return as_json(
         {
-            "completions": [dataclasses.asdict(completion) for completion in answer.completions],
+            "completions": [
+                {**dataclasses.asdict(one), "probability": one.shown_probability} for one in answer.completions
+            ],
             "passes": answer.passes,
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt_tokens,

@@ -17,9 +17,8 @@ from spd_lsp.completion.calibration import (
     Calibration,
     Match,
     are_probabilities,
+    at_most_one_right,
     calibrate,
-    calibrate_drafts,
-    probabilities_behind,
 )
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
@@ -39,23 +38,24 @@ _MAX_NAMES = 16  # no more are ever offered
 _LINE_WORTH, _PASSED_LINE_WORTH, _WORD_WORTH = 100, 20, 30
 _MAX_COPIES = 6
 _MAX_COMPARED = 64  # places whose texts may become copies
-# Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
-# .25 for 146 in five others.
-_LATER_COPY = 0.3
-# The last place is a copy's that is this much as likely as the draft there: as before drafts had a say in that.
-_LAST_PLACE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text to insert at the cursor; `probability` is its ranking score, or calibrated."""
+    """A text to insert at the cursor."""
 
     text: str
-    probability: float
+    probability: float  # of being all that is written there; of names and beginnings, of being right so far
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
+    is_rated: bool = True  # whether its probability is that, by which such completions are in order
+
+    @property
+    def shown_probability(self) -> float | None:
+        """What a person is told of it; None of names and beginnings, behind which more is to be written."""
+        return self.probability if self.is_rated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,14 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     scored = drafts.scored(settings.ranking)
     if not explicit and not context.needs_name and texts.is_empty(scored[0][0]):
         return Offer([])
+    by = inputs.calibration if are_probabilities(settings) else None
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
-    found = texts.continuations(inputs.places)
-    ranked = with_copies(usable, found, context, most, inputs.calibration)
+    ranked = rate_completions(usable, texts.continuations(inputs.places), context, by)
     safe = _without_secrets(ranked, context)
-    known = calibrated(_parseable(safe, inputs, most), settings, inputs.calibration)
-    floor = 0.0 if explicit or not are_probabilities(settings) else settings.min_probability
-    begins = are_probabilities(settings) and known and known[0].probability >= floor
+    known = _parseable(safe, inputs, most)
+    known = _disjoint(known) if by else known
+    floor = settings.min_probability if by and not explicit else 0.0
+    begins = by and known and known[0].probability >= floor
     begun = beginnings(drafts.begun, known, texts, inputs.calibration) if begins else {}
     chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
     return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe))
@@ -137,6 +138,14 @@ def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, 
     usable = usable_completions(scored_texts, inputs.context)[: 2 * most]
     safe = _without_secrets(usable, inputs.context)
     return Offer(_parseable(safe, inputs, most), len(usable) - len(safe))
+
+
+def _disjoint(completions: Sequence[Completion]) -> list[Completion]:
+    """Return completions with the probabilities of texts of which at most one is all that is written."""
+    if not completions:
+        return []
+    probabilities = at_most_one_right([one.probability for one in completions])
+    return [replace(one, probability=p) for one, p in zip(completions, probabilities, strict=True)]
 
 
 def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:
@@ -217,43 +226,29 @@ def _says_a_word_again(text: str, left: str) -> bool:
     return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # not `strstr`, nor `00000000`
 
 
-def with_copies(
-    drafts: Sequence[Completion],
-    found: Sequence[tuple[Place, str]],
-    context: Context,
-    most: int,
-    by: Calibration,
+def rate_completions(
+    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, by: Calibration | None
 ) -> list[Completion]:
-    """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
+    """Return drafts and copies, best first: by how often such a one is what is written.
 
-    It gives way to a likelier draft unless its match is very long. Outside of words the last of `most` places is
-    that of the likeliest other copy, unless the draft there is much likelier. A draft that says the same gives way
-    to a copy, and what it says counts for that; other copies come last.
+    Scores of drafts that are no probabilities are not calibrated (None). A text that is both is what it is more
+    probably; what the draft says counts for the copy.
     """
     elsewhere = _Continuations(found)
-    possible = ((text, match) for text, match in elsewhere.copies().items() if _can_be_offered(text, context))
     written = {draft.text: draft.probability for draft in drafts}
+    possible = (copy for copy in elsewhere.copies().items() if _can_be_offered(copy[0], context))
     copies = [
         Completion(text, match.probability(written.get(text, 0.0)), is_copy=True, match=match)
         for text, match in islice(possible, _MAX_COPIES)
     ]
-    best_draft = calibrate(drafts[0].probability, by, first=True) if drafts else 0.0
-    first = [
-        copy
-        for copy in copies[:1]
-        if copy.match and copy.match.is_reliable and (copy.match.is_long or copy.probability > best_draft)
-    ]
-    matched = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
-    best = [*first, *(draft for draft in matched if draft.text not in {copy.text for copy in first})]
-    kept, later = best[: max(most - 1, 1)], best[max(most - 1, 1) :]
-    shown = {one.text for one in kept}
-    others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
-    is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > _LAST_PLACE * calibrate(later[0].probability, by, first=False)
-    by_text: dict[str, Completion] = {}
-    for completion in (*kept, *others[:is_likely], *later, *others):
-        by_text.setdefault(completion.text, completion)
-    return list(by_text.values())
+    drafts = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
+    if by is not None:
+        rated = (calibrate(draft.probability, by, first=not place) for place, draft in enumerate(drafts))
+        drafts = [replace(draft, probability=p) for draft, p in zip(drafts, rated, strict=True)]
+    best: dict[str, Completion] = {}
+    for one in sorted([*drafts, *copies], key=lambda one: -one.probability):
+        best.setdefault(one.text, one)
+    return list(best.values())
 
 
 def beginnings(
@@ -312,7 +307,8 @@ def choose_completions(
     """Return `most` of drafts, beginnings of drafts and names, best first; a draft or name is first.
 
     Each place goes to what adds most: the keystrokes that it saves if it is right, and what a line and a word are
-    worth. What a better one begins with is accepted already. The word at the end of `left` begins each name.
+    worth. What a better one begins with is accepted already. Those that are rated are in the order of that. The
+    word at the end of `left` begins each name.
     `said`: all drafts, if these are not all.
     Example: `co` with drafts `mpute(x)` .4, `mpute(y)` .04, the beginning `mpute(` .8 and the name `count` .6
     -> `mpute(x)`, `unt`, `mpute(`.
@@ -324,17 +320,20 @@ def choose_completions(
     likely = likely_words(names, said_words) if names else {}
     savings = _ExpectedSavings(begun, likely, {one.text: one.probability for one in drafts if one.ends})
     words = islice((word for word in likely if word in names), _MAX_NAMES)
-    bare = [Completion(word[len(begun) :], likely[word], ends=False, is_name=True) for word in words]
+    bare = [
+        Completion(word[len(begun) :], likely[word], is_rated=False, ends=False, is_name=True) for word in words
+    ]
     rest = {one.text: one for one in drafts}
     for text, p in beginnings.items():
-        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, ends=False)
+        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, is_rated=False, ends=False)
     rest = {one.text: one for one in bare} | rest | {one.text: one for one in drafts[:1]}
     best: list[Completion] = []
     while rest and len(best) < most:
         possible = rest.values() if best else [one for one in rest.values() if one.is_name or one in drafts[:1]]
         best.append(max(possible, key=lambda one: savings.added(one, best)))
         del rest[best[-1].text]
-    return best
+    rated = iter(sorted((one for one in best if one.is_rated), key=lambda one: -one.probability))
+    return [next(rated) if one.is_rated else one for one in best]
 
 
 def keep_parseable(
@@ -346,18 +345,3 @@ def keep_parseable(
         return list(completions[:most])
     verdicts = request_could_follow(known, source, cursor, [one.text for one in completions], most)
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
-
-
-def calibrated(completions: Sequence[Completion], settings: Settings, by: Calibration) -> list[Completion]:
-    """Return drafts and copies, best first, with calibrated probabilities where scores are probabilities."""
-    if not are_probabilities(settings):
-        return list(completions)
-    drafts = [one.probability for one in completions if not one.is_copy]
-    probabilities = calibrate_drafts(drafts, by) if drafts else []
-    if completions and completions[0].is_copy:
-        probabilities = probabilities_behind(completions[0].probability, probabilities)
-    others = iter(probabilities)
-    return [
-        replace(one, probability=one.probability * (_LATER_COPY if place else 1) if one.is_copy else next(others))
-        for place, one in enumerate(completions)
-    ]

@@ -68,13 +68,18 @@ def merge_previous(result: CompletionResult, left: CompletionResult | None) -> C
     """A result's completions behind the draft that stood first and is left of earlier ones; others come last.
 
     So the draft that someone types along with stays first, also where an editor did not ask at every key, and
-    shows a later draft once the first was typed otherwise. Without it, no completions are an answer.
+    shows a later draft once the first was typed otherwise. Without it, no completions are an answer. What stands
+    where its probability would not put it is shown without one.
     """
     if left is None or not (left.keeps_first or result.completions):
         return result
-    newest = {one.text: one for one in (*left.completions, *result.completions)}
-    texts = [one.text for one in (*left.completions[: left.keeps_first], *result.completions, *left.completions)]
-    return replace(result, completions=[newest[text] for text in dict.fromkeys(texts)][: result.limit], reason="")
+    earlier = [replace(one, is_rated=False) for one in left.completions]  # by what was known before the last key
+    newest = {one.text: one for one in (*earlier, *result.completions)}
+    texts = [one.text for one in (*earlier[: left.keeps_first], *result.completions, *earlier)]
+    first, *others = [newest[text] for text in dict.fromkeys(texts)][: result.limit]
+    if any(one.is_rated and one.probability > first.probability for one in others):
+        first = replace(first, is_rated=False)
+    return replace(result, completions=[first, *others], reason="")
 
 
 class RecentResults:

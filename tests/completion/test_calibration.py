@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, calibrate, calibrate_drafts
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, at_most_one_right, calibrate
 
 PROBABILITY = st.floats(0, 1)
 ANY = st.sampled_from([*WITH_NGRAMS.values(), *MODEL_ALONE.values()])
@@ -32,13 +32,12 @@ def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
     assert calibrate(p, WITH_NGRAMS[False], first=first) == pytest.approx(right, abs=0.07)
 
 
-@given(st.lists(PROBABILITY, min_size=1, max_size=8), ANY)
-def test_at_most_one_draft_of_a_place_is_right(p: list[float], by: Calibration):
-    first, *later = calibrate_drafts(p, by)
-    assert first == calibrate(p[0], by, first=True)
+@given(st.lists(PROBABILITY, min_size=1, max_size=8))
+def test_at_most_one_text_of_a_place_is_right(p: list[float]):
+    first, *later = at_most_one_right(p)
+    assert first == p[0]
     assert first + sum(later) <= 1 + 1e-9
-    assert all(0 <= one <= calibrate(q, by, first=False) for one, q in zip(later, p[1:], strict=True))
-    assert all(one <= first for one in later)
+    assert all(0 <= one <= min(q, first) for one, q in zip(later, p[1:], strict=True))
 
 
 def test_a_likely_first_draft_and_a_later_one():

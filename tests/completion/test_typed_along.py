@@ -10,7 +10,9 @@ from spd_lsp.completion.offer import Completion, CompletionResult
 from spd_lsp.completion.typed_along import (
     CompletionRequest,
     RecentResults,
+    advance,
     after_accepting,
+    merge_previous,
     remaining,
     typed_since,
 )
@@ -179,6 +181,15 @@ def test_the_draft_that_is_typed_along_with_stays_before_names_unless_one_was_th
     ):
         left = remaining(previous, CompletionResult(drafts), typed)
         assert left is not None and [one.text for one in left.completions] == texts_left
+
+
+def test_the_draft_that_stays_first_is_shown_without_a_probability_that_would_not_put_it_there():
+    earlier = advance(result_of("compute(y)", "count"), "co")  # .5 and .25
+    for p, shown in ((0.4, [None, 0.4, None]), (0.2, [0.2, None])):
+        newer = CompletionResult([Completion("mpose(y)", p), Completion("mpute(y)", 0.2)][p < 0.4 :])
+        merged = merge_previous(newer, earlier).completions
+        assert merged[0].text == "mpute(y)"
+        assert [one.shown_probability for one in merged] == shown
 
 
 def test_behind_a_draft_that_was_cut_off_more_may_follow():

@@ -41,7 +41,6 @@ STAGES = {
     "adjusted": "tables of the file",
     "places": "copies: search",
     "continuations": "copies: texts",
-    "with_copies": "copies: texts",
     "_matching_names": "names",
     "make_offer": "offer",
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
-from spd_lsp.completion.calibration import calibration_for
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
@@ -157,10 +157,8 @@ class Completer:
         read_before = self.model.positions_read
         drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
 
-        told_apart = self.model.tells_drafts_apart
-        calibration = calibration_for(with_ngrams=mixture is not None, tells_drafts_apart=told_apart)
         names = partial(self._matching_names, document, cursor)
-        inputs = OfferInputs(document, cursor, texts, places, names, calibration)
+        inputs = OfferInputs(document, cursor, texts, places, names, WITH_NGRAMS if mixture else MODEL_ALONE)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
 
         self.offer = self.last_offer = document, cursor, [completion.text for completion in offer.completions]

@@ -13,13 +13,7 @@ from itertools import islice
 
 from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Place
-from spd_lsp.completion.calibration import (
-    Calibration,
-    Match,
-    are_probabilities,
-    at_most_one_right,
-    calibrate,
-)
+from spd_lsp.completion.calibration import Match, Weights, are_probabilities, at_most_one_right, calibrate
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
 from spd_lsp.completion.languages import LANGUAGES
@@ -45,12 +39,15 @@ class Completion:
     """A text to insert at the cursor."""
 
     text: str
-    probability: float  # of being all that is written there; of names and beginnings, of being right so far
+    probability: float  # of being all that will be written there; of names and beginnings, of being right so far
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
-    is_rated: bool = True  # whether its probability is that, by which such completions are in order
+    score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
+    is_rated: bool = (
+        True  # whether its probability is that of all that will be written: such ones are in its order
+    )
 
     @property
     def shown_probability(self) -> float | None:
@@ -67,7 +64,7 @@ class OfferInputs:
     texts: DraftText
     places: Sequence[Place]  # in the user's code, where what stands before the cursor stands too
     names: Callable[[], Mapping[str, float]]  # that the word at the cursor begins, and the probability of each
-    calibration: Calibration
+    weights: Weights
 
     @property
     def context(self) -> Context:
@@ -81,6 +78,7 @@ class Offer:
 
     completions: list[Completion]
     withheld: int = 0  # drafts and copies that hold a secret
+    candidates: Sequence[Completion] = ()  # drafts and copies that it was chosen from
 
     @property
     def reason(self) -> str:
@@ -120,17 +118,19 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     scored = drafts.scored(settings.ranking)
     if not explicit and not context.needs_name and texts.is_empty(scored[0][0]):
         return Offer([])
-    by = inputs.calibration if are_probabilities(settings) else None
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
-    ranked = rate_completions(usable, texts.continuations(inputs.places), context, by)
+    calibrates = are_probabilities(settings)
+    ranked = rank_candidates(usable, texts.continuations(inputs.places), inputs) if calibrates else usable
     safe = _without_secrets(ranked, context)
     known = _parseable(safe, inputs, most)
-    known = _disjoint(known) if by else known
-    floor = settings.min_probability if by and not explicit else 0.0
-    begins = by and known and known[0].probability >= floor
-    begun = beginnings(drafts.begun, known, texts, inputs.calibration) if begins else {}
+    if calibrates:
+        probabilities = at_most_one_right([one.probability for one in known])
+        known = [replace(one, probability=p) for one, p in zip(known, probabilities, strict=True)]
+    floor = 0.0 if explicit or not calibrates else settings.min_probability
+    begins = calibrates and known and known[0].probability >= floor
+    begun = beginnings(drafts.begun, known, texts, inputs.weights) if begins else {}
     chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
-    return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe))
+    return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe), safe)
 
 
 def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
@@ -138,14 +138,6 @@ def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, 
     usable = usable_completions(scored_texts, inputs.context)[: 2 * most]
     safe = _without_secrets(usable, inputs.context)
     return Offer(_parseable(safe, inputs, most), len(usable) - len(safe))
-
-
-def _disjoint(completions: Sequence[Completion]) -> list[Completion]:
-    """Return completions with the probabilities of texts of which at most one is all that is written."""
-    if not completions:
-        return []
-    probabilities = at_most_one_right([one.probability for one in completions])
-    return [replace(one, probability=p) for one, p in zip(completions, probabilities, strict=True)]
 
 
 def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:
@@ -226,33 +218,27 @@ def _says_a_word_again(text: str, left: str) -> bool:
     return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # not `strstr`, nor `00000000`
 
 
-def rate_completions(
-    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], context: Context, by: Calibration | None
+def rank_candidates(
+    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], inputs: OfferInputs
 ) -> list[Completion]:
-    """Return drafts and copies, best first: by how often such a one is what is written.
-
-    Scores of drafts that are no probabilities are not calibrated (None). A text that is both is what it is more
-    probably; what the draft says counts for the copy.
-    """
+    """Return drafts and copies, each text once, the most probable first."""
     elsewhere = _Continuations(found)
-    written = {draft.text: draft.probability for draft in drafts}
-    possible = (copy for copy in elsewhere.copies().items() if _can_be_offered(copy[0], context))
-    copies = [
-        Completion(text, match.probability(written.get(text, 0.0)), is_copy=True, match=match)
-        for text, match in islice(possible, _MAX_COPIES)
+    possible = (text for text in elsewhere.copies() if _can_be_offered(text, inputs.context))
+    copies = {text: Completion(text, 0.0, is_copy=True) for text in islice(possible, _MAX_COPIES)}
+    candidates = [
+        _calibrated(one, elsewhere.match(one.text), inputs.weights)
+        for one in (copies | {draft.text: draft for draft in drafts}).values()
     ]
-    drafts = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
-    if by is not None:
-        rated = (calibrate(draft.probability, by, first=not place) for place, draft in enumerate(drafts))
-        drafts = [replace(draft, probability=p) for draft, p in zip(drafts, rated, strict=True)]
-    best: dict[str, Completion] = {}
-    for one in sorted([*drafts, *copies], key=lambda one: -one.probability):
-        best.setdefault(one.text, one)
-    return list(best.values())
+    return sorted(candidates, key=lambda one: -one.probability)
+
+
+def _calibrated(one: Completion, match: Match | None, by: Weights) -> Completion:
+    score = one.probability
+    return replace(one, match=match, score=score, probability=calibrate(score, match, by))
 
 
 def beginnings(
-    intermediate: Iterable[Draft], drafts: Sequence[Completion], texts: DraftText, by: Calibration
+    intermediate: Iterable[Draft], drafts: Sequence[Completion], texts: DraftText, by: Weights
 ) -> dict[str, float]:
     """Return what drafts begin with, up to the end of a word, and how probable each beginning is.
 
@@ -266,7 +252,7 @@ def beginnings(
         if text in possible and _can_be_offered(text, texts.context):
             first = drafts[0].probability
             begins_first = drafts[0].text.startswith(text)
-            p = calibrate(math.exp(min(draft.score, 0.0)), by, first=begins_first)
+            p = calibrate(math.exp(min(draft.score, 0.0)), None, by)
             found[text] = max(found.get(text, 0.0), max(p, first) if begins_first else min(p, 1 - first))
     return found
 

@@ -41,6 +41,7 @@ STAGES = {
     "adjusted": "tables of the file",
     "places": "copies: search",
     "continuations": "copies: texts",
+    "rank_candidates": "copies: texts",
     "_matching_names": "names",
     "make_offer": "offer",
 }

@@ -288,26 +288,27 @@ def choose_completions(
     names: Mapping[str, float],
     left: str,
     most: int,
-    said: Sequence[Completion] = (),
+    candidates: Sequence[Completion] = (),
 ) -> list[Completion]:
     """Return `most` of drafts, beginnings of drafts and names, best first; a draft or name is first.
 
     Each place goes to what adds most: the keystrokes that it saves if it is right, and what a line and a word are
     worth. What a better one begins with is accepted already. Those that are rated are in the order of that. The
     word at the end of `left` begins each name.
-    `said`: all drafts, if these are not all.
+    `candidates`: all drafts, if these are not all.
     Example: `co` with drafts `mpute(x)` .4, `mpute(y)` .04, the beginning `mpute(` .8 and the name `count` .6
     -> `mpute(x)`, `unt`, `mpute(`.
     """
     if not beginnings and not names:
         return list(drafts[:most])
-    begun = re.split(r"\W", left)[-1]
-    said_words = [(_next_word(begun, one), one.probability) for one in said or drafts]
-    likely = likely_words(names, said_words) if names else {}
-    savings = _ExpectedSavings(begun, likely, {one.text: one.probability for one in drafts if one.ends})
+    word_begun = re.split(r"\W", left)[-1]
+    written_words = [(_next_word(word_begun, one), one.probability) for one in candidates or drafts]
+    likely = likely_words(names, written_words) if names else {}
+    savings = _ExpectedSavings(word_begun, likely, {one.text: one.probability for one in drafts if one.ends})
     words = islice((word for word in likely if word in names), _MAX_NAMES)
     bare = [
-        Completion(word[len(begun) :], likely[word], is_rated=False, ends=False, is_name=True) for word in words
+        Completion(word[len(word_begun) :], likely[word], is_rated=False, ends=False, is_name=True)
+        for word in words
     ]
     rest = {one.text: one for one in drafts}
     for text, p in beginnings.items():

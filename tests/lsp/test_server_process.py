@@ -107,6 +107,18 @@ async def test_shutdown_and_exit_end_with_0_in_the_middle_of_a_decode():
         assert await end(child) == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+async def test_exit_ends_a_server_whose_model_is_read_for_ever(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    stuck = NOISY.replace('print("noise", flush=True)', f"open({str(tmp_path / 'pipe')!r})")
+    async with process("-c", stuck) as (child, editor):
+        await editor.start()
+        assert (await editor.status())["kind"] == "loading"
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+
+
 async def test_exit_without_shutdown_ends_with_1():
     async with process("-c", NOISY) as (child, editor):
         await decoding(child, editor)

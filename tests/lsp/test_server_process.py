@@ -148,6 +148,19 @@ async def test_a_vanished_client_leaves_an_empty_log():
         assert (await child.stderr.read()).strip() == b""
 
 
+async def test_leaving_before_the_first_configuration_has_come_leaves_an_empty_log():
+    silent = NOISY.replace('os.system("echo noise of a child")', "").replace("verbose=2", "verbose=0")
+    silent = silent.replace('os.write(1, b"raw noise")', "").replace('print("noise", flush=True)', "")
+    async with process("-c", silent) as (child, editor):
+        editor.unanswered = {"workspace/configuration"}
+        await editor.start({"workspace": {"configuration": True}})
+        await until(lambda: editor.received("workspace/configuration"))
+        editor.notify("exit")
+        assert await end(child) == 1
+        assert child.stderr
+        assert (await child.stderr.read()).decode() == ""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 async def test_an_interrupt_ends_the_server_at_once():
     async with process("-c", NOISY) as (child, editor):

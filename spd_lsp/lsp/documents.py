@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -317,7 +318,9 @@ class LspWorkspace(Workspace):
         """The document that a message of ours names as `textDocument`, None if it names none."""
         named = params.get("textDocument") if isinstance(params, dict) else None
         uri = named.get("uri") if isinstance(named, dict) else None
-        return self.get_text_document(uri) if isinstance(uri, str) else None
+        with suppress(ValueError):  # no URI
+            return self.get_text_document(uri) if isinstance(uri, str) else None
+        return None
 
     def edited_documents(self, params: Change) -> list[LspDocument]:
         """The document or the cells whose text was changed by a notification."""
@@ -330,9 +333,11 @@ class LspWorkspace(Workspace):
         """The document and the offset that a message of ours names, as a completion request does."""
         document, named = self.find_document(params), params.get("position") if isinstance(params, dict) else None
         position = (named.get("line"), named.get("character")) if isinstance(named, dict) else ()
-        if document is None or not all(isinstance(number, int) and number >= 0 for number in position or [None]):
+        if document is None or not all(isinstance(number, int) for number in position or [None]):
             return None
-        return document, document.offset_at_position(types.Position(*position))
+        with suppress(ValueError):  # a number that is none of the protocol's
+            return document, document.offset_at_position(types.Position(*position))
+        return None
 
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Add a document that the client opened."""

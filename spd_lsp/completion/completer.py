@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -32,7 +33,8 @@ from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder, settings_for
 from spd_lsp.decoding.superposed import DecodingRequest, Model
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, FilesAsRead, ImportedModules, OpenDocument, RelatedFiles
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
+from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
 from spd_lsp.settings import Settings
 
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
@@ -336,11 +338,7 @@ class Completer:
         buffer = live.buffers.get(document.name)
         place = buffer.place if buffer else str(document.path)
         files = [(one.name, one.text) for one in self.modules.find(document, place, live.synced.values())]
-        files += [
-            (other.place, other.encoded.data.decode(errors="replace"))
-            for other in live.buffers.values()
-            if other.encoded is not None and other.opened.language == document.language
-        ]
+        files += live.texts_beside(document)
         roots = (root for domain in live.synced.values() for root in domain.domain.roots)
         return RelatedFiles.of(place, roots, self.others.of(files, current=current))
 
@@ -375,10 +373,9 @@ class Completer:
         """The names that the word at the cursor begins: of this document, its imports and other open ones."""
         if (live := self.domains.live) is None or (buffer := live.buffers.get(document.name)) is None:
             return document.matching_names(cursor)
-        others = (other.opened for name, other in live.buffers.items() if name != document.name)
-        neighbours = [other for other in others if other.language == document.language]
+        others = partial(live.names.find, language=document.language, without=document.name)
         modules = self.modules.find(document, buffer.place, live.synced.values())
-        return document.matching_names(cursor, neighbours, modules)
+        return document.matching_names(cursor, others, modules)
 
     def _record_offer(self) -> None:
         """Tell the live index what was shown last, before it sees whether the document grew by that."""

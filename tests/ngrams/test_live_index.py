@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spd_lsp.ngrams.buffers import line_around
 
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
@@ -25,7 +27,7 @@ from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import live_index as module
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex, line_around
+from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from tests.conftest import STARTER
 from tests.planted import lines, private_key
@@ -237,7 +239,9 @@ def searched(desk: Desk) -> list[list[int]]:
     array = build_suffix_array(known, tokens().end_of_text, tokens().vocab_size)
     texts = desk.live.synced["mine"].ledger.searched_texts([array], [sorted(desk.base.known)])[0]
     kept = [stream(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
-    return sorted(ids.tolist() for ids in (*kept, *(text[::-1] for text in texts.added)))
+    breaks = np.flatnonzero(texts.added < 0)
+    added = [texts.added[start + 1 : end][::-1] for start, end in itertools.pairwise(breaks)]
+    return sorted(ids.tolist() for ids in (*kept, *added))
 
 
 @pytest.fixture

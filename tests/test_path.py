@@ -44,14 +44,13 @@ STAGES = {
     "spd_lsp/completion/tokenizer.py": "prompt",
     "spd_lsp/ngrams/live_index.py": "n-grams",
     "spd_lsp/ngrams/interpolation.py": "n-grams",
-    "spd_lsp/completion/drafts_so_far.py": "decoding",
+    "spd_lsp/completion/draft_text.py": "decoding",
     "spd_lsp/lsp/request_scheduler.py": "decoding",  # is asked before each pass whether to go on
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
     "spd_lsp/decoding/superposed.py": "decoding",
-    "spd_lsp/completion/postprocess.py": "postprocessing",
-    "spd_lsp/completion/calibration.py": "postprocessing",
-    "ngram_builders/sources/masking.py": "postprocessing",
-    "spd_lsp/ngrams/open_documents.py": "postprocessing",  # the names in open documents
+    "spd_lsp/completion/calibration.py": "offer",
+    "spd_lsp/completion/offer.py": "offer",
+    "spd_lsp/ngrams/open_documents.py": "offer",  # the names in open documents
 }
 
 

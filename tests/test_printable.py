@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.postprocess import rank_completions
+from spd_lsp.completion.offer import usable_completions
 from spd_lsp.printable import HIDDEN_CHARACTERS, as_json, printable, printable_bytes_kept
 
 ORDERS = ["\x1b", "\x9b", "\x9d", "\x00", "\x07", "\x08", "\x7f", "\x85"]
@@ -26,7 +26,7 @@ def test_what_a_terminal_obeys_or_nobody_sees_is_written_out_and_never_offered(c
     assert printable_bytes_kept(text).isascii()
     assert json.loads(f'"{printable(text)}"') == text
     assert HIDDEN_CHARACTERS.search(text)
-    assert [each.text for each in rank_completions([(text, -1.0), ("ab", -2.0)], LINE)] == ["ab"]
+    assert [each.text for each in usable_completions([(text, -1.0), ("ab", -2.0)], LINE)] == ["ab"]
 
 
 @pytest.mark.parametrize("text", ["x = 1\n\ty", "é ß 日本語 العربية עברית", "naïve 😀 ⚠️", "a\r\nb", ""])
@@ -36,7 +36,7 @@ def test_what_people_read_stays_as_it_is(text):
 
 def test_tabs_and_line_ends_of_a_draft_are_offered():
     place = Context("", "", "block", "    ")
-    assert [each.text for each in rank_completions([("\n    if é:\n    \tx\ny", -1.0)], place)] == [
+    assert [each.text for each in usable_completions([("\n    if é:\n    \tx\ny", -1.0)], place)] == [
         "\n    if é:\n    \tx"
     ]
 

@@ -93,8 +93,8 @@ def complete(
     else:
         completer = load_completer(settings, print_status, ngrams=ngrams)
         path = path.resolve()
-        forced = min_probability is None
-        answer = completer.complete(source, cursor, language, path, name=path.as_uri(), forced=forced)
+        explicit = min_probability is None
+        answer = completer.complete(source, cursor, language, path, name=path.as_uri(), explicit=explicit)
     for problem in answer.problems:
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))

@@ -122,7 +122,7 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
     load_seconds = time.perf_counter() - started
     source = "import os\n\n\ndef names(path):\n    for name in os."
     try:
-        result = completer.complete(source, len(source), "python", forced=True)
+        result = completer.complete(source, len(source), "python", explicit=True)
     except Exception as error:  # a broken model can raise anything
         reason = f"{type(error).__name__}: {error}"
         return Finding("model", "error", f"{settings.model} loads but cannot complete ({reason})")

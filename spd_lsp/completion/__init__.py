@@ -1,1 +1,1 @@
-"""From a document and a cursor to completions: context, prompt, drafts, postprocessing."""
+"""From a document and a cursor to completions: context, prompt, drafts, offer."""

@@ -68,6 +68,11 @@ class Match:
         return self.length >= _MIN_LENGTH and self.count >= _MIN_AGREEMENT * self.places
 
 
+def calibration_for(*, with_ngrams: bool, tells_drafts_apart: bool) -> Calibration:
+    """The weights for a model's drafts, with n-grams or without."""
+    return (WITH_NGRAMS if with_ngrams else MODEL_ALONE)[tells_drafts_apart]
+
+
 def are_probabilities(settings: Settings) -> bool:
     """Whether scores are: not those of other rankings and of the paper's formula."""
     return (settings.ranking, settings.interpolation) == ("probability", "linear")

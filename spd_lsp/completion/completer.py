@@ -15,30 +15,18 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
-from ngram_builders.sources.masking import secret_check
-from ngram_builders.table.suffix_array import Place
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, are_probabilities
+from spd_lsp.completion.calibration import calibration_for
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.drafts_so_far import DraftsSoFar
-from spd_lsp.completion.postprocess import (
-    Completion,
-    DraftText,
-    calibrated,
-    can_be_code,
-    choose_completions,
-    rank_completions,
-    with_copies,
-)
+from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
+from spd_lsp.completion.offer import Completion, OfferInputs, make_offer
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder, settings_for
-from spd_lsp.decoding.superposed import DecodingRequest, Model
-from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
+from spd_lsp.decoding.superposed import Model
+from spd_lsp.ngrams.interpolation import Domains, adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
 from spd_lsp.settings import Settings
 
-_MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
-SECRET_REASON = "every draft held what looks like a secret"
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 _SHARES = 4  # of the context, each of which goes to other files as a whole or not at all
 _ENOUGH = 3  # drafts left of those that someone types along with; with fewer, the model is asked for others
@@ -178,13 +166,13 @@ class Completer:
         path: Path | None = None,
         *,
         name: str = "",
-        forced: bool = False,
+        explicit: bool = False,
         check: Callable[[], None] = lambda: None,
         check_typed: Callable[[Callable[[str], bool]], None] = lambda fits: None,
     ) -> CompletionResult:
         """Return up to k texts to insert at the cursor, an offset in code points, best first.
 
-        `name` identifies an open document; without it the text is not indexed. `forced`, for a person who asks,
+        `name` identifies an open document; without it the text is not indexed. `explicit`, for a person who asks,
         completes even where suggestions are rarely wanted or right. `check` and `check_typed` are called before
         every forward pass and may raise to cancel: the second knows what was typed since, and is given what tells
         whether a draft so far goes on with that.
@@ -194,24 +182,25 @@ class Completer:
             self.apply_settings(self._given)
         source, cursor = normalize_newlines(source, cursor)
         document = OpenDocument(name, path, language, source)
-        context = build_context(source, cursor, language, self.context_budget, self.tokens.count, forced=forced)
+        context = build_context(
+            source, cursor, language, self.context_budget, self.tokens.count, explicit=explicit
+        )
         if reason := self._reason_to_skip(context, source, cursor):
             self._index_active(document, cursor)
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
-        prompt = self._prompt(context, document)
+        prompt = self.prompt(context, document)
 
         self._index_active(document, cursor)
         mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
-        if not forced and not self._is_known(language):
+        if not explicit and not self._is_known(language):
             unknown = language or "this language"
             reason = f"neither the model nor any n-gram table knows {unknown}"
             return CompletionResult([], reason=reason, index_revision=self.index_revision)
         index_revision = self.index_revision
 
         texts = DraftText(self.tokens, prompt, context)
-        request = decoding_request(prompt, texts, mixture, self.tokens.end_of_text)
-        places = copied_places(prompt, mixture, self.tokens.end_of_text, self.settings.max_tokens)
+        places = texts.places(mixture, self.settings.max_tokens)
         so_far = DraftsSoFar(texts, places)
 
         def check_step() -> None:
@@ -219,35 +208,19 @@ class Completer:
             check_typed(so_far.fit)
             so_far.begin_step()
 
-        watched = replace(request, stop=so_far.is_finished)
+        watched = replace(texts.request(mixture), stop=so_far.is_finished)
         read_before = self.model.positions_read
         drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
 
-        scored = drafts.scored(self.settings.ranking)
-        if not forced and not context.needs_name and texts.is_empty(scored[0][0]):
-            scored = []
-        said = [(texts.text(ids), score) for ids, score in scored]
-        elsewhere = texts.continuations(places if scored else [])
+        told_apart = self.model.tells_drafts_apart
+        calibration = calibration_for(with_ngrams=mixture is not None, tells_drafts_apart=told_apart)
+        names = partial(self._matching_names, document, cursor)
+        inputs = OfferInputs(document, cursor, texts, places, names, calibration)
+        offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
 
-        ranked = rank_completions(said, context)[: 2 * self.settings.drafts]
-        calibration = (WITH_NGRAMS if mixture else MODEL_ALONE)[self.model.tells_drafts_apart]
-        ranked = with_copies(ranked, elsewhere, context, self.settings.drafts, calibration)
-        gives_away = secret_check(context.before, context.after)
-        safe = [completion for completion in ranked if not gives_away(completion.text)]
-        possible = can_be_code(safe, source, cursor, language, self.settings.drafts)
-        names = self._matching_names(document, cursor) if scored else {}
-        left = context.before.rpartition("\n")[2]
-        known = calibrated(possible, self.settings, calibration)
-        floor = 0.0 if forced or not are_probabilities(self.settings) else self.settings.min_probability
-        begins = are_probabilities(self.settings) and known and known[0].probability >= floor
-        begun = texts.beginnings(drafts.begun, known, calibration) if begins else {}
-        offered = choose_completions(known, begun, names, left, self.settings.drafts, safe)
-        completions = [one for one in offered if one.probability >= floor]
-
-        self.offer = self.last_offer = document, cursor, [completion.text for completion in completions]
-        withheld = len(ranked) - len(safe)
+        self.offer = self.last_offer = document, cursor, [completion.text for completion in offer.completions]
         return CompletionResult(
-            completions,
+            offer.completions,
             limit=self.settings.drafts,
             passes=drafts.passes,
             tokens=drafts.longest,
@@ -256,8 +229,8 @@ class Completer:
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
             fill_format=prompt.fill_format,
-            reason="" if completions else SECRET_REASON if withheld else "nothing is likely enough here",
-            withheld=withheld,
+            reason=offer.reason,
+            withheld=offer.withheld,
             problems=tuple(self.domains.problems),
             index_revision=index_revision,
         )
@@ -271,7 +244,7 @@ class Completer:
         language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self._prompt(context, document, current=True).ids
+            ids = self.prompt(context, document, current=True).ids
             self.model.run_request(lambda model: model.prefill(ids, check))
         return self.model.positions_read - before
 
@@ -315,18 +288,18 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def _prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
+    def prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
         """The prompt for a context; other files take what it leaves free, in steps: typing must not move them.
 
         Other files are as they were when they were last read, unless `current`.
         """
         related = self._related_files(document, current=current)
         if related is None or context.omitted:
-            return self.tokens.prompt(context.before, context.after, settled=context.settled)
+            return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
         step = max(1, self.context_budget // _SHARES)
-        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.after)
+        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.read_after)
         room = max(0, left // step * step)
-        return self.tokens.prompt(context.before, context.after, related, room, settled=context.settled)
+        return self.tokens.prompt(context.before, context.read_after, related, room, settled=context.settled)
 
     def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
         """What a document imports and what else is open, for models that were trained to read it."""
@@ -382,23 +355,3 @@ class Completer:
         if self.offer and self.offer[0].name and self.domains.live:
             self.domains.live.record_offer(*self.offer)
         self.offer = None
-
-
-def decoding_request(
-    prompt: Prompt, texts: DraftText, mixture: Mixture | None, end_of_text: int
-) -> DecodingRequest:
-    """What a decoder needs to know; n-gram tables count each file from an end-of-text token on."""
-    return DecodingRequest(
-        prompt.ids,
-        stop=texts.is_finished,
-        history=[end_of_text, *prompt.history][-_MAX_HISTORY:],
-        interpolation=mixture,
-        allowed=prompt.spelling.allowed,
-        text_of=texts.visible,
-    )
-
-
-def copied_places(prompt: Prompt, mixture: Mixture | None, end_of_text: int, follow: int) -> list[Place]:
-    """Where what stands before the cursor stands in the user's code, with the `follow` tokens behind it there."""
-    history = [end_of_text, *prompt.copied_behind][-_MAX_HISTORY:]
-    return mixture.places(history, follow, prompt.levels) if mixture else []

@@ -40,6 +40,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d\w*(?:\.\w*)?$")
 _DOT = re.compile(r"[\w)\]}\"'][?!]?(?:\.|->|::)$")  # of an expression: a name follows, in any language
 _IN_COMMENT = "a comment is being written"
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
+_CLOSED = re.compile(r"[)\]}\"'`]+(?=\n|\Z)")  # what an editor may have closed
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
 
@@ -65,6 +66,16 @@ class Context:
     def rest(self) -> str:
         """The cursor's line behind the cursor, without white space around it."""
         return rest_of_line(self.after)
+
+    @property
+    def read_after(self) -> str:
+        """What the model reads of `after`: not the brackets and quotes that end the cursor's line.
+
+        Most editors close what was just opened; if that changed the prompt, all below would be read again. A draft
+        closes them, too, and what it says again is cut off.
+        """
+        closed = _CLOSED.match(self.after)
+        return self.after[closed.end() :] if closed else self.after
 
     @property
     def neighbours(self) -> frozenset[str]:
@@ -125,18 +136,18 @@ def build_context(
     budget: int,
     count_tokens: Callable[[str], int],
     *,
-    forced: bool = False,
+    explicit: bool = False,
 ) -> Context:
     """Return what the model sees around a cursor (in code points) within `budget` tokens, and what to complete.
 
     A text costs what its lines cost. Where suggestions are rarely wanted there is a reason for silence instead,
-    unless a person asked (`forced`).
+    unless a person asked (`explicit`).
     """
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
     page = SplitDocument.open(source, cursor)
     literal = None
-    if not forced:
+    if not explicit:
         silence = _reason_for_silence(known, page)
         if not silence and known is not None and len(source) <= MAX_PARSED_LENGTH:
             literal = request_literal(known, source, cursor)

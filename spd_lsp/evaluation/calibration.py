@@ -112,7 +112,7 @@ def log_loss(predicted: F64, right: F64) -> float:
 
 
 def describe_fit(label: str, drafts: ShownDrafts) -> str:
-    """An arm's weights as `completion.postprocess` writes them, and what they gain."""
+    """An arm's weights as `completion.calibration` writes them, and what they gain."""
     c, a, later_c, later_a, b = fit_logistic_weights(drafts)
     held_out, right = cross_validated(drafts), drafts.right
     errors = [100 * calibration_error(p, right) for p in (drafts.p, held_out)]

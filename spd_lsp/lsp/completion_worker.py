@@ -159,7 +159,7 @@ class CompletionWorker:
             request.language,
             request.path,
             name=request.uri,
-            forced=request.explicit,
+            explicit=request.explicit,
             check=cancel.check,
             check_typed=cancel.check_typed,
         )

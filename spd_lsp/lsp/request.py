@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.postprocess import choose_completions
+from spd_lsp.completion.offer import choose_completions
 from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.ngrams.open_documents import OpenDocument
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.postprocess import Completion
+    from spd_lsp.completion.offer import Completion
 
 _MAX_RESULTS = 16
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "`": "`"}

@@ -42,7 +42,7 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.postprocess import Completion
+    from spd_lsp.completion.offer import Completion
     from spd_lsp.lsp.completion_worker import Load
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon

@@ -141,7 +141,7 @@ def test_drafts_share_two_rows_where_the_second_is_free(tokens, is_free, drafts,
     settings = Settings(drafts=drafts, streams=streams, max_tokens=6)
     completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
     assert completer.settings.streams == used
-    completer.complete(ELSEWHERE, len(ELSEWHERE), "python", forced=True)
+    completer.complete(ELSEWHERE, len(ELSEWHERE), "python", explicit=True)
     assert max(rows) == used
 
 
@@ -151,7 +151,7 @@ def test_drafts_share_one_row_again_once_a_gpu_ran_out_of_memory(tokens):
     completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), Settings(max_tokens=6))
     assert completer.settings.streams == 2
     model.second_row_is_free = False  # as `OomFallback` notes
-    completer.complete(ELSEWHERE, len(ELSEWHERE), "python", forced=True)
+    completer.complete(ELSEWHERE, len(ELSEWHERE), "python", explicit=True)
     assert completer.settings.streams == 1
 
 
@@ -161,7 +161,7 @@ def test_drafts_are_read_best_first_where_a_model_can_go_on_from_any(tokens, for
     model.forks_are_free, read, read_draft = forks_are_free, [], model.read_draft
     model.read_draft = lambda draft: read.append(draft) or read_draft(draft)
     completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), Settings(max_tokens=6))
-    answer = completer.complete(ELSEWHERE, len(ELSEWHERE), "python", forced=True)
+    answer = completer.complete(ELSEWHERE, len(ELSEWHERE), "python", explicit=True)
     assert answer.completions
     assert len(read) == (answer.passes - 1 if forks_are_free else 0)
 
@@ -183,7 +183,7 @@ def test_text_right_of_the_cursor_says_why_nothing_is_offered_unless_asked_for(c
     source = "value = compute(first, second) + other\n"
     cursor = source.index("first")
     assert "a word goes on right of the cursor" in completer.complete(source, cursor, "python").reason
-    assert completer.complete(source, cursor, "python", forced=True).passes > 0
+    assert completer.complete(source, cursor, "python", explicit=True).passes > 0
 
 
 def test_a_name_of_the_file_whose_letters_are_typed_is_among_three(completer):
@@ -234,8 +234,8 @@ def test_line_ends_change_no_completion(completer, end):
     source = f"{HABIT.format(name='first')}\n\ndef second(frobnicator):\n    zyg\n    return zygote\n"
     cursor = source.index("zyg\n") + 3
     other = source.replace("\n", end), len(source[:cursor].replace("\n", end))
-    assert texts(completer.complete(*other, "python", forced=True)) == texts(
-        completer.complete(source, cursor, "python", forced=True)
+    assert texts(completer.complete(*other, "python", explicit=True)) == texts(
+        completer.complete(source, cursor, "python", explicit=True)
     )
 
 
@@ -247,7 +247,7 @@ def test_a_table_that_counted_carriage_returns_brings_none_into_a_completion(
         write(repository, HABIT.replace("\n", "\r\r\n"))
         teach(repository, registry, tokens)
     for source in ("def f(frobnicator):", "def f(frobnicator):\n    zygote =", ASKED):
-        answer = completer.complete(source, len(source), "python", repository / "f.py", forced=True)
+        answer = completer.complete(source, len(source), "python", repository / "f.py", explicit=True)
         assert "mine" in answer.ngrams and answer.completions
         assert not any("\r" in text for text in texts(answer))
 
@@ -277,7 +277,7 @@ def complete_in_first(network, tokens, registry, repository):
     source = UNCOMMON.format(name="first").partition("frobnicator.is")[0]
     file = repository / "first.py"
     completer = Completer(network, tokens, domains, Settings())
-    return completer.complete(source, len(source), "python", file, name=file.as_uri(), forced=True)
+    return completer.complete(source, len(source), "python", file, name=file.as_uri(), explicit=True)
 
 
 def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, repository):

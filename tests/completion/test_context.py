@@ -59,7 +59,7 @@ def is_made_of_lines(part, document):
 
 
 def test_a_file_that_fits_is_seen_as_it_is():
-    view = build_context(SMALL, 4000, "python", 10_000, count, forced=True)
+    view = build_context(SMALL, 4000, "python", 10_000, count, explicit=True)
     assert (view.before, view.after, view.omitted) == (SMALL[:4000], SMALL[4000:], 0)
 
 
@@ -98,18 +98,18 @@ def test_below_the_cursor_come_the_rest_of_the_line_and_of_the_scope_then_signat
 
 
 def test_each_side_gets_the_room_the_other_does_not_use():
-    top = build_context(LIBRARY, 0, "python", 800, count, forced=True)
-    end = build_context(LIBRARY, len(LIBRARY), "python", 800, count, forced=True)
+    top = build_context(LIBRARY, 0, "python", 800, count, explicit=True)
+    end = build_context(LIBRARY, len(LIBRARY), "python", 800, count, explicit=True)
     assert count(top.after) > 600
     assert count(end.before) > 600
-    middle = build_context(LIBRARY, LIBRARY.index("\n", len(LIBRARY) // 2), "python", 800, count, forced=True)
+    middle = build_context(LIBRARY, LIBRARY.index("\n", len(LIBRARY) // 2), "python", 800, count, explicit=True)
     assert count(middle.before) > 2 * count(middle.after) > 200
 
 
 def test_a_language_without_a_grammar_is_seen_as_the_nearest_lines():
     text = "".join(f"line {n}\n" for n in range(1000))
     cursor = text.index("line 500")
-    view = build_context(text, cursor, "plaintext", 200, count, forced=True)
+    view = build_context(text, cursor, "plaintext", 200, count, explicit=True)
     assert text[:cursor].endswith(view.before) and text[cursor:].startswith(view.after)
     assert (view.shape, view.omitted) == ("line", 1000 - view.before.count("\n") - view.after.count("\n"))
 
@@ -117,7 +117,7 @@ def test_a_language_without_a_grammar_is_seen_as_the_nearest_lines():
 def test_a_line_longer_than_the_room_keeps_its_end_from_a_word_on():
     text = "data = [" + ", ".join(f"value_{n}" for n in range(5000)) + "]"
     cursor = text.index(", value_4000")
-    before = build_context(text, cursor, "python", 100, count, forced=True).before
+    before = build_context(text, cursor, "python", 100, count, explicit=True).before
     assert text[:cursor].endswith(before) and 20 < count(before) <= 100
     assert re.match(r"value_\d+,", before)
 
@@ -125,7 +125,7 @@ def test_a_line_longer_than_the_room_keeps_its_end_from_a_word_on():
 def test_a_measure_is_asked_for_few_lines_of_a_long_file():
     asked = []
     build_context(
-        LIBRARY, len(LIBRARY) // 2, "python", 500, lambda text: asked.append(text) or count(text), forced=True
+        LIBRARY, len(LIBRARY) // 2, "python", 500, lambda text: asked.append(text) or count(text), explicit=True
     )
     assert len(asked) == len(set(asked)) < 300
     assert max(map(len, asked)) < 200
@@ -285,16 +285,16 @@ def damaged(choose):
     seed=st.integers(0, 2**32),
     language=st.sampled_from([None, "plaintext", "python", "python", *LANGUAGES]),
     room=st.integers(0, 600),
-    forced=st.booleans(),
+    explicit=st.booleans(),
 )
-def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room, forced):
+def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room, explicit):
     choose = random.Random(seed)
     source = damaged(choose)
     cursor = choose.randrange(len(source) + 1)
-    view = build_context(source, cursor, language, room, count, forced=forced)
+    view = build_context(source, cursor, language, room, count, explicit=explicit)
     left = source[source.rfind("\n", 0, cursor) + 1 : cursor]
     if view.silence:
-        assert not forced and view.before == view.after == ""
+        assert not explicit and view.before == view.after == ""
         return
     assert count(view.before) + count(view.after) <= room
     assert source[cursor:].startswith(view.after[: view.after.find("\n") + 1])

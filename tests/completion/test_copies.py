@@ -13,7 +13,8 @@ from tokenizers import AddedToken
 from ngram_builders.table.suffix_array import Place, SearchedTexts, build_suffix_array, find_places
 from spd_lsp.completion.calibration import WITH_NGRAMS, Match
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import Completion, DraftText, calibrated, with_copies
+from spd_lsp.completion.draft_text import DraftText
+from spd_lsp.completion.offer import Completion, calibrated, with_copies
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.settings import Settings
 from tests.completion.vocabularies import save_tokenizer
@@ -32,7 +33,7 @@ def ask(tokens):
     """A function from a source and places, as (length, text behind it, document), to drafts and copies."""
 
     def ask(found, drafts=("read_bytes()", "name"), source=SOURCE, healed=None, probabilities=(0.2,) * 9, most=3):
-        context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
+        context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
         texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
         healed = texts.prompt.begun.decode() if healed is None else healed
         places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
@@ -165,7 +166,7 @@ def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
         build_suffix_array([np.array(tokens.encode(known))], tokens.end_of_text, tokens.vocab_size)
     )
     source = f"def f():\n    while quagga:\n        {begun}"
-    context = build_context(source, len(source), "python", 512, tokens.count, forced=True)
+    context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
     prompt = tokens.prompt(context.before, context.after)
     found = find_places([texts], prompt.copied_behind, 99, prompt.levels)
     assert DraftText(tokens, prompt, context).continuations(found)[0][1] == copied

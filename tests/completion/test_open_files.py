@@ -39,7 +39,7 @@ def steps(completer: Completer, text: str = TEXT, cursor: int = CURSOR, name: st
     sys.setprofile(note)
     try:
         path = Path(f"/{name}.py")
-        completer.complete(text, cursor, "python", path, name=path.as_uri(), forced=True)
+        completer.complete(text, cursor, "python", path, name=path.as_uri(), explicit=True)
     finally:
         sys.setprofile(None)
     return count

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
+from spd_lsp.completion.draft_text import find_end, visible_text
+from spd_lsp.completion.offer import usable_completions
 from spd_lsp.completion.overlap import remove_overlap
-from spd_lsp.completion.postprocess import find_end, rank_completions, visible_text
 
 
 def context_at(shape, indent, after, left=""):
@@ -114,8 +115,8 @@ def test_the_worst_line_and_the_worst_draft_take_little_time(line: str):
     there, here = context_at("line", "", line, "f(" + line), context_at("line", "", ")", "f(")
     works = [
         lambda: find_end("x)", there),
-        lambda: rank_completions([("x(", -0.1)], there),
-        lambda: rank_completions([(line, -0.1)], here),
+        lambda: usable_completions([("x(", -0.1)], there),
+        lambda: usable_completions([(line, -0.1)], here),
     ]
     for work in works:
         assert min(seconds(work) for _ in range(3)) < 0.5

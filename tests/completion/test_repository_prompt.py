@@ -132,7 +132,7 @@ def read(completer, text, name="app.py"):
     """The prompt for the end of a document's first line."""
     document = opened(name, text)
     with pytest.raises(KeyboardInterrupt):
-        completer.complete(text, text.index("\n"), "python", document.path, name=document.name, forced=True)
+        completer.complete(text, text.index("\n"), "python", document.path, name=document.name, explicit=True)
     return completer.model.read[-1]
 
 
@@ -178,7 +178,7 @@ def test_modules_that_a_file_imports_from_its_repository_are_read_without_being_
     source = "from . import util\n\nprint(util.\n"
     for _ in range(2):  # the first one opens the table
         with pytest.raises(KeyboardInterrupt):
-            completer.complete(source, len(source) - 1, "python", place, name=place.as_uri(), forced=True)
+            completer.complete(source, len(source) - 1, "python", place, name=place.as_uri(), explicit=True)
     text = shown(tokens, completer.model.read[-1])
     assert "app/util.py\nUTIL = 1\n" in text
     assert "app/main.py\n" in text

@@ -24,9 +24,9 @@ TEXT = "there is text right of the cursor"
 STATEMENTS = "import os\n\n\ndef names(path):\n    found = os.listdir(path)\n"
 
 
-def silence(marked, language="python", *, forced=False):
+def silence(marked, language="python", *, explicit=False):
     source, cursor = marked.replace("¦", ""), marked.index("¦")
-    return build_context(source, cursor, language, 500, len, forced=forced).silence
+    return build_context(source, cursor, language, 500, len, explicit=explicit).silence
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def silence(marked, language="python", *, forced=False):
 )
 def test_nothing_is_offered_where_nobody_can_know_or_a_text_goes_on(marked, language, reason):
     assert silence(marked, language) == reason
-    assert silence(marked, language, forced=True) == ""
+    assert silence(marked, language, explicit=True) == ""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def completer(parts):
 
 def answers(completer, source, language="python"):
     """What is offered to a person who types, and to one who asks."""
-    return [completer.complete(source, len(source), language, forced=forced) for forced in (False, True)]
+    return [completer.complete(source, len(source), language, explicit=explicit) for explicit in (False, True)]
 
 
 @pytest.mark.parametrize("line", ["    return found\n", "    found.append(row)", "    found.sort()"])
@@ -151,10 +151,10 @@ def test_below_the_floor_is_only_for_those_who_ask(completer):
     assert answers(completer, source)[0].reason == "nothing is likely enough here"
 
 
-@pytest.mark.parametrize("forced", [False, True])
-def test_inside_a_word_nothing_is_offered_even_to_one_who_asks(completer, forced):
+@pytest.mark.parametrize("explicit", [False, True])
+def test_inside_a_word_nothing_is_offered_even_to_one_who_asks(completer, explicit):
     source = STATEMENTS.replace("(path)", "(größe)")
-    answer = completer.complete(source, source.index("größe") + 3, "python", forced=forced)
+    answer = completer.complete(source, source.index("größe") + 3, "python", explicit=explicit)
     assert (answer.completions, answer.reason) == ([], "the cursor is inside a word")
 
 

@@ -10,14 +10,18 @@ import pytest
 
 from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.completer import Completer
+from spd_lsp.evaluation.bench.prompt_reading import after_each_key
 from spd_lsp.settings import Settings
 from tests.lsp.test_real_models import LINES
 
 ABOVE, TYPED, BELOW = ("\n".join(LINES[start:end]) for start, end in ((0, 12), (12, 19), (19, None)))
 
 
-def tokens_read(completer: Completer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Type seven lines into the middle of a file; the tokens of the prompt that are read at each key."""
+def tokens_read(completer: Completer, monkeypatch: pytest.MonkeyPatch, *, closes: bool) -> list[int]:
+    """Type seven lines into the middle of a file; the tokens of the prompt that are read at each key.
+
+    closes: the editor closes brackets.
+    """
     engine: Any = completer.model
     forward, read = engine.forward_batch, 0
 
@@ -28,22 +32,23 @@ def tokens_read(completer: Completer, monkeypatch: pytest.MonkeyPatch) -> list[i
 
     monkeypatch.setattr(engine, "forward_batch", counted)
     counts = []
-    for end in range(1, len(TYPED) + 1):
-        source, read = f"{ABOVE}\n{TYPED[:end]}\n{BELOW}", 0
-        is_indentation = TYPED[:end].rpartition("\n")[2].isspace() and TYPED[end : end + 1] == " "
-        if not is_indentation:  # which comes with Enter
-            completer.complete(source, len(ABOVE) + 1 + end, "python", forced=True)
-            counts.append(read)
+    for left, right in after_each_key(TYPED, closes=closes):
+        source, read = f"{ABOVE}\n{left}{right}\n{BELOW}", 0
+        completer.complete(source, len(ABOVE) + 1 + len(left), "python", explicit=True)
+        counts.append(read)
     return counts[1:]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("context", [1024, 128], ids=["whole file", "part of the file"])
-def test_a_key_reads_few_tokens(real_model: Path, context: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("closes", [False, True], ids=["", "brackets closed by the editor"])
+def test_a_key_reads_few_tokens(
+    real_model: Path, context: int, closes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     settings = Settings(
         model=str(real_model), device="cpu", data_dir=str(tmp_path), drafts=1, max_tokens=1, context_tokens=context
     )
     completer = load_completer(settings, lambda text: None, ngrams=False)
-    read = tokens_read(completer, monkeypatch)
+    read = tokens_read(completer, monkeypatch, closes=closes)
     assert len(read) > 100
     assert np.mean(read) <= 3 and np.percentile(read, 95) <= 20

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from spd_lsp.completion.completer import CompletionResult
-from spd_lsp.completion.postprocess import Completion
+from spd_lsp.completion.offer import Completion
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWriter
@@ -222,11 +222,11 @@ class FakeCompleter:
         path: Path | None,
         *,
         name: str,
-        forced: bool,
+        explicit: bool,
         check: Any,
         check_typed: Any,
     ) -> CompletionResult:
-        self.requests.append((source, cursor, language, path, forced))
+        self.requests.append((source, cursor, language, path, explicit))
         try:
             for _ in range(self.steps):
                 check()

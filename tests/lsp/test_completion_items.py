@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from spd_lsp.completion.postprocess import Completion
+from spd_lsp.completion.offer import Completion
 from spd_lsp.lsp.completion_items import (
     MAX_LABEL_CHARS,
     CursorLine,

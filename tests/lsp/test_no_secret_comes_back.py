@@ -15,7 +15,7 @@ from ngram_builders.ngrams import hash_contexts, order_shift, token_bits
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from spd_lsp.cli import main
-from spd_lsp.completion.completer import SECRET_REASON
+from spd_lsp.completion.offer import SECRET_REASON
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from spd_lsp.completion.completer import CompletionResult
-from spd_lsp.completion.postprocess import Completion
+from spd_lsp.completion.offer import Completion
 from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting, remaining, typed_since
 from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
 

@@ -393,7 +393,7 @@ async def test_a_request_right_after_an_edit_is_automatic():
         await editor.request(COMPLETION, at(0, 4, None))
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5, 1))
-        assert [forced for *_, forced in fake.requests] == [True, False]
+        assert [explicit for *_, explicit in fake.requests] == [True, False]
 
 
 async def test_ghost_text_continues_the_selected_menu_item():

@@ -31,23 +31,19 @@ _LINES = 6  # typed in each file
 _SIZES = range(2_000, 60_000)  # characters of a file that is typed in
 _SIGNS = frozenset(".([=, ")  # behind which completions are asked for, and where a line begins
 
-# What `Completer.complete` calls, and the stage that it belongs to.
+# What `Completer.complete` and `make_offer` call, and the stage that it belongs to.
 STAGES = {
     "normalize_newlines": "context",
     "build_context": "context",
-    "_prompt": "prompt's ids",
+    "prompt": "prompt's ids",
     "_index_active": "live index",
     "mixture_for": "tables of the file",
     "adjusted": "tables of the file",
-    "copied_places": "copies: search",
+    "places": "copies: search",
     "continuations": "copies: texts",
     "with_copies": "copies: texts",
-    "rank_completions": "postprocessing",
-    "can_be_code": "postprocessing",
-    "secret_check": "postprocessing",
     "_matching_names": "names",
-    "choose_completions": "postprocessing",
-    "calibrated": "postprocessing",
+    "make_offer": "offer",
 }
 _PROMPT, STEPS, QUERIES = "model: the prompt's new tokens", "model: steps", "n-gram queries"
 _CANDIDATES, _HYPOTHESES, _TEXTS = "candidates", "hypotheses", "their texts and ends"
@@ -75,9 +71,10 @@ def stage_of(stack: Sequence[CodeType]) -> str:
     outer = next((n for n, code in enumerate(stack) if code is Completer.complete.__code__), None)
     if not outer:
         return "other"
-    called = stack[outer - 1]
-    if called.co_name != "run_request":
-        return STAGES.get(called.co_name, "other")
+    called = [code.co_name for code in reversed(stack[:outer])]
+    if called[0] != "run_request":
+        inside = STAGES.get(called[1]) if called[0] == "make_offer" and called[1:] else None
+        return inside or STAGES.get(called[0], "other")
     inner = stack[:outer]
     if any(code.co_name == "prefill" for code in inner):
         return _PROMPT

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spd_lsp import __version__
-from spd_lsp.completion.postprocess import DraftText
+from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.infilling.sandbox import passes
 from spd_lsp.evaluation.infilling.tasks import Task
@@ -70,7 +70,7 @@ class InfillingRun:
             written = self.runner.complete(arm, request, None)
             solved_by = _first_to_pass(task, written.drafts, verdicts)
             exact = written.drafts[:1] == [task.solution]
-            results[arm.label] = {**dataclasses.asdict(written), "solved_by": solved_by, "exact": exact}
+            results[arm.label] = {**written.record(), "solved_by": solved_by, "exact": exact}
         return {**record, "arms": results}
 
 

@@ -1,7 +1,6 @@
 """Complete with an arm as the product would: the same prompt, n-grams, stop rule and ranking for every arm.
 
-Only the shape is fixed: a completion ends with its line. Names of the file, which the product offers inside
-words, are no drafts and are left out.
+Only the shape is fixed: a completion ends with its line.
 """
 
 from __future__ import annotations
@@ -10,22 +9,17 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, are_probabilities
-from spd_lsp.completion.completer import Completer, CompletionModel, copied_places, decoding_request
-from spd_lsp.completion.context import build_context
-from spd_lsp.completion.postprocess import (
-    Completion,
-    DraftText,
-    calibrated,
-    can_be_code,
-    choose_completions,
-    rank_completions,
-    with_copies,
-)
+from spd_lsp.completion.calibration import calibration_for
+from spd_lsp.completion.completer import Completer, CompletionModel
+from spd_lsp.completion.context import CompletionShape, build_context
+from spd_lsp.completion.draft_text import DraftText
+from spd_lsp.completion.offer import Completion, Offer, OfferInputs, make_offer, offer_alone
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
@@ -34,6 +28,7 @@ from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.quality.text_baselines import TEXT_BASELINES, Surroundings
 from spd_lsp.evaluation.sampling import NucleusOptions, nucleus
 from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
 
 
@@ -111,22 +106,30 @@ class ArmRequest:
 
     prompt: Prompt
     texts: DraftText
-    source: str
+    document: OpenDocument
     cursor: int
-    language: str
 
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """The drafts of an arm, best first, and what they cost beyond reading the prompt."""
+    """What an arm offers, best first, and what it costs beyond reading the prompt."""
 
-    drafts: list[str]
-    probabilities: list[float]  # of each draft, calibrated where the arm answers as the product does
+    completions: list[Completion]
     passes: int  # the prompt's counted as one
     rows: int  # positions read after the prompt
     tokens: int  # of the longest draft
     wall_ms: float
     cpu_ms: float
+
+    @property
+    def drafts(self) -> list[str]:
+        """The texts that are offered."""
+        return [one.text for one in self.completions]
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        costs = {name: getattr(self, name) for name in ("passes", "rows", "tokens", "wall_ms", "cpu_ms")}
+        return {"drafts": self.drafts, "probabilities": [one.probability for one in self.completions], **costs}
 
 
 class ArmRunner:
@@ -139,14 +142,17 @@ class ArmRunner:
         self.settings = settings
         self.completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
 
-    def request(self, source: str, cursor: int, language: str) -> ArmRequest:
-        """Trim the context and build the prompt as for a request by hand for the rest of the line."""
+    def request(
+        self, source: str, cursor: int, language: str, shape: CompletionShape | None = "line"
+    ) -> ArmRequest:
+        """Trim the context and build the prompt as for a request by hand, of its own shape if None."""
         context = build_context(
-            source, cursor, language, self.completer.context_budget, self.tokens.count, forced=True
+            source, cursor, language, self.completer.context_budget, self.tokens.count, explicit=True
         )
-        context = dataclasses.replace(context, shape="line")
-        prompt = self.tokens.prompt(context.before, context.after, settled=context.settled)
-        return ArmRequest(prompt, DraftText(self.tokens, prompt, context), source, cursor, language)
+        context = dataclasses.replace(context, shape=shape or context.shape)
+        document = OpenDocument("", None, language, source)
+        prompt = self.completer.prompt(context, document)
+        return ArmRequest(prompt, DraftText(self.tokens, prompt, context), document, cursor)
 
     def warm_up(self, request: ArmRequest) -> float:
         """Read the prompt into the cache, so that no arm has to. -> ms"""
@@ -163,41 +169,26 @@ class ArmRunner:
         """
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        calibration = self._calibration(arm, mixture)
+        mixture = adjusted(mixture, settings)
+        inputs = self._inputs(arm, request, mixture, settings)
         if ARM_KINDS[arm.kind].is_text:
-            drafts, ranked = DecodingResult([], passes=0, longest=0), _find_texts(arm, request, around, settings)
+            drafts = DecodingResult([], passes=0, longest=0)
+            offer = _offer_texts(arm, inputs, around, settings)
         else:
-            start = self._start(request, adjusted(mixture, settings))
-            drafts = self._decode(arm, start, settings)
-            texts, context = request.texts, request.texts.context
-            said = [(texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
-            ranked = rank_completions(said, context)[: 2 * settings.drafts]
-            if mixture and ARM_KINDS[arm.kind].as_product:
-                end_of_text = self.tokens.end_of_text
-                places = copied_places(request.prompt, mixture, end_of_text, settings.max_tokens)
-                found = texts.continuations(places)
-                ranked = with_copies(ranked, found, context, settings.drafts, calibration)
-        completions = can_be_code(ranked, request.source, request.cursor, request.language, settings.drafts)
-        if ARM_KINDS[arm.kind].as_product and are_probabilities(settings):
-            known = calibrated(completions, settings, calibration)
-            begun = request.texts.beginnings(drafts.begun, known, calibration)
-            left = request.source[: request.cursor].rpartition("\n")[2]
-            completions = choose_completions(known, begun, {}, left, settings.drafts)
+            drafts = self._decode(arm, request.texts.request(mixture), settings)
+            offer = _offer_drafts(arm, drafts, inputs, settings)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return ArmResult(
-            [completion.text for completion in completions],
-            [completion.probability for completion in completions],
-            drafts.passes,
-            drafts.rows,
-            drafts.longest,
-            wall_ms=wall * 1000,
-            cpu_ms=cpu * 1000,
+            offer.completions, drafts.passes, drafts.rows, drafts.longest, wall_ms=wall * 1000, cpu_ms=cpu * 1000
         )
 
-    def _calibration(self, arm: Arm, mixture: Mixture | None) -> Calibration:
-        """The weights that the product would calibrate the arm's drafts with."""
+    def _inputs(self, arm: Arm, request: ArmRequest, mixture: Mixture | None, settings: Settings) -> OfferInputs:
+        """What the product would know here."""
+        document, cursor, texts = request.document, request.cursor, request.texts
         told_apart = self.model.tells_drafts_apart and not ARM_KINDS[arm.kind].unadapted
-        return (WITH_NGRAMS if mixture else MODEL_ALONE)[told_apart]
+        calibration = calibration_for(with_ngrams=mixture is not None, tells_drafts_apart=told_apart)
+        places = texts.places(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
+        return OfferInputs(document, cursor, texts, places, partial(document.matching_names, cursor), calibration)
 
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
@@ -213,16 +204,19 @@ class ArmRunner:
             return nucleus(model, start, settings, _never_cancelled, sampling)
         return DECODERS[arm.decoder](model, start, settings, _never_cancelled)
 
-    def _start(self, request: ArmRequest, mixture: Mixture | None) -> DecodingRequest:
-        return decoding_request(request.prompt, request.texts, mixture, self.tokens.end_of_text)
+
+def _offer_drafts(arm: Arm, drafts: DecodingResult, inputs: OfferInputs, settings: Settings) -> Offer:
+    """What the product makes of an arm's drafts; of those that it is compared with, the drafts alone."""
+    if ARM_KINDS[arm.kind].as_product:
+        return make_offer(drafts, inputs, settings, explicit=True)
+    scored_texts = [(inputs.texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
+    return offer_alone(scored_texts, inputs, settings.drafts)
 
 
-def _find_texts(
-    arm: Arm, request: ArmRequest, around: Surroundings | None, settings: Settings
-) -> list[Completion]:
+def _offer_texts(arm: Arm, inputs: OfferInputs, around: Surroundings | None, settings: Settings) -> Offer:
     """What a text baseline proposes, trimmed as drafts are."""
     if around is None:
-        return []
-    most = 2 * settings.drafts
-    texts = TEXT_BASELINES[arm.decoder](around, request.source, request.cursor, 2 * most)
-    return rank_completions([(text, -1.0 - n) for n, text in enumerate(texts)], request.texts.context)[:most]
+        return Offer([])
+    find, most = TEXT_BASELINES[arm.decoder], settings.drafts
+    texts = find(around, inputs.document.text, inputs.cursor, 4 * most)
+    return offer_alone([(text, -1.0 - n) for n, text in enumerate(texts)], inputs, most)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spd_lsp.completion.completer import CompletionResult
-from spd_lsp.completion.postprocess import Completion
+from spd_lsp.completion.offer import Completion
 from spd_lsp.evaluation.quality.code_lines import LEXEME
 
 Pair = tuple[float, float]

@@ -153,7 +153,7 @@ class ExampleTrial:
         request = self._request()
         warm_ms = self.runner.warm_up(request)
         order = random.Random(self.example.key).sample(list(arms), len(arms))
-        results = {arm.label: dataclasses.asdict(self._complete(arm, request)) for arm in order}
+        results = {arm.label: self._complete(arm, request).record() for arm in order}
         return {"prompt_tokens": len(request.prompt.ids), "warm_ms": warm_ms, "arms": results}
 
     def _typed_line(self, arm: Arm) -> Mapping[str, int]:

@@ -106,8 +106,8 @@ def test_an_arm_answers_as_the_product_does(kind, repository, model, tokens):
         runner.warm_up(request)
         reply = runner.complete(parse_arm(f"{kind}@repository+file"), request, mixture)
         product = Completer(model, tokens, Fixed(mixture), Settings(decoder=kind))
-        answer = product.complete(text, example.at, "python", forced=True)
-        if build_context(text, example.at, "python", 1000, tokens.count, forced=True).shape == "line":
+        answer = product.complete(text, example.at, "python", explicit=True)
+        if build_context(text, example.at, "python", 1000, tokens.count, explicit=True).shape == "line":
             drafts = [completion.text for completion in answer.completions if not completion.is_name]
             assert [draft for draft in reply.drafts if draft in drafts] == drafts
             assert len(drafts) == len(reply.drafts) or any(one.is_name for one in answer.completions)

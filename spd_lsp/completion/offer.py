@@ -1,19 +1,17 @@
-"""Drafts to completions: where a draft ends, and which drafts, beginnings of drafts, copies and names are offered.
+"""What is offered at a cursor: of drafts, copies, beginnings of drafts and names, the completions, best first.
 
-In: token ids of drafts and their scores, places where the text before the cursor stands in the user's code, and
-names. Out: completions, best first. Knows no LSP.
+This is decided here alone, whoever asks: server, command line or evaluation. Knows neither LSP nor models.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from ngram_builders.sources.filters import normalize_line_ends
-from ngram_builders.sources.masking import MARK
+from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import (
     Calibration,
@@ -24,19 +22,17 @@ from spd_lsp.completion.calibration import (
     probabilities_behind,
 )
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
+from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
 from spd_lsp.completion.languages import LANGUAGES
-from spd_lsp.completion.overlap import find_repeat, remove_overlap, splits_word
+from spd_lsp.completion.overlap import splits_word
 from spd_lsp.completion.parsing import request_could_follow
-from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.superposed import Draft
-from spd_lsp.ngrams.open_documents import likely_words
+from spd_lsp.decoding.superposed import DecodingResult, Draft
+from spd_lsp.ngrams.open_documents import OpenDocument, likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
 from spd_lsp.settings import Settings
 
+SECRET_REASON = "every draft held what looks like a secret"
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
-_CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
-_INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
-_ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
 _MAX_NAMES = 16  # no more are ever offered
 # Keystrokes that it is worth that the whole line is among those offered, beyond what it saves; and inside words,
 # where it has mostly been offered before and passed by; and that a word is, where names go on with it.
@@ -51,156 +47,6 @@ _LAST_PLACE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class DraftText:
-    """The texts of drafts that continue one prompt."""
-
-    tokens: ModelTokenizer
-    prompt: Prompt
-    context: Context
-
-    def continuations(self, places: Sequence[Place]) -> list[tuple[Place, str]]:
-        """Return what a user would see of what follows each place, where it can follow the cursor too."""
-        lines = {ids: self._continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
-        return [(place, line) for place in places if (line := lines[place.next]) is not None]
-
-    def _continuation(self, ids: Sequence[int]) -> str | None:
-        """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
-
-        And if neither their line nor block, nor their file ends within them.
-        """
-        length = next((n for n, i in enumerate(ids) if self.tokens.ends(i)), len(ids))
-        written = self._indented(self.tokens.bytes_of(ids[:length]))
-        if not written.startswith(self.prompt.begun):
-            return None
-        text = _decoded(written[len(self.prompt.begun) :]).partition(MARK)[0]
-        is_whole = length < len(ids) or find_end(text, self.context) is not None
-        return visible_text(text, self.context) if is_whole else None
-
-    def _indented(self, written: bytes) -> bytes:
-        """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        begun, left = self.prompt.begun, self.context.left.encode()
-        if not left.isspace() or not begun.isspace() or not begun.endswith(left):
-            return written
-        lines = written if b"\n" in begun else b"\n" + written  # some tokenizers end a token at a line's end
-        first = _INDENTED_LINE.search(lines)
-        if first is None or lines[: first.start()].strip():
-            return written
-
-        def moved(line: re.Match[bytes]) -> bytes:
-            """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""
-            deeper = len(line[1]) - len(first[1])
-            return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
-
-        return begun + _INDENTED_LINE.sub(moved, lines[first.end() :])
-
-    def beginnings(
-        self, begun: Sequence[Draft], drafts: Sequence[Completion], by: Calibration
-    ) -> dict[str, float]:
-        """Return what drafts begin with, up to the end of a word, and how probable each beginning is.
-
-        It is at least as probable as the first draft, if that begins so, and at most as probable as that leaves.
-        """
-        ends = [(one.text, mark.end()) for one in drafts for mark in _WORD_OR_SIGN.finditer(one.text)]
-        possible = {text[:end] for text, end in ends if end < len(text)}
-        found: dict[str, float] = {}
-        for draft in begun:
-            text = self.text(draft.ids).rstrip()
-            if text in possible and _can_be_offered(text, self.context):
-                first = drafts[0].probability
-                begins_first = drafts[0].text.startswith(text)
-                p = calibrate(math.exp(min(draft.score, 0.0)), by, first=begins_first)
-                found[text] = max(found.get(text, 0.0), max(p, first) if begins_first else min(p, 1 - first))
-        return found
-
-    def is_empty(self, ids: Sequence[int]) -> bool:
-        """Whether a draft says that nothing belongs here."""
-        return not self.visible(ids).strip()
-
-    def visible(self, ids: Sequence[int]) -> str:
-        """Return what a user would see of a draft."""
-        return visible_text(self.text(ids), self.context)
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return the text of a draft, up to the mask that stands for a line with a secret in n-gram tables."""
-        return self._full_text(ids).partition(MARK)[0]
-
-    def is_finished(self, ids: Sequence[int]) -> bool:
-        """Whether the draft ends the file, its line or its block."""
-        last = ids[-1]
-        if self.tokens.ends(last):
-            return True
-        if self.context.shape != "block" and not _ENDS_LINE.search(self.tokens.pieces[last]):
-            return False
-        text = self._full_text(ids)
-        return MARK in text or find_end(text, self.context) is not None
-
-    def _full_text(self, ids: Sequence[int]) -> str:
-        return _decoded(self.tokens.bytes_of(ids)[len(self.prompt.spelling.healed) :])
-
-
-def _decoded(written: bytes) -> str:
-    """A text without half characters."""
-    text = written.decode(errors="ignore")
-    return normalize_line_ends(text) if "\r" in text else text
-
-
-def visible_text(text: str, context: Context) -> str:
-    """Return what a user would see of a draft."""
-    text = trim_draft(text, context)
-    return remove_overlap(text, context.after, context.left) if context.rest else text
-
-
-def trim_draft(text: str, context: Context) -> str:
-    """Return the part of a draft that belongs to the completion, without trailing white space.
-
-    A block that was cut off by the length limit loses its unfinished last line.
-    """
-    end = find_end(text, context)
-    if end is None and context.shape == "block" and "\n" in text.strip():
-        end = text.rindex("\n")
-    return text[:end].rstrip()
-
-
-def find_end(text: str, context: Context) -> int | None:
-    """Return the offset at which the completion ends, or None if it may continue.
-
-    Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
-    """
-    end = _block_end(text, context.indent) if context.shape == "block" else line_end(text)
-    rest = context.rest
-    again = find_repeat(text[:end], context.left, rest) if rest else None
-    return end if again is None else again
-
-
-def line_end(text: str) -> int | None:
-    """Return the end of the first line, or None."""
-    return text.find("\n") if "\n" in text else None
-
-
-def _block_end(text: str, indent: str) -> int | None:
-    """Return where a line is indented less than the body, or after three blank lines; else None."""
-    first, *lines = text.split("\n")
-    at = len(first) + 1
-    blank = 0
-    for line in lines:
-        content = line.strip()
-        blank = 0 if content else blank + 1
-        if content and len(line) - len(line.lstrip()) < len(indent):
-            return _closing_end(text, at, line, content)
-        if blank > 2:
-            return at
-        at += len(line) + 1
-    return None
-
-
-def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
-    """A line left of the body ends the block: before it, or after it if all it does is close the block."""
-    if not content.startswith(_CLOSERS):
-        return at
-    return at + len(line) if at + len(line) < len(text) else None
-
-
-@dataclass(frozen=True, slots=True)
 class Completion:
     """A text to insert at the cursor; `probability` is its ranking score, or calibrated."""
 
@@ -210,6 +56,76 @@ class Completion:
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
+
+
+@dataclass(frozen=True, slots=True)
+class OfferInputs:
+    """Where completions are asked for, and what they are made of besides drafts."""
+
+    document: OpenDocument
+    cursor: int
+    texts: DraftText
+    places: Sequence[Place]  # in the user's code, where what stands before the cursor stands too
+    names: Callable[[], Mapping[str, float]]  # that the word at the cursor begins, and the probability of each
+    calibration: Calibration
+
+    @property
+    def context(self) -> Context:
+        """What the model saw."""
+        return self.texts.context
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Completions, best first."""
+
+    completions: list[Completion]
+    withheld: int = 0  # drafts and copies that hold a secret
+
+    @property
+    def reason(self) -> str:
+        """Why there are none, or an empty string."""
+        if self.completions:
+            return ""
+        return SECRET_REASON if self.withheld else "nothing is likely enough here"
+
+
+def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, *, explicit: bool) -> Offer:
+    """Return up to k completions, best first.
+
+    Unless a person asks for them (`explicit`), nothing unlikely, and none where the best draft says nothing.
+    """
+    context, texts, most = inputs.context, inputs.texts, settings.drafts
+    scored = drafts.scored(settings.ranking)
+    if not explicit and not context.needs_name and texts.is_empty(scored[0][0]):
+        return Offer([])
+    usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
+    found = texts.continuations(inputs.places)
+    ranked = with_copies(usable, found, context, most, inputs.calibration)
+    safe = _without_secrets(ranked, context)
+    known = calibrated(_parseable(safe, inputs, most), settings, inputs.calibration)
+    floor = 0.0 if explicit or not are_probabilities(settings) else settings.min_probability
+    begins = are_probabilities(settings) and known and known[0].probability >= floor
+    begun = beginnings(drafts.begun, known, texts, inputs.calibration) if begins else {}
+    chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
+    return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe))
+
+
+def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
+    """Return `most` of some texts by their scores, as what is compared with the product offers them."""
+    usable = usable_completions(scored_texts, inputs.context)[: 2 * most]
+    safe = _without_secrets(usable, inputs.context)
+    return Offer(_parseable(safe, inputs, most), len(usable) - len(safe))
+
+
+def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:
+    leaks_secret = secret_check(context.before, context.after)
+    return [one for one in completions if not leaks_secret(one.text)]
+
+
+def _parseable(completions: Sequence[Completion], inputs: OfferInputs, most: int) -> list[Completion]:
+    document = inputs.document
+    return keep_parseable(completions, document.text, inputs.cursor, document.language, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +150,7 @@ class _Continuations:
         return dict(sorted(matches.items(), key=lambda item: (-item[1].length, -item[1].count)))
 
 
-def rank_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
+def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
     """Return the completions of texts and their log-scores, best first, each text once.
 
     Texts with invisible or control characters are dropped, those that repeat the line above or below, those that
@@ -319,8 +235,28 @@ def with_copies(
     return list(by_text.values())
 
 
+def beginnings(
+    intermediate: Iterable[Draft], drafts: Sequence[Completion], texts: DraftText, by: Calibration
+) -> dict[str, float]:
+    """Return what drafts begin with, up to the end of a word, and how probable each beginning is.
+
+    It is at least as probable as the first draft, if that begins so, and at most as probable as that leaves.
+    """
+    ends = [(one.text, mark.end()) for one in drafts for mark in _WORD_OR_SIGN.finditer(one.text)]
+    possible = {text[:end] for text, end in ends if end < len(text)}
+    found: dict[str, float] = {}
+    for draft in intermediate:
+        text = texts.text(draft.ids).rstrip()
+        if text in possible and _can_be_offered(text, texts.context):
+            first = drafts[0].probability
+            begins_first = drafts[0].text.startswith(text)
+            p = calibrate(math.exp(min(draft.score, 0.0)), by, first=begins_first)
+            found[text] = max(found.get(text, 0.0), max(p, first) if begins_first else min(p, 1 - first))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
-class _Worth:
+class _ExpectedSavings:
     """What it is worth to offer a completion, in keystrokes."""
 
     begun: str  # the word at the cursor, as far as it is written
@@ -365,7 +301,7 @@ def choose_completions(
     begun = re.split(r"\W", left)[-1]
     said_words = [(_next_word(begun, one), one.probability) for one in said or drafts]
     likely = likely_words(names, said_words) if names else {}
-    worth = _Worth(begun, likely, {one.text: one.probability for one in drafts if one.ends})
+    savings = _ExpectedSavings(begun, likely, {one.text: one.probability for one in drafts if one.ends})
     words = islice((word for word in likely if word in names), _MAX_NAMES)
     bare = [Completion(word[len(begun) :], likely[word], ends=False, is_name=True) for word in words]
     rest = {one.text: one for one in drafts}
@@ -375,12 +311,12 @@ def choose_completions(
     best: list[Completion] = []
     while rest and len(best) < most:
         possible = rest.values() if best else [one for one in rest.values() if one.is_name or one in drafts[:1]]
-        best.append(max(possible, key=lambda one: worth.added(one, best)))
+        best.append(max(possible, key=lambda one: savings.added(one, best)))
         del rest[best[-1].text]
     return best
 
 
-def can_be_code(
+def keep_parseable(
     completions: Sequence[Completion], source: str, cursor: int, language: str | None, most: int
 ) -> list[Completion]:
     """Return the first completions, `most` of them, after which the language's parser finds no new error."""

@@ -1,4 +1,4 @@
-"""Items: a completion ends where the line or block ends, repeats nothing, and is shown once."""
+"""What is offered repeats nothing, can be code, and is shown once; what saves most keystrokes comes first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 
 from spd_lsp.completion.calibration import WITH_NGRAMS
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.postprocess import (
+from spd_lsp.completion.draft_text import DraftText
+from spd_lsp.completion.offer import (
     Completion,
-    DraftText,
-    can_be_code,
+    beginnings,
     choose_completions,
-    find_end,
-    rank_completions,
-    trim_draft,
+    keep_parseable,
+    usable_completions,
 )
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import Draft
@@ -38,56 +37,19 @@ def block(indent):
     return context_at("block", indent, "")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("foo(a)\n    return", "foo(a)"), ("foo(a)", "foo(a)"), ("foo(a)  ", "foo(a)"), ("\nreturn", "")],
-)
-def test_a_line_ends_at_its_line_break(text, expected):
-    assert trim_draft(text, LINE) == expected
-
-
-@pytest.mark.parametrize(
-    ("indent", "text", "expected"),
-    [
-        ("        ", "\n        return 1\n    def g", "\n        return 1"),
-        (
-            "        ",
-            "\n        if a:\n            b\n        c\n\nclass",
-            "\n        if a:\n            b\n        c",
-        ),
-        ("        ", "return 1\n    def g", "return 1"),
-        ("  ", "\n  b();\n}\nc", "\n  b();\n}"),
-        ("    ", "\ndef g", ""),
-    ],
-)
-def test_a_block_ends_where_a_line_stands_left_of_its_body(indent, text, expected):
-    place = block(indent)
-    assert find_end(text, place) is not None
-    assert trim_draft(text, place) == expected
-
-
-def test_a_block_cut_off_by_the_length_limit_loses_its_unfinished_line():
-    assert trim_draft("\n    a = 1\n    b = fo", block("    ")) == "\n    a = 1"
-
-
-def test_an_open_block_may_go_on():
-    assert find_end("\n    a = 1\n    b", block("    ")) is None
-    assert find_end("\n    a = 1\n", block("    ")) is None
-
-
 def test_drafts_equal_after_trimming_are_shown_once_and_empty_ones_never():
     drafts = [("a\n  b", -0.1), ("   \n", -0.2), ("a", -0.3), ("c", -0.4)]
-    assert [completion.text for completion in rank_completions(drafts, LINE)] == ["a", "c"]
+    assert [completion.text for completion in usable_completions(drafts, LINE)] == ["a", "c"]
 
 
 @pytest.mark.parametrize("text", ["self.assertEqual(" * 4, "x = " + "abc" * 6, "a.b," * 7])
 def test_a_draft_that_ran_into_a_loop_is_not_shown(text):
-    assert rank_completions([(text, -0.1)], LINE) == []
+    assert usable_completions([(text, -0.1)], LINE) == []
 
 
 @pytest.mark.parametrize("text", ["self.assertEqual(" * 3, "=" * 17, "[0, 0, 0, 0, 0]", "abcabc"])
 def test_a_draft_that_repeats_a_little_is_shown(text):
-    assert [completion.text for completion in rank_completions([(text, -0.1)], LINE)] == [text]
+    assert [completion.text for completion in usable_completions([(text, -0.1)], LINE)] == [text]
 
 
 @pytest.mark.parametrize(
@@ -103,13 +65,13 @@ def test_a_draft_that_repeats_a_little_is_shown(text):
 def test_a_draft_that_repeats_the_line_above_or_below_is_not_shown(before, after, kept):
     drafts = [("os\n", -0.1), ("sys\n", -0.2)]
     place = Context(before, after, "line", "")
-    assert [completion.text for completion in rank_completions(drafts, place)] == kept
+    assert [completion.text for completion in usable_completions(drafts, place)] == kept
 
 
 def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown():
     place = Context("x = na", "me\n", "line", "")
     drafts = [("mespace\n", -0.1), ("me\n", -0.2), ("n(a) + \n", -0.3)]
-    assert [completion.text for completion in rank_completions(drafts, place)] == ["n(a) +"]
+    assert [completion.text for completion in usable_completions(drafts, place)] == ["n(a) +"]
 
 
 @pytest.mark.parametrize(
@@ -128,21 +90,21 @@ def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown()
 )
 def test_a_draft_with_a_word_said_again_and_again_is_not_shown(left: str, text: str, kept: bool):
     place = Context(left, "\n", "line", "")
-    assert [completion.text for completion in rank_completions([(text, -0.1)], place)] == [text] * kept
+    assert [completion.text for completion in usable_completions([(text, -0.1)], place)] == [text] * kept
 
 
 def test_a_line_of_signs_may_be_repeated():
     place = Context("f([\n  ],\n  ", "\n", "line", "  ")
-    assert [completion.text for completion in rank_completions([("],\n", -0.1)], place)] == ["],"]
+    assert [completion.text for completion in usable_completions([("],\n", -0.1)], place)] == ["],"]
 
 
 @pytest.mark.parametrize("language", ["python", None, "sql"])
 def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
-    drafts = rank_completions([("a b)", -0.1), ("a, b)", -0.2)], LINE)
+    drafts = usable_completions([("a b)", -0.1), ("a, b)", -0.2)], LINE)
     source = "x = 1\ny = f(\nz = 3\n"
-    kept = can_be_code(drafts, source, source.index("f(") + 2, language, 2)
+    kept = keep_parseable(drafts, source, source.index("f(") + 2, language, 2)
     assert [draft.text for draft in kept] == (["a, b)"] if language == "python" else ["a b)", "a, b)"])
-    assert len(can_be_code(drafts, source, source.index("f(") + 2, language, 1)) == 1
+    assert len(keep_parseable(drafts, source, source.index("f(") + 2, language, 1)) == 1
 
 
 @pytest.mark.parametrize(
@@ -227,7 +189,7 @@ def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_wha
     healed, unchanged = texts.prompt.spelling.healed.decode(), ((0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
     begun = [Draft(tuple(tokens.encode(healed + text)), math.log(0.5)) for text in ("error", "errors as")]
     drafts = [Completion("error.code", 0.8), Completion("errors as found", 0.04)]
-    found = texts.beginnings(begun, drafts, unchanged)
+    found = beginnings(begun, drafts, texts, unchanged)
     assert found == {"error": 0.8, "errors as": pytest.approx(0.2)}
 
 
@@ -244,7 +206,7 @@ def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(
     begun = [Draft(tuple(tokens.encode(healed + text)), math.log(p)) for text, p in said.items()]
     drafts = [Completion("total(rows)", 0.2), Completion("otherwise", 0.1)]
     unchanged = (0.0, 1.0, 1.0), (0.0, 1.0, 1.0)
-    found = texts.beginnings(begun, drafts, unchanged)
+    found = beginnings(begun, drafts, texts, unchanged)
     assert {text: round(p, 3) for text, p in found.items()} == {"total": 0.8, "total(": 0.5}
 
 
@@ -256,13 +218,13 @@ def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
         [Completion("return x", 0.2), Completion("raise x", 0.2)],
     )
     begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
-    assert set(texts.beginnings(begun, drafts, WITH_NGRAMS[False])) == {"raise"}
+    assert set(beginnings(begun, drafts, texts, WITH_NGRAMS[False])) == {"raise"}
 
 
 def test_a_draft_without_a_line_end_was_cut_off():
-    assert [draft.ends for draft in rank_completions([("f(a)\n", -0.1), ("f(b", -0.2)], LINE)] == [True, False]
+    assert [draft.ends for draft in usable_completions([("f(a)\n", -0.1), ("f(b", -0.2)], LINE)] == [True, False]
 
 
 def test_probabilities_follow_the_scores():
-    shown = rank_completions([("a", -0.1), ("b", -0.7)], LINE)
+    shown = usable_completions([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]

@@ -1,0 +1,209 @@
+"""The texts of drafts: what a user would see of their ids, and where a draft ends.
+
+In: a prompt, its context and ids. Out: texts. Knows neither scores nor what is offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ngram_builders.sources.filters import normalize_line_ends
+from ngram_builders.sources.masking import MARK
+from ngram_builders.table.suffix_array import Place
+from spd_lsp.completion.context import Context
+from spd_lsp.completion.overlap import find_repeat, remove_overlap
+from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
+from spd_lsp.decoding.superposed import DecodingRequest
+from spd_lsp.ngrams.interpolation import Mixture
+
+_MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
+_CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
+_INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
+_ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
+
+
+@dataclass(frozen=True, slots=True)
+class DraftText:
+    """The texts of drafts that continue one prompt."""
+
+    tokens: ModelTokenizer
+    prompt: Prompt
+    context: Context
+
+    def request(self, mixture: Mixture | None) -> DecodingRequest:
+        """What a decoder needs to know; n-gram tables count each file from an end-of-text token on."""
+        return DecodingRequest(
+            self.prompt.ids,
+            stop=self.is_finished,
+            history=self._history(self.prompt.history),
+            interpolation=mixture,
+            allowed=self.prompt.spelling.allowed,
+            text_of=self.visible,
+        )
+
+    def places(self, mixture: Mixture | None, follow: int) -> list[Place]:
+        """Where what stands before the cursor stands in the user's code, each with `follow` tokens behind it."""
+        if mixture is None:
+            return []
+        return mixture.places(self._history(self.prompt.copied_behind), follow, self.prompt.levels)
+
+    def _history(self, ids: Sequence[int]) -> list[int]:
+        return [self.tokens.end_of_text, *ids][-_MAX_HISTORY:]
+
+    def continuations(self, places: Sequence[Place]) -> list[tuple[Place, str]]:
+        """Return what a user would see of what follows each place, where it can follow the cursor too."""
+        lines = {ids: self._continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
+        return [(place, line) for place in places if (line := lines[place.next]) is not None]
+
+    def _continuation(self, ids: Sequence[int]) -> str | None:
+        """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
+
+        And if neither their line nor block, nor their file ends within them.
+        """
+        length = next((n for n, i in enumerate(ids) if self.tokens.ends(i)), len(ids))
+        written = self._indented(self.tokens.bytes_of(ids[:length]))
+        if not written.startswith(self.prompt.begun):
+            return None
+        text = _decoded(written[len(self.prompt.begun) :]).partition(MARK)[0]
+        is_whole = length < len(ids) or find_end(text, self.context) is not None
+        return visible_text(text, self.context) if is_whole else None
+
+    def _indented(self, written: bytes) -> bytes:
+        """A copy that begins behind the end of a line, indented as the cursor's line is."""
+        begun, left = self.prompt.begun, self.context.left.encode()
+        if not left.isspace() or not begun.isspace() or not begun.endswith(left):
+            return written
+        lines = written if b"\n" in begun else b"\n" + written  # some tokenizers end a token at a line's end
+        first = _INDENTED_LINE.search(lines)
+        if first is None or lines[: first.start()].strip():
+            return written
+
+        def moved(line: re.Match[bytes]) -> bytes:
+            """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""
+            deeper = len(line[1]) - len(first[1])
+            return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
+
+        return begun + _INDENTED_LINE.sub(moved, lines[first.end() :])
+
+    def is_empty(self, ids: Sequence[int]) -> bool:
+        """Whether a draft says that nothing belongs here."""
+        return not self.visible(ids).strip()
+
+    def visible(self, ids: Sequence[int]) -> str:
+        """Return what a user would see of a draft."""
+        return visible_text(self.text(ids), self.context)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of a draft, up to the mask that stands for a line with a secret in n-gram tables."""
+        return self._full_text(ids).partition(MARK)[0]
+
+    def is_finished(self, ids: Sequence[int]) -> bool:
+        """Whether the draft ends the file, its line or its block."""
+        last = ids[-1]
+        if self.tokens.ends(last):
+            return True
+        if self.context.shape != "block" and not _ENDS_LINE.search(self.tokens.pieces[last]):
+            return False
+        text = self._full_text(ids)
+        return MARK in text or find_end(text, self.context) is not None
+
+    def _full_text(self, ids: Sequence[int]) -> str:
+        return _decoded(self.tokens.bytes_of(ids)[len(self.prompt.spelling.healed) :])
+
+
+class DraftsSoFar:
+    """What a decoder examined since its last pass, and the finished drafts; ids become texts only if asked for."""
+
+    def __init__(self, texts: DraftText, places: Sequence[Place]) -> None:
+        """`places`: in the user's code, whose texts may be offered as well."""
+        self._texts = texts
+        self._places = places
+        self._live: list[Sequence[int]] = []
+        self._finished: list[Sequence[int]] = []
+        self._is_new_step = True
+
+    def begin_step(self) -> None:
+        """Note that a pass begins: what is examined after it replaces what was examined before."""
+        self._is_new_step = True
+
+    def is_finished(self, ids: Sequence[int]) -> bool:
+        """Whether a draft is finished; the decoder asks this of each that it examines."""
+        if self._is_new_step:
+            self._is_new_step, self._live = False, []
+        finished = self._texts.is_finished(ids)
+        (self._finished if finished else self._live).append(ids)
+        return finished
+
+    def fit(self, typed: str) -> bool:
+        """Whether any draft may still become one that goes on with what was typed; true while there is none."""
+        if not self._live and not self._finished:
+            return True
+        live = [self._texts.text(ids) for ids in self._live]
+        ended = [self._texts.visible(ids) for ids in self._finished]
+        copied = [text for _, text in self._texts.continuations(self._places)]
+        begun = any(typed.startswith(text) for text in live)
+        return begun or any(text.startswith(typed) for text in (*live, *ended, *copied))
+
+
+def _decoded(written: bytes) -> str:
+    """A text without half characters."""
+    text = written.decode(errors="ignore")
+    return normalize_line_ends(text) if "\r" in text else text
+
+
+def visible_text(text: str, context: Context) -> str:
+    """Return what a user would see of a draft."""
+    text = trim_draft(text, context)
+    return remove_overlap(text, context.after, context.left) if context.rest else text
+
+
+def trim_draft(text: str, context: Context) -> str:
+    """Return the part of a draft that belongs to the completion, without trailing white space.
+
+    A block that was cut off by the length limit loses its unfinished last line.
+    """
+    end = find_end(text, context)
+    if end is None and context.shape == "block" and "\n" in text.strip():
+        end = text.rindex("\n")
+    return text[:end].rstrip()
+
+
+def find_end(text: str, context: Context) -> int | None:
+    """Return the offset at which the completion ends, or None if it may continue.
+
+    Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
+    """
+    end = _block_end(text, context.indent) if context.shape == "block" else line_end(text)
+    rest = context.rest
+    again = find_repeat(text[:end], context.left, rest) if rest else None
+    return end if again is None else again
+
+
+def line_end(text: str) -> int | None:
+    """Return the end of the first line, or None."""
+    return text.find("\n") if "\n" in text else None
+
+
+def _block_end(text: str, indent: str) -> int | None:
+    """Return where a line is indented less than the body, or after three blank lines; else None."""
+    first, *lines = text.split("\n")
+    at = len(first) + 1
+    blank = 0
+    for line in lines:
+        content = line.strip()
+        blank = 0 if content else blank + 1
+        if content and len(line) - len(line.lstrip()) < len(indent):
+            return _closing_end(text, at, line, content)
+        if blank > 2:
+            return at
+        at += len(line) + 1
+    return None
+
+
+def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
+    """A line left of the body ends the block: before it, or after it if all it does is close the block."""
+    if not content.startswith(_CLOSERS):
+        return at
+    return at + len(line) if at + len(line) < len(text) else None

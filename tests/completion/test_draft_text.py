@@ -1,0 +1,106 @@
+"""A draft ends where its line or block ends, and drafting once no draft goes on with what was typed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spd_lsp.completion.completer import Completer, CompletionResult
+from spd_lsp.completion.context import Context
+from spd_lsp.completion.draft_text import find_end, trim_draft
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.checkpoint.hub import built_in_domains
+from spd_lsp.models.load import load
+from spd_lsp.ngrams.interpolation import Domains
+from spd_lsp.settings import Settings
+from tests.conftest import STARTER
+
+SOURCES = (
+    "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json",
+    "import os\n\n\ndef names(path):\n    ",
+    "def total(rows):\n    result = 0\n    for row in rows:\n        result += row.price\n    ret",
+)
+
+
+LINE = Context("", "", "line", "    ")
+
+
+def block(indent: str) -> Context:
+    return Context("", "", "block", indent)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("foo(a)\n    return", "foo(a)"), ("foo(a)", "foo(a)"), ("foo(a)  ", "foo(a)"), ("\nreturn", "")],
+)
+def test_a_line_ends_at_its_line_break(text: str, expected: str):
+    assert trim_draft(text, LINE) == expected
+
+
+@pytest.mark.parametrize(
+    ("indent", "text", "expected"),
+    [
+        ("        ", "\n        return 1\n    def g", "\n        return 1"),
+        (
+            "        ",
+            "\n        if a:\n            b\n        c\n\nclass",
+            "\n        if a:\n            b\n        c",
+        ),
+        ("        ", "return 1\n    def g", "return 1"),
+        ("  ", "\n  b();\n}\nc", "\n  b();\n}"),
+        ("    ", "\ndef g", ""),
+    ],
+)
+def test_a_block_ends_where_a_line_stands_left_of_its_body(indent: str, text: str, expected: str):
+    place = block(indent)
+    assert find_end(text, place) is not None
+    assert trim_draft(text, place) == expected
+
+
+def test_a_block_cut_off_by_the_length_limit_loses_its_unfinished_line():
+    assert trim_draft("\n    a = 1\n    b = fo", block("    ")) == "\n    a = 1"
+
+
+def test_an_open_block_may_go_on():
+    assert find_end("\n    a = 1\n    b", block("    ")) is None
+    assert find_end("\n    a = 1\n", block("    ")) is None
+
+
+class Stopped(Exception):
+    """Nothing fits."""
+
+
+@pytest.fixture(scope="module")
+def completer() -> Completer:
+    tokens = ModelTokenizer(STARTER)
+    domains = Domains(None, tokens.fingerprint, built_in_domains(STARTER))
+    return Completer(load(STARTER, "cpu"), tokens, domains, Settings())
+
+
+def complete(completer: Completer, source: str, typed: str) -> CompletionResult:
+    """Complete where so much is typed as soon as the model computes."""
+
+    def check_typed(fits: Callable[[str], bool]) -> None:
+        if not fits(typed):
+            raise Stopped
+
+    return completer.complete(source, len(source), "python", check_typed=check_typed)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_whoever_types_a_draft_gets_it(completer: Completer, source: str):
+    asked = completer.complete(source, len(source), "python")
+    drafts = [draft.text for draft in asked.completions if not draft.is_name]
+    assert drafts
+    for draft in drafts:
+        for length in range(1, len(draft) + 1):
+            result = complete(completer, source, draft[:length])
+            assert result.completions == asked.completions and result.passes == asked.passes
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_whoever_types_what_no_draft_says_stops_it(completer: Completer, source: str):
+    for typed in ("\u00fc", "?? no", "xyzzy"):
+        with pytest.raises(Stopped):
+            complete(completer, source, typed)

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spd_lsp.ngrams.buffers import line_around
 
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
@@ -27,7 +26,7 @@ from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import live_index as module
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.live_index import LiveIndex, line_around
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from tests.conftest import STARTER
 from tests.planted import lines, private_key

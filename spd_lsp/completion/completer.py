@@ -23,7 +23,8 @@ from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import choose_decoder, settings_for
 from spd_lsp.decoding.superposed import Model
 from spd_lsp.ngrams.interpolation import Domains, adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, FilesAsRead, ImportedModules, OpenDocument, RelatedFiles
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
+from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
 from spd_lsp.settings import Settings
 
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
@@ -254,11 +255,7 @@ class Completer:
         buffer = live.buffers.get(document.name)
         place = buffer.place if buffer else str(document.path)
         files = [(one.name, one.text) for one in self.modules.find(document, place, live.synced.values())]
-        files += [
-            (other.place, other.encoded.data.decode(errors="replace"))
-            for other in live.buffers.values()
-            if other.encoded is not None and other.opened.language == document.language
-        ]
+        files += live.texts_beside(document)
         roots = (root for domain in live.synced.values() for root in domain.domain.roots)
         return RelatedFiles.of(place, roots, self.others.of(files, current=current))
 
@@ -293,10 +290,9 @@ class Completer:
         """The names that the word at the cursor begins: of this document, its imports and other open ones."""
         if (live := self.domains.live) is None or (buffer := live.buffers.get(document.name)) is None:
             return document.matching_names(cursor)
-        others = (other.opened for name, other in live.buffers.items() if name != document.name)
-        neighbours = [other for other in others if other.language == document.language]
+        others = partial(live.names.find, language=document.language, without=document.name)
         modules = self.modules.find(document, buffer.place, live.synced.values())
-        return document.matching_names(cursor, neighbours, modules)
+        return document.matching_names(cursor, others, modules)
 
     def _record_offer(self) -> None:
         """Tell the live index what was shown last, before it sees whether the document grew by that."""

@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -32,7 +33,8 @@ from spd_lsp.ngrams.open_documents import OpenDocument
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
-_ASKED_AFTER = re.compile(r"[\w.]")  # characters after which editors ask by themselves
+# Where editors ask by themselves: behind a dot, a word, or its first letter, but no further inside it.
+_ASKED_BEHIND = re.compile(r"\.|\w(?!\w)|(?<!\w)\w")
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
@@ -115,6 +117,7 @@ class LspDocument(TextDocument):
         self._starts: list[int] | None = None
         self.revision = next(_REVISIONS)
         self._requested_edit = self.edit_time  # the edit at the time of the last menu request
+        self._is_one_change = False  # whether the last edit changed one place, where the cursor is then
 
     @cached_property
     def may_hold_secrets(self) -> bool:
@@ -187,11 +190,12 @@ class LspDocument(TextDocument):
     def is_requested_by_typing(self, offset: int) -> bool:
         """Whether a menu request comes from typing, which not all editors tell: the first soon after an edit does.
 
-        A second one for the same text is the user's own, and so is one that follows neither a word nor a dot.
+        A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask.
         """
         is_first, self._requested_edit = self._requested_edit != self.edit_time, self.edit_time
         is_soon = time.monotonic() - self.edit_time < _TYPING_SECONDS
-        return is_first and is_soon and _ASKED_AFTER.fullmatch(self._text, offset - 1, offset) is not None
+        is_there = offset == self.edited_at if self._is_one_change else offset > 0
+        return is_first and is_soon and is_there and _ASKED_BEHIND.match(self._text, offset - 1) is not None
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent, *, is_further: bool = False) -> None:
         """Replace a range, or everything where the change names no range.
@@ -199,7 +203,8 @@ class LspDocument(TextDocument):
         is_further: it is a part of the last edit. Enter in a line of blanks writes the new line, and then deletes
         the blanks above it.
         """
-        start = 0
+        start, is_partial = 0, isinstance(change, types.TextDocumentContentChangePartial)
+        self._is_one_change = is_partial and not is_further
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.offset_at_position(change.range.start)
             end = max(start, self.offset_at_position(change.range.end))
@@ -317,7 +322,9 @@ class LspWorkspace(Workspace):
         """The document that a message of ours names as `textDocument`, None if it names none."""
         named = params.get("textDocument") if isinstance(params, dict) else None
         uri = named.get("uri") if isinstance(named, dict) else None
-        return self.get_text_document(uri) if isinstance(uri, str) else None
+        with suppress(ValueError):  # no URI
+            return self.get_text_document(uri) if isinstance(uri, str) else None
+        return None
 
     def edited_documents(self, params: Change) -> list[LspDocument]:
         """The document or the cells whose text was changed by a notification."""
@@ -330,9 +337,11 @@ class LspWorkspace(Workspace):
         """The document and the offset that a message of ours names, as a completion request does."""
         document, named = self.find_document(params), params.get("position") if isinstance(params, dict) else None
         position = (named.get("line"), named.get("character")) if isinstance(named, dict) else ()
-        if document is None or not all(isinstance(number, int) and number >= 0 for number in position or [None]):
+        if document is None or not all(isinstance(number, int) for number in position or [None]):
             return None
-        return document, document.offset_at_position(types.Position(*position))
+        with suppress(ValueError):  # a number that is none of the protocol's
+            return document, document.offset_at_position(types.Position(*position))
+        return None
 
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Add a document that the client opened."""

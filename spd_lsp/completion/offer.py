@@ -45,9 +45,7 @@ class Completion:
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
-    is_rated: bool = (
-        True  # whether its probability is that of all that will be written: such ones are in its order
-    )
+    is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
 
     @property
     def shown_probability(self) -> float | None:

@@ -57,7 +57,9 @@ def read_candidates(records: Sequence[Record], label: str) -> Candidates:
 def _factors(score: float, match: Sequence[int] | None) -> list[float]:
     """What each weight is multiplied by, as in `calibrate`. [6]"""
     p = min(max(score, UNWRITTEN if match else MIN_PROBABILITY), 1 - MIN_PROBABILITY)
-    of_match = [1.0, math.log(match[0]), Match(match[0], match[1], match[2], files=1).agreement] if match else [0.0] * 3
+    of_match = (
+        [1.0, math.log(match[0]), Match(match[0], match[1], match[2], files=1).agreement] if match else [0.0] * 3
+    )
     return [1.0, math.log(p), -math.log(1 - p), *of_match]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, check_orders, count_streams, merge, negate
 from ngram_builders.table.format import Columns
-from ngram_builders.table.suffix_array import SearchedTexts, SuffixArray
+from ngram_builders.table.suffix_array import SearchedTexts, SuffixArray, join_backwards
 from ngram_builders.table.writer import build_columns
 
 Streams = Sequence[Ints]
@@ -170,8 +170,8 @@ class Ledger:
         documents: the keys of each layer's texts, None where a later layer removed one. A layer of other texts is
         left out.
         """
-        held = (text for key, text in self.texts.items() if key not in self.built_from)
-        added = tuple(np.ascontiguousarray(stream[::-1]) for text in held for stream in text.streams)
+        held = [text for key, text in self.texts.items() if key not in self.built_from][::-1]  # the newest first
+        added = join_backwards(stream for text in held for stream in text.streams)
         gone = {None, *(self.built_from - self.holders.keys())}
         found = [
             SearchedTexts(table, frozenset(number for number, key in enumerate(keys) if key in gone))

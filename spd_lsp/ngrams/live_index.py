@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -21,14 +22,12 @@ import numpy as np
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
-from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source
 from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument, OpenNames, clean, countable, place_of
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
 Steps = Iterator[None]  # background work that can pause after each step
@@ -37,6 +36,7 @@ _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 
 _MAX_FILES_IMMEDIATE = 8  # changed on disk and counted before a completion
 MAX_FILES_AT_ONCE = 2_000  # of a domain, listed before a completion; about 5 ms
 MAX_ACCEPTED = 50  # accepted completions that count
+_MAX_BESIDE = 32  # open documents that a model may read beside one
 _MIN_ACCEPTED_LENGTH = 3  # characters; shorter texts may as well be typed
 _MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a domain
 _SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
@@ -87,6 +87,7 @@ class LiveIndex:
         self.end_of_text = end_of_text
         self.vocab_size = vocab_size
         self.buffers: dict[str, Buffer] = {}
+        self.names = OpenNames()
         self.active = ""  # the document with the cursor
         self.offer = Offer()
         self.accepted: list[Accepted] = []
@@ -121,14 +122,15 @@ class LiveIndex:
         last, self.active = self.active, opened.name
         if last != opened.name and last in self.buffers:
             self.show(self.buffers[last].opened, None)
-            self.assign_all()
+            self.assign_again(last)
+            self.assign_again(opened.name)
         self.show(opened, line_around(opened.text, cursor))
 
     def update_files(self, files: Iterable[Path]) -> None:
         """Count files that changed on disk: a few now, the rest between requests."""
         synced = list(self.synced.values())
         steps = (step for file in files for sync in synced for step in sync.sync_changed(real_path(file)))
-        deque(itertools.islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
+        deque(islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
         self.queue.append(steps)
 
     def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
@@ -159,6 +161,14 @@ class LiveIndex:
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
         """Return the counts of open files in this language that belong to no domain."""
         return next((ledger.overlay.columns for kin, ledger in self.unassigned.items() if language in kin), ())
+
+    def texts_beside(self, document: OpenDocument) -> list[tuple[str, str]]:
+        """Return the files and texts, secrets masked, of the documents in its language that were opened last."""
+        others = (one for name, one in reversed(self.buffers.items()) if name != document.name)
+        alike = (one for one in others if one.opened.language == document.language)
+        read = ((one.place, one.encoded) for one in alike if one.encoded is not None)
+        found = [(place, encoded.data.decode(errors="replace")) for place, encoded in islice(read, _MAX_BESIDE)]
+        return found[::-1]
 
     def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Steps:
         """Keep a domain in sync from now on."""
@@ -203,7 +213,7 @@ class LiveIndex:
             buffer.opened, buffer.excluded = opened, excluded
             return
         if buffer is None:
-            buffer = self.buffers[opened.name] = Buffer(opened, _place_of(opened), excluded)
+            buffer = self.buffers[opened.name] = Buffer(opened, place_of(opened), excluded)
             buffer.encoded = self.from_table(buffer)
         buffer.opened, buffer.excluded = opened, excluded
         known = len(buffer.encoded.data) if buffer.encoded else 0
@@ -223,11 +233,13 @@ class LiveIndex:
 
     def read(self, buffer: Buffer) -> None:
         """Encode a buffer where it changed, and count it."""
-        cleaned = _clean(buffer.opened.text)
-        text = _countable(buffer.opened, cleaned)
+        cleaned = clean(buffer.opened.text)
+        text = countable(buffer.opened, cleaned)
         if text is None:
             buffer.encoded = buffer.document = None
+            self.names.drop(buffer.opened.name)
         else:
+            self.names.put(buffer.opened.name, buffer.opened.language, text)
             excluded = buffer.excluded and _moved(buffer.excluded, cleaned, text)
             buffer.encoded = self.tokenizer.update(buffer.encoded, text)
             buffer.document = self.document(buffer.encoded, text, excluded)
@@ -269,17 +281,20 @@ class LiveIndex:
 
     def assign_all(self) -> None:
         """Assign every buffer to its domains again."""
-        for name, buffer in self.buffers.items():
-            if name not in self.deferred:
-                self.assign(buffer)
+        for name in self.buffers:
+            self.assign_again(name)
+
+    def assign_again(self, name: str) -> None:
+        """Assign a document's buffer to its domains again, if it was read."""
+        if name in self.buffers and name not in self.deferred:
+            self.assign(self.buffers[name])
 
     def on_saved(self, name: str) -> None:
         """A document was saved: its file may now belong to a domain."""
         if (buffer := self.buffers.get(name)) is not None:
             for sync in self.synced.values():
                 sync.inclusion.pop(buffer.place, None)
-            if name not in self.deferred:
-                self.assign(buffer)
+            self.assign_again(name)
 
     def close(self, name: str) -> None:
         """Stop counting a document's unsaved text."""
@@ -289,6 +304,7 @@ class LiveIndex:
             return
         self.show(buffer.opened, None)  # saved text need not be encoded again
         del self.buffers[name]
+        self.names.drop(name)
         self.put_unassigned(buffer.opened, buffer.place, None)
         for sync in self.synced.values():
             if sync.includes(buffer.place):
@@ -305,11 +321,11 @@ class LiveIndex:
             return
         line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
         self.offer = Offer()
-        if _countable(opened, _clean(line)) == _clean(line):  # false if it contains a secret
-            ids = self.tokenizer.encode(_clean(line)).ids
+        if countable(opened, clean(line)) == clean(line):  # false if it contains a secret
+            ids = self.tokenizer.encode(clean(line)).ids
             self.accepted.append(Accepted(opened.name, line, CountedText(next(self.serial), (ids,))))
             self.forget(self.accepted[:-MAX_ACCEPTED])
-            self.assign_all()
+            self.assign_again(opened.name)
 
     def forget(self, accepted: Iterable[Accepted]) -> None:
         """Stop counting accepted lines."""
@@ -350,11 +366,12 @@ class LiveIndex:
     def read_deferred(self, name: str) -> Steps:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
         buffer = self.buffers.get(name)
-        if buffer is not None and (text := _countable(buffer.opened, _clean(buffer.opened.text))) is not None:
+        if buffer is not None and (text := countable(buffer.opened, clean(buffer.opened.text))) is not None:
             buffer.encoded = yield from self.tokenizer.encode_in_steps(text)
         self.deferred.pop(name, None)
         if (buffer := self.buffers.get(name)) is not None:
             self.read(buffer)
+            self.names.read(but=self.active)
             self.on_change()
 
     def scan(self, name: str) -> Steps:
@@ -365,24 +382,6 @@ class LiveIndex:
             yield step
             started = time.monotonic()
         self.due[name] = time.monotonic() + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
-
-
-def _countable(opened: OpenDocument, text: str) -> str | None:
-    """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
-    if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
-        return None
-    masked, fault = decode_source(text.encode(), opened.name if opened.language == "json" else "")
-    return masked if fault is None else None
-
-
-def _clean(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer accepts."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _place_of(opened: OpenDocument) -> str:
-    """Return the name by which domains know a document's file."""
-    return real_path(opened.path) if opened.path else opened.name
 
 
 def line_around(text: str, cursor: int) -> LineSpan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Iterable
@@ -237,7 +238,9 @@ def searched(desk: Desk) -> list[list[int]]:
     array = build_suffix_array(known, tokens().end_of_text, tokens().vocab_size)
     texts = desk.live.synced["mine"].ledger.searched_texts([array], [sorted(desk.base.known)])[0]
     kept = [stream(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
-    return sorted(ids.tolist() for ids in (*kept, *(text[::-1] for text in texts.added)))
+    breaks = np.flatnonzero(texts.added < 0)
+    added = [texts.added[start + 1 : end][::-1] for start, end in itertools.pairwise(breaks)]
+    return sorted(ids.tolist() for ids in (*kept, *added))
 
 
 @pytest.fixture

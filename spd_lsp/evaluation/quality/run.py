@@ -20,6 +20,7 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
@@ -159,7 +160,11 @@ class ExampleTrial:
     def _typed_line(self, arm: Arm) -> Mapping[str, int]:
         target = self.example.target
         most = arm.settings.get("drafts", self.runner.settings.drafts)
-        line = type_line(target, lambda written: self._complete(arm, self._request(written)).drafts, most)
+        text = text_without_target(self.file.text, self.example, "", right=self.right)
+        start = CompletionRequest(text, self.example.at, self.file.language, None, "", explicit=False)
+        line = type_line(
+            target, lambda written: self._complete(arm, self._request(written)).completions, most, start
+        )
         return dataclasses.asdict(line)
 
     def _request(self, written: str = "") -> ArmRequest:

@@ -118,6 +118,11 @@ def _complete(folder: Path, model: str) -> Path:
             "convert them with `save_pretrained(..., safe_serialization=True)`"
         )
     check_index(folder)
+    for path in folder.iterdir():
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be read for ever
+            raise UserError(
+                f"model {model}: expected files in {folder}, found {path.name}, which is none; delete it"
+            )
     return folder
 
 

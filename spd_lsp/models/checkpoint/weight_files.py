@@ -36,6 +36,8 @@ def _stored(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def _stored_in(path: Path) -> list[tuple[str, str, int]]:
+    if not path.is_file():  # a pipe would be read for ever
+        return []
     try:
         with path.open("rb") as file:
             [length] = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))

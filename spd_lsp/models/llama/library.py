@@ -22,8 +22,9 @@ _INSTALL = install_command()
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
 
-_MODEL_SIZES = struct.Struct("2Q2i")  # two pointers, layers on the GPU, how they are split
-_DEFAULT_MODEL_SIZES = (0, 0, ALL_LAYERS, 1)
+_MODEL_SIZES = struct.Struct("2Q3i")  # two pointers, layers on the GPU, how they are split, how the file is read
+_DEFAULT_MODEL_SIZES = (0, 0, ALL_LAYERS, 1, -1)
+_READ = 0  # into memory: a mapped file that somebody cuts short ends this process
 _CONTEXT_SIZES = struct.Struct("4I")  # positions, batch, micro-batch, sequences
 _DEFAULT_CONTEXT_SIZES = (512, 2048, 512, 1)
 _FLAGS = slice(136, 142)
@@ -148,7 +149,7 @@ def model_settings(gpu_layers: int) -> Settings:
     buffer = bytearray(bytes(load_library().llama_model_default_params().bytes))
     if _MODEL_SIZES.unpack_from(buffer) != _DEFAULT_MODEL_SIZES:
         raise _unknown_layout("model")
-    _MODEL_SIZES.pack_into(buffer, 0, 0, 0, gpu_layers, 1)
+    _MODEL_SIZES.pack_into(buffer, 0, 0, 0, gpu_layers, 1, _READ)
     return Settings.from_buffer_copy(bytes(buffer))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
@@ -114,6 +115,16 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
 def test_the_vocabulary_size_is_read_from_the_config(tmp_path, described, expected):
     (tmp_path / "config.json").write_text(described)
     assert vocabulary(tmp_path) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+@pytest.mark.parametrize("name", ["other.safetensors", "training.json", "m.gguf"])
+def test_a_pipe_among_the_files_is_refused_instead_of_read_for_ever(tmp_path, name):
+    for file in ("config.json", "tokenizer.json", "1.safetensors"):
+        (tmp_path / file).touch()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match=f"expected files in .*, found {name}, which is none; delete it"):
+        locate(str(tmp_path))
 
 
 def test_pickled_weights_are_refused(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -96,6 +97,19 @@ def test_a_damaged_manifest_names_no_file(manifest, home):
     write(home / ".ollama/models/manifests/registry.ollama.ai/library/a/latest", manifest)
     with pytest.raises(UserError, match="Ollama has no model"):
         find_ollama("a")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+def test_pipes_where_models_are_kept_are_not_read(home):
+    manifests, snapshot = (
+        home / ".ollama/models/manifests/registry.ollama.ai/library/a",
+        "hf/hub/models--me--a/snapshots/abc",
+    )
+    write(home / snapshot / "config.json", b"{}")
+    manifests.mkdir(parents=True)
+    for pipe in (manifests / "latest", home / snapshot / "model.safetensors", home / snapshot / "a-Q8_0.gguf"):
+        os.mkfifo(pipe)
+    assert list_models() == []
 
 
 def test_quantizations_are_the_end_of_a_files_name():

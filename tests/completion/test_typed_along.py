@@ -6,12 +6,17 @@ import dataclasses
 
 import pytest
 
-from spd_lsp.completion.completer import CompletionResult
-from spd_lsp.completion.offer import Completion
-from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting, remaining, typed_since
-from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, session, texts
+from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.typed_along import (
+    CompletionRequest,
+    RecentResults,
+    advance,
+    after_accepting,
+    merge_previous,
+    remaining,
+    typed_since,
+)
 
-COMPLETION = "textDocument/completion"
 PREVIOUS = CompletionRequest("x = \ny\n", 4, "python", None, "u", explicit=False)
 
 
@@ -178,6 +183,15 @@ def test_the_draft_that_is_typed_along_with_stays_before_names_unless_one_was_th
         assert left is not None and [one.text for one in left.completions] == texts_left
 
 
+def test_the_draft_that_stays_first_is_shown_without_a_probability_that_would_not_put_it_there():
+    earlier = advance(result_of("compute(y)", "count"), "co")  # .5 and .25
+    for p, shown in ((0.4, [None, 0.4, None]), (0.2, [0.2, None])):
+        newer = CompletionResult([Completion("mpose(y)", p), Completion("mpute(y)", 0.2)][p < 0.4 :])
+        merged = merge_previous(newer, earlier).completions
+        assert merged[0].text == "mpute(y)"
+        assert [one.shown_probability for one in merged] == shown
+
+
 def test_behind_a_draft_that_was_cut_off_more_may_follow():
     result = CompletionResult([Completion("found", 0.5, ends=False)])
     assert remaining(PREVIOUS, result, after("found")) is None
@@ -185,49 +199,3 @@ def test_behind_a_draft_that_was_cut_off_more_may_follow():
 
 def test_nothing_remains_of_no_drafts():
     assert remaining_texts(result_of(), after("c")) == []
-
-
-async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
-    completer = FakeCompleter("one(1)", "ones", "one + 1")
-    async with session(completer) as editor:
-        await opened(editor)
-        assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["one(1)", "ones", "one + 1"]
-        for number, letter in enumerate("one"):
-            editor.send(edit(letter, 0, 4 + number, 4 + number, version=2 + number))
-            answer = await editor.request(COMPLETION, at(0, 5 + number, 2))
-            assert answer["items"][0]["textEdit"]["newText"].endswith("one(1)"[number + 1 :])
-        assert len(completer.requests) == 1
-        assert (await editor.status())["lastPasses"] == 0
-        editor.send(edit("!", 0, 7, 7, version=9))
-        await editor.request(COMPLETION, at(0, 8, 2))
-        assert len(completer.requests) == 2
-        editor.send(edit("", 0, 7, 8, version=10))
-        assert texts(await editor.request(COMPLETION, at(0, 7, 2)))[0] == "one(1)", "the letter is deleted again"
-        assert len(completer.requests) == 2
-
-
-async def test_a_result_answers_nothing_once_another_file_changed():
-    completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
-        await editor.request(COMPLETION, at(0, 4, 2))
-        for text, uri in (("a = 1\n", "file:///code/b.py"), ("KEY=1\n", "file:///code/.env")):
-            editor.open(text, uri)
-            await editor.request(COMPLETION, at(0, 4, 2))
-        assert len(completer.requests) == 2, "the secrets do not count"
-        editor.send(edit("b", 0, 0, 1, uri="file:///code/b.py"))
-        await editor.request(COMPLETION, at(0, 4, 2))
-        assert len(completer.requests) == 3
-        completer.index_revision += 1
-        await editor.request(COMPLETION, at(0, 4, 2))
-        assert len(completer.requests) == 4
-
-
-async def test_an_explicit_request_is_answered_by_the_model():
-    completer = FakeCompleter("one(1)")
-    async with session(completer) as editor:
-        await opened(editor)
-        await editor.request(COMPLETION, at(0, 4, 1))
-        editor.send(edit("o", 0, 4, 4))
-        await editor.request("textDocument/inlineCompletion", {**at(0, 5, None), "context": {"triggerKind": 1}})
-        assert len(completer.requests) == 2

@@ -1,31 +1,22 @@
-"""Completion requests in plain values, and recent results, which answer whoever types along with their drafts.
+"""What remains of recent results while someone types along with their drafts, and when the model is asked again.
 
-In: open documents and positions. Out: requests that can be compared, and what remains of a result. Knows nothing
-of models.
+In: requests that can be compared, and results. Out: results. Knows nothing of models.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from lsprotocol import types
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.offer import choose_completions
-from spd_lsp.lsp.completion_items import CursorLine
-from spd_lsp.lsp.documents import LspDocument, LspWorkspace
+from spd_lsp.completion.offer import Completion, CompletionResult, choose_completions
 from spd_lsp.ngrams.open_documents import OpenDocument
 
-if TYPE_CHECKING:
-    from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.offer import Completion
-
 _MAX_RESULTS = 16
+_ENOUGH = 3  # drafts left of those that someone types along with; with fewer, the model is asked for others
+_MAX_WAIT = 0.2  # seconds for others while some are left; the next key comes about then
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "`": "`"}
 _QUOTES = ('"', "'", "`")
 _COMPLETE = "the best draft is typed out"
@@ -43,65 +34,52 @@ class CompletionRequest:
     explicit: bool  # the user asked for it, it was not triggered by typing
     others: frozenset[int] = frozenset()  # revisions of the other open documents
 
+    def with_typed(self, text: str) -> CompletionRequest:
+        """The request once a text is typed at the cursor."""
+        source = self.source[: self.cursor] + text + self.source[self.cursor :]
+        return replace(self, source=source, cursor=self.cursor + len(text))
+
     def joined_with(self, running: CompletionRequest | None) -> CompletionRequest:
         """The running request if the user made it for the same place: ghost text must not cancel its menu."""
-        return running if running and running == dataclasses.replace(self, explicit=True) else self
+        return running if running and running == replace(self, explicit=True) else self
 
 
-def request_at(
-    workspace: LspWorkspace,
-    document: LspDocument,
-    cursor: int,
-    disabled_languages: Collection[str],
-    *,
-    explicit: bool = False,
-) -> CompletionRequest:
-    """A request at an offset in a document, which may be a part of a longer text.
+def advance(result: CompletionResult, typed: str) -> CompletionResult:
+    """What a result's drafts say beyond text typed since, names aside.
 
-    Lone surrogates, which no tokenizer can encode, become question marks.
+    The model is asked again once the best one is typed otherwise, or fewer than three are left: that saves 3
+    points more keystrokes (1.2 to 5.2) than once none is left, at 29 % more requests.
     """
-    whole, start = workspace.whole_text(document)
-    source = whole.text
-    if not source.isascii():
-        source = source.encode("utf-8", "replace").decode()
-    others = _other_revisions(workspace, document, disabled_languages)
-    return CompletionRequest(source, start + cursor, whole.language, whole.path, whole.name, explicit, others)
+    drafts = [one for one in result.completions if not one.is_name]
+    left = [
+        replace(one, text=one.text[len(typed) :])
+        for one in drafts
+        if one.text.startswith(typed) and one.text[len(typed) :].strip()
+    ]
+    shown = [typed + one.text for one in left[:1]]
+    stood = [one.text for one in drafts if one.text.startswith(typed[:-1])]  # before the last key
+    has_best, is_enough = shown == [one.text for one in drafts[:1]], len(left) >= min(result.limit, _ENOUGH)
+    needs_refresh = not (has_best and is_enough) and result.seconds <= _MAX_WAIT
+    keeps_first = bool(shown) and shown == stood[:1]
+    return replace(result, completions=left, passes=0, keeps_first=keeps_first, needs_refresh=needs_refresh)
 
 
-def _other_revisions(
-    workspace: LspWorkspace, document: LspDocument, disabled_languages: Collection[str]
-) -> frozenset[int]:
-    """The revisions of the other documents that count."""
-    own = workspace.parts(document)
-    others = (other for other in workspace.documents if other not in own)
-    return frozenset(other.revision for other in others if _is_indexable(other, disabled_languages))
+def merge_previous(result: CompletionResult, left: CompletionResult | None) -> CompletionResult:
+    """A result's completions behind the draft that stood first and is left of earlier ones; others come last.
 
-
-def with_selected(
-    request: CompletionRequest, document: LspDocument, cursor: int, selected: types.SelectedCompletionInfo
-) -> CompletionRequest:
-    """The request as if the menu's selected item had been accepted, which ghost text continues."""
-    start_of_document = request.cursor - cursor
-    start = start_of_document + document.offset_at_position(selected.range.start)
-    end = max(start, start_of_document + document.offset_at_position(selected.range.end))
-    source = request.source[:start] + selected.text + request.source[end:]
-    return dataclasses.replace(request, source=source, cursor=start + len(selected.text))
-
-
-def after_accepting(request: CompletionRequest, draft: Completion) -> CompletionRequest:
-    """The request that follows if a draft is accepted: at its end or, if that ends the line, on the next one."""
-    text = draft.text
-    if draft.ends:
-        text += _next_line((request.source[: request.cursor] + text).rpartition("\n")[2])
-    source = request.source[: request.cursor] + text + request.source[request.cursor :]
-    return dataclasses.replace(request, source=source, cursor=request.cursor + len(text), explicit=False)
-
-
-def _next_line(line: str) -> str:
-    """A line end and the indentation that editors give the next line. Example: "  if x:" -> "\\n      "."""
-    indentation = line[: len(line) - len(line.lstrip())]
-    deeper = line.rstrip().endswith((":", "{", "(", "["))
-    return f"\n{indentation}" + deeper * ("\t" if "\t" in indentation else "    ")
+    So the draft that someone types along with stays first, also where an editor did not ask at every key, and
+    shows a later draft once the first was typed otherwise. Without it, no completions are an answer. What stands
+    where its probability would not put it is shown without one.
+    """
+    if left is None or not (left.keeps_first or result.completions):
+        return result
+    earlier = [replace(one, is_rated=False) for one in left.completions]  # by what was known before the last key
+    newest = {one.text: one for one in (*earlier, *result.completions)}
+    texts = [one.text for one in (*earlier[: left.keeps_first], *result.completions, *earlier)]
+    first, *others = [newest[text] for text in dict.fromkeys(texts)][: result.limit]
+    if any(one.is_rated and one.probability > first.probability for one in others):
+        first = replace(first, is_rated=False)
+    return replace(result, completions=[first, *others], reason="")
 
 
 class RecentResults:
@@ -149,12 +127,12 @@ def remaining(
     if (closed := _closed_by_editor(previous, typed, request)) is None:
         return None
     if not typed:
-        return dataclasses.replace(result, passes=0) if previous.explicit == request.explicit else None
+        return replace(result, passes=0) if previous.explicit == request.explicit else None
     typed = normalize_line_ends(typed)
     drafts = (one for one in result.completions if one.text.startswith(typed) and not one.is_name)
     if (best := next(drafts, None)) and best.ends and best.text.rstrip() == typed.rstrip():
-        return dataclasses.replace(result, completions=[], reason=_COMPLETE, passes=0)
-    rest = _inside(result, typed, closed).after(typed)
+        return replace(result, completions=[], reason=_COMPLETE, passes=0)
+    rest = advance(_inside(result, typed, closed), typed)
     return _with_names(rest, result, request, typed) if rest.completions else None
 
 
@@ -175,7 +153,7 @@ def _with_names(
     names |= document.matching_names(request.cursor)
     offered = choose_completions(rest.completions, {}, names, left, result.limit + len(first))
     others = [one for one in offered if one not in first]
-    return dataclasses.replace(rest, completions=[*first, *others][: result.limit])
+    return replace(rest, completions=[*first, *others][: result.limit])
 
 
 def typed_since(earlier: CompletionRequest, later: CompletionRequest) -> str:
@@ -196,7 +174,7 @@ def _closed_by_editor(previous: CompletionRequest, typed: str, request: Completi
     if length < 0 or (closed and closed != _left_open(typed)):
         return None
     source = previous.source[: previous.cursor] + typed + closed + previous.source[previous.cursor :]
-    typed_on = dataclasses.replace(previous, source=source, cursor=request.cursor, explicit=request.explicit)
+    typed_on = replace(previous, source=source, cursor=request.cursor, explicit=request.explicit)
     return closed if request == typed_on else None
 
 
@@ -224,34 +202,22 @@ def _inside(result: CompletionResult, typed: str, closed: str) -> CompletionResu
     def cut(draft: Completion) -> Completion:
         for end in range(len(typed), len(draft.text)):
             if len(_left_open(draft.text[len(typed) : end + 1], closed)) < len(closed):
-                return dataclasses.replace(draft, text=draft.text[:end], ends=False)
+                return replace(draft, text=draft.text[:end], ends=False)
         return draft
 
-    return dataclasses.replace(result, completions=[cut(one) for one in result.completions])
+    return replace(result, completions=[cut(one) for one in result.completions])
 
 
-def unfinished_word(before: str) -> str:
-    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
-    start = len(before)
-    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
-        start -= 1
-    return before[start:]
+def after_accepting(request: CompletionRequest, draft: Completion) -> CompletionRequest:
+    """The request that follows if a draft is accepted: at its end or, if that ends the line, on the next one."""
+    text = draft.text
+    if draft.ends:
+        text += _next_line((request.source[: request.cursor] + text).rpartition("\n")[2])
+    return replace(request.with_typed(text), explicit=False)
 
 
-def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
-    """What completion items need to know about the cursor's line."""
-    before = document.line_before(cursor)
-    word = unfinished_word(before)
-    start, end = map(document.client_position_at_offset, (cursor - len(word), cursor))
-    return CursorLine(types.Range(start, end), word, before, document.language_id or "")
-
-
-def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
-    """The open texts whose n-grams may be counted, as they are now."""
-    for document in workspace.documents:
-        if _is_indexable(document, disabled_languages) and workspace.parts(document)[0] is document:
-            yield workspace.whole_text(document)[0]
-
-
-def _is_indexable(document: LspDocument, disabled_languages: Collection[str]) -> bool:
-    return not document.may_hold_secrets and document.language_id not in disabled_languages
+def _next_line(line: str) -> str:
+    """A line end and the indentation that editors give the next line. Example: "  if x:" -> "\\n      "."""
+    indentation = line[: len(line) - len(line.lstrip())]
+    deeper = line.rstrip().endswith((":", "{", "(", "["))
+    return f"\n{indentation}" + deeper * ("\t" if "\t" in indentation else "    ")

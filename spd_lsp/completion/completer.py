@@ -54,10 +54,6 @@ class CompletionModel(Model, Protocol):
         """Whether it can go on from any draft that it has read."""
 
     @property
-    def tells_drafts_apart(self) -> bool:
-        """Whether each draft of a mixture has a distribution of its own."""
-
-    @property
     def positions_read(self) -> int:
         """Of all prompts so far; what was cached is not read."""
 
@@ -147,7 +143,7 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         places = texts.places(mixture, self.settings.max_tokens)
-        so_far = DraftsSoFar(texts, places)
+        so_far = DraftsSoFar(texts, places, in_turn=self.settings.decoder == "best-first")
 
         def check_step() -> None:
             check()

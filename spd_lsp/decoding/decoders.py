@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.multi_stream import superpose_streams
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
+from spd_lsp.decoding.without_model import without_model
 from spd_lsp.settings import Settings
 
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
@@ -28,7 +30,23 @@ def settings_for(settings: Settings, *, second_row_is_free: bool, forks_are_free
 
 
 def choose_decoder(settings: Settings) -> DecodingFunction:
-    """Return the decoder that the settings name: superposed drafts share `streams` rows, one if that is 0."""
+    """Return the decoder that the settings name, which asks n-grams alone where no model predicts."""
+    decode = _decoder_of(settings)
+
+    def decode_with(
+        model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
+    ) -> DecodingResult:
+        if getattr(model, "predicts", True):
+            return decode(model, request, settings, check)
+        request = without_model(request, cast(Any, model).end_of_text)
+        result = decode(model, request, replace(settings, interpolation="linear"), check)
+        return replace(result, passes=0, rows=0)
+
+    return decode_with
+
+
+def _decoder_of(settings: Settings) -> DecodingFunction:
+    """Superposed drafts share `streams` rows, one if that is 0."""
     if settings.decoder == "best-first":
         return best_first
     return superpose if settings.streams <= 1 else superpose_streams

@@ -17,7 +17,6 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from spd_lsp.models.recording import record as record_decoder
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
 from spd_lsp.training.tokenizer import END, PAD, SPECIAL, VOCABULARY
@@ -61,7 +60,6 @@ def export(config: LlamaConfig, weights: ExportedWeights, tokenizer: Path, out: 
     model.half().save_pretrained(out)  # type: ignore[no-untyped-call]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, out / name)
-    record_decoder(out)
     return progress
 
 
@@ -156,7 +154,6 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         remark=facts["plan"].get("remark", ""),
         losses="\n".join(_loss_line(language, kinds) for language, kinds in facts["validation"].items()),
         storage="\n".join(_storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
-        adapter=_adapter_table(facts.get("adapter")),
         sources="\n".join(_source_line(source) for source in facts["sources"]),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
@@ -202,25 +199,6 @@ def _storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
     """Format a storage format of the weights as a row of the card's table."""
     size = facts["progress"]["parameters"] * {"float32": 4, "float16": 2}.get(name, 1) / 2**20
     return f"| {name} | {size:.1f} | {nats:.4f} |"
-
-
-def _adapter_table(adapter: Mapping[str, Any] | None) -> str:
-    """Format the losses of the draft adapter."""
-    if adapter is None:
-        return "This model has no draft adapter."
-    kinds = ("gamma", "alone", "mixed", "apart")
-    rows = [f"| {' | '.join(f'{loss[kind]:.2f}' for kind in kinds)} |" for loss in adapter["losses"]]
-    tokens, minutes = adapter["tokens"] / 1e6, adapter["seconds"] / 60
-    learnt = f"It learnt from {tokens:.1f} million tokens in {minutes:.0f} minutes of one core."
-    return "\n".join(
-        [
-            f"{learnt} Mean nats of the next token on held-out Python, by a draft's weight gamma in the mixture:",
-            "",
-            "| mean gamma | the draft alone | shared distribution | with the adapter |",
-            "|--:|--:|--:|--:|",
-            *rows,
-        ]
-    )
 
 
 def _source_line(source: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, HeldOutNgra
 from spd_lsp.evaluation.quality.leaks import LeakCheck, check_leaks
 from spd_lsp.evaluation.quality.metrics import type_line
 from spd_lsp.evaluation.quality.store import Record, ResultStore
-from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+from spd_lsp.models.checkpoint.hub import STARTER, bundled_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import Settings
@@ -77,7 +77,7 @@ class QualityRun:
 
     def package_ngrams(self, package: PackageFiles, *, dependencies: bool = False) -> PackageNgrams:
         """Count a package's n-grams; the starter's built-in tables stand beside them, and its dependencies'."""
-        built_in = built_in_domains(self.folder) if self.options.model == STARTER else {}
+        built_in = bundled_domains(self.options.model, self.folder)
         return PackageNgrams(package, self.tokens, built_in, dependencies=dependencies)
 
     def held_out_ngrams(self, *, dependencies: bool = False) -> HeldOut:

@@ -1,13 +1,14 @@
 """Export the starter: from a checkpoint, a tokenizer and the manifest to a Hugging Face folder.
 
-Weights are stored as float16. The model card states their sources and their losses, and nothing more.
+Weights are stored as float16. The model card states their losses and what they were made from; training.json lists
+every source with its licence and digest.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         remark=facts["plan"].get("remark", ""),
         losses="\n".join(_loss_line(language, kinds) for language, kinds in facts["validation"].items()),
         storage="\n".join(_storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
-        sources="\n".join(_source_line(source) for source in facts["sources"]),
+        sources="\n".join(_source_lines(facts["sources"])),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
@@ -201,8 +202,10 @@ def _storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
     return f"| {name} | {size:.1f} | {nats:.4f} |"
 
 
-def _source_line(source: Mapping[str, Any]) -> str:
-    """Format a package as a row of the card's table."""
-    used = source["skipped"] or f"{source['files']} files, {source['bytes'] / 1e6:.1f} MB"
-    name = f"{source['language']} | {source['name']} | {source['version']} | {source['licence']}"
-    return f"| {name} | {used} | `{source['sha256']}` |"
+def _source_lines(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Format what was used of each language as rows of the card's table."""
+    used = [source for source in sources if not source["skipped"]]
+    for language in dict.fromkeys(source["language"] for source in used):
+        packages = [source for source in used if source["language"] == language]
+        files, size = (sum(package[name] for package in packages) for name in ("files", "bytes"))
+        yield f"| {language} | {len(packages)} | {files:,} | {size / 1e6:.1f} |"

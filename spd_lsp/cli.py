@@ -81,7 +81,7 @@ def _discard_output() -> None:
 )
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
-    """Complete code locally: several drafts for one model pass per token."""
+    """Complete code locally: several drafts at little more than the cost of one."""
     ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 

@@ -22,9 +22,8 @@ _MAX_INDEX_BYTES = 128 << 20  # Chromium's 480,000 files take 60 MB
 _MAX_NAME_BYTES = 64 << 20  # of all paths; a crafted index can repeat a long one at little cost
 _MAX_EXTENSIONS = 64
 
-_ANOTHER_MACHINE = re.compile(
-    r"(?://|/net/|/Network/Servers/)[^/]+"
-)  # shares, and what automounters mount by name
+# Shares, and what automounters mount by name.
+_ANOTHER_MACHINE = re.compile(r"(?://|/net/|/Network/Servers/)[^/]+")
 
 _HEADER_BYTES = 12
 _HASH_BYTES = (20, 32)
@@ -93,10 +92,12 @@ def _private_folder(repository: str) -> Path:
     """Return where the data of one work tree are, such as its index."""
     path = Path(repository, GIT)
     try:
-        named = _read_path(path).partition("gitdir:")[2].strip() if path.is_file() else ""
+        if not path.is_file():
+            return path
+        named = _read_path(path).partition("gitdir:")[2].strip()
     except OSError:
         return path
-    return follow(Path(repository), named) or path
+    return follow(Path(repository), named) or Path(repository)  # where nothing is
 
 
 def follow(folder: Path, name: str) -> Path | None:

@@ -168,8 +168,9 @@ def _as_table(answer: CompletionResult) -> str:
     rows = []
     for number, completion in enumerate(answer.completions, 1):
         first, *others = completion.text.split("\n")
-        if completion.is_copy and completion.match:
-            first += f"  (copied from {format_count(completion.match.files, 'file')})"
+        if completion.match:
+            how = "copied from" if completion.is_copy else "as in"
+            first += f"  ({how} {format_count(completion.match.files, 'file')})"
         elif not completion.ends:
             first += " …"
         p = completion.shown_probability

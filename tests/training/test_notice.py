@@ -6,13 +6,14 @@ import json
 
 from spd_lsp.training import notice as module
 from spd_lsp.training.notice import notice
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE
 
-TRAINING = json.loads((STARTER / "training.json").read_bytes())
+SHIPPED = PACKAGE / "starter"
+TRAINING = json.loads((SHIPPED / "training.json").read_bytes())
 
 
 def test_the_notice_beside_the_model_is_that_of_its_training():
-    assert (STARTER / "NOTICE").read_text(encoding="utf-8") == notice(TRAINING), (
+    assert (SHIPPED / "NOTICE").read_text(encoding="utf-8") == notice(TRAINING), (
         "run: python -m spd_lsp.training.notice"
     )
 
